@@ -18,9 +18,12 @@ from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level, kinds
 from lab.arrays.levels import Level, LevelName, layout_words
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
-from lab.arrays.status import ArrayState
-from lab.session.session import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
+from lab.arrays.spec import ArrayPreview, Bitmap, ConsistencyPolicy, CreateOptions, Spec
+from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus
+from lab.disks import DiskKind, DiskSpec, LabDisk
+from lab.disks.lab import lab_folder
+from lab.machine import parse_target
+from lab.session.session import LARGER_COUNT, LabSession, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import KIB, MIB, counted, human_bytes
 from tui.frontend import Frontend
 from tui.look import Tone
@@ -28,13 +31,8 @@ from tui.state import LabState, MachinePhase, condition, purpose
 from tui.widgets import ChoiceRow, Line, RowsWidget
 
 if TYPE_CHECKING:
-    from lab.arrays.spec import ArrayPreview
-    from lab.arrays.status import ArrayStatus, MemberStatus
-    from lab.disks import LabDisk
     from lab.plans import Plan
-    from lab.session.session import LabSession
     from tui.client import LabClient
-    from tui.state import LabState
 
 Done = Callable[[tuple[str, ...]], None]
 
@@ -81,8 +79,6 @@ def _is_embedded(state: LabState) -> bool:
 
 
 def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
-    from lab.disks import DiskKind, DiskSpec
-
     taken = [disk.name for disk in session.disks]
     made = session.lab.attach(
         new_specs(taken, DiskSpec(name="", kind=DiskKind.LOOP, size_bytes=size_bytes), LARGER_COUNT)
@@ -93,10 +89,6 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
     """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not for the lab's thread."""
-    from lab.disks import DiskKind, DiskSpec
-    from lab.disks.lab import lab_folder
-    from lab.machine import parse_target
-
     name = parse_target(client.target or "uml:").lab_name
     with client.released(), lab_folder(client.host.state, name) as folder:
         return add_to_list(folder, DiskSpec(name="", kind=DiskKind.FILE, size_bytes=size_bytes), LARGER_COUNT)

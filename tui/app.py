@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -32,11 +32,11 @@ from lab.errors import LabError, SpecError
 from lab.gates.decoding import parse_toml, read_own_json
 from lab.gates.files import make_own_folder
 from lab.host import signals
-from lab.host.files import replace_file
+from lab.host.files import bug_words, keep_traceback, replace_file
 from lab.machine.state_folder import default_state_root
 from lab.tomlfile import toml_text
 from tui.base_app import BaseApp
-from tui.dialogs import Modal
+from tui.dialogs import MenuScreen, Modal
 from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
 from tui.frontend import ClientMaker, MakePlan
 from tui.keys import SCREENS, known_ids
@@ -44,8 +44,6 @@ from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.terminal_screen import TerminalView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.driver import Driver
@@ -371,8 +369,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.push_screen(PlanScreen(make, note=note, on_done=on_done))
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        from tui.dialogs import MenuScreen
-
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
     def _cover(self, is_covered: bool) -> None:
@@ -410,8 +406,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         except Exception as error:
             if not self.owns_process:
                 raise
-            from lab.host.files import bug_words, keep_traceback
-
             self.say(f"{bug_words(error)}\nnext: {keep_traceback(error)}", is_bad=True)
             return True
 

@@ -11,7 +11,7 @@ from textual.app import App
 from textual.binding import Binding
 from textual.reactive import reactive
 
-from lab.errors import RUN_AGAIN
+from lab.errors import RUN_AGAIN, LabError
 from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend
 from tui.lessons import Guide
@@ -21,7 +21,6 @@ from tui.sweeps import Sweeps
 from tui.terminal import TerminalSession
 
 if TYPE_CHECKING:
-    from lab.errors import LabError
     from lab.plans import Plan
 
 _YOUNG_OBJECTS = 5_000

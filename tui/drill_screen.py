@@ -13,7 +13,7 @@ from textual.widgets import Footer, Markdown, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.drills.verbs import ClearDisks, Commit, Debrief, DrillHint, LeaveDrill, ResetDrill, StartDrill
-from tui.dialogs import Modal
+from tui.dialogs import Modal, VariantScreen
 from tui.keys import key_for
 from tui.look import glyphs_of
 from tui.mode import ModeScreen, PaletteEntry
@@ -232,8 +232,6 @@ class DrillsScreen(ModeScreen):
         box.scroll_relative(y=pages * max(1, box.size.height // 2), animate=False)
 
     def action_variant(self) -> None:
-        from tui.dialogs import VariantScreen
-
         view = self.drills.view
         drill_id, seed = (view.id, view.seed) if view else (self._current, "")
         self.app.push_screen(VariantScreen(seed, partial(self.drills.begin, drill_id)))

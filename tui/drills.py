@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import DrillError, LabError
 from lab.units import counted
-from tui.state import LabLooked, LabMessage, SessionEnded, SessionOpened
+from tui.state import LabLooked, LabMessage, SessionEnded, SessionOpened, forget_past
 
 if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
@@ -278,8 +278,6 @@ class Drills:
 
     def _forget(self) -> None:
         """Clear the events and commands that would show how the disaster was prepared."""
-        from tui.state import forget_past
-
         forget_past(self._frontend.lab)
         self._frontend.lab.commands.clear()
         self.on_making(False)

@@ -16,6 +16,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError, RunCancelled
+from lab.machine import Host, Target, parse_target
 from tui.keys import CommandKey
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from lab.faults.crash_points import CutConfiguration, StoredPoints
     from lab.faults.scenario import Scenario
     from lab.faults.scenario_run import ScenarioOutcome, StepOutcome
-    from lab.machine import Host, Target
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.state import LabState
 
@@ -147,8 +147,6 @@ def all_items() -> tuple[FaultItem, ...]:
 
 def _target(frontend: Frontend) -> Target:
     """The target of the fault lab: a separate machine like the app's, if that is one that raidlab starts."""
-    from lab.machine import parse_target
-
     target = parse_target(frontend.lab.target or "uml:")
     if not target.is_embedded:
         return parse_target("uml:")

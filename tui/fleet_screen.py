@@ -18,6 +18,9 @@ from textual.events import Resize
 
 from lab.arrays.levels import parse_level
 from lab.errors import LabError
+from lab.plugins import extension
+from lab.results.store import ResultStore, measured_rebuilds
+from lab.theory.extension import FleetLosses, Interval, LossFigures
 from lab.units import human_bytes
 from tui.actions import title_of
 from tui.charts import DECADES, SHARES, IntervalChart, IntervalRow
@@ -27,8 +30,6 @@ from tui.mode import ModeScreen
 from tui.widgets import ChangingText, ChoiceRow, Choices, VerdictBanner, error_sentence, stepped, titled
 
 if TYPE_CHECKING:
-    from lab.results.store import ResultStore
-    from lab.theory.extension import Interval, LossFigures
     from tui.state import LabState
 
 _HIGH_ROWS = 34
@@ -87,8 +88,6 @@ class FleetScreen(ModeScreen):
                 yield IntervalChart(id="fleet-chart")
 
     def on_mount(self) -> None:
-        from lab.results.store import ResultStore
-
         self.query_one(Choices).focus()
         self.query_one("#fleet-problem", VerdictBanner).clear()
         store = ResultStore(self.app.client.host.state.results)
@@ -550,9 +549,6 @@ def _bytes(count: float) -> str:
 
 def simulate(choice: FleetChoice) -> LossFigures:
     """Compute the losses, on a separate thread. Raises LabError, including if the plugin is missing."""
-    from lab.plugins import extension
-    from lab.theory.extension import FleetLosses
-
     losses = extension(FleetLosses)
     if losses is None:
         raise LabError("the plugin that simulates fleets is missing", hint="install the complete raidlab package")
@@ -572,8 +568,6 @@ def simulate(choice: FleetChoice) -> LossFigures:
 
 def measured_rates(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
     """The newest rebuild rate of each array, load and experiment."""
-    from lab.results.store import measured_rebuilds
-
     found: dict[str, MeasuredRebuild] = {}
     for each in measured_rebuilds(store):
         under = f" under {each.under_workload}" if each.under_workload else ""

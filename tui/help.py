@@ -20,6 +20,7 @@ from tui.actions import first_array
 from tui.dialogs import Modal
 from tui.frontend import PlanRun
 from tui.keys import SCREENS, CommandKey, own_bindings
+from tui.look import THEMES
 from tui.mode import ModeScreen
 from tui.widgets import wrapped
 
@@ -65,8 +66,6 @@ def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemComman
     if isinstance(screen, ModeScreen):
         for entry in screen.palette():
             yield SystemCommand(f"{screen.AREA}: {entry.text}", entry.help, entry.run)
-    from tui.look import THEMES
-
     for theme in THEMES:
         if theme.name != app.theme:
             name = theme.name.removeprefix("raidlab-").replace("-", " ")

@@ -16,6 +16,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice, Fills
+from lab.arrays.levels import layout_name
 from lab.units import human_bytes
 from tui.actions import (
     FIRST_MEMBERS,
@@ -469,8 +470,6 @@ class Details(Vertical):
             title.update("")
             diagram.clear("")
             return
-        from lab.arrays.levels import layout_name
-
         number = status.layout_number
         layout = layout_name(level.name, number) if number is not None else None
         title.update(Content.styled(f"\nWhere {status.name} puts its data", "bold"))

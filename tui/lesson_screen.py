@@ -14,9 +14,10 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
+from tui.dialogs import NumberScreen, VariantScreen
 from tui.drill_screen import drill_line
 from tui.keys import key_for
-from tui.lessons import LETTERS, PLACES, LessonPanel
+from tui.lessons import LETTERS, PLACES, Guide, LessonPanel
 from tui.look import glyphs_of
 from tui.mode import ModeScreen, PaletteEntry
 from tui.widgets import numbered, titled
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from lab.lessons.student import CourseLine
     from tui.drills import DrillItem
-    from tui.lessons import Guide
     from tui.state import LabState
 
 _DRILL = "drill:"
@@ -301,8 +301,6 @@ class LessonsScreen(ModeScreen):
             self.guide.answer(view.step.options[number][0])
 
     def action_type_number(self) -> None:
-        from tui.dialogs import NumberScreen
-
         view = self.guide.view
         if view and view.step and view.step.reading:
             self.app.push_screen(NumberScreen(view.step.reading, self.guide.answer))
@@ -347,8 +345,6 @@ class LessonsScreen(ModeScreen):
         self.app.pick("Language", choices, self.guide.speak)
 
     def action_variant(self) -> None:
-        from tui.dialogs import VariantScreen
-
         view = self.guide.view
         if view:
             self.app.push_screen(VariantScreen(view.seed, partial(self.guide.begin, view.id)))

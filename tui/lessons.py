@@ -25,9 +25,13 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.levels import parse_level
 from lab.arrays.spec import ConsistencyPolicy
+from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
+from lab.checks.readings import RatioWithin, Source
+from lab.checks.state import CheckedState, DeepState
 from lab.errors import LabError
 from lab.gates.decoding import parse_bytes
-from lab.lessons.actions import ApartAction, ShellLine
+from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, ShellLine, TryPoints
+from lab.machine import parse_target
 from lab.machine.target import target_words
 from lab.units import human_bytes
 from tui.actions import KEY_ACTIONS, title_of
@@ -37,8 +41,6 @@ from tui.state import LabLooked, LabMessage
 from tui.widgets import entitle
 
 if TYPE_CHECKING:
-    from lab.checks.readings import Source
-    from lab.checks.state import DeepState
     from lab.experiments.schedule import RunProgress
     from lab.lessons.course import ReadyStep
     from lab.lessons.engine import StepView, ToldCheck
@@ -159,7 +161,6 @@ class Guide:
 
     def _disk_contents(self, attempt: LessonSession, since: Snapshot, sample: Snapshot) -> DeepState:
         """The contents that were read last; if they are old and the lesson needs them, they are read again."""
-        from lab.checks.state import DeepState
         from lab.lessons.student import asks_for_disks, deep_state
 
         def done(found: DeepState | None) -> None:
@@ -220,8 +221,6 @@ class Guide:
 
     @property
     def _is_elsewhere(self) -> bool:
-        from lab.machine import parse_target
-
         target = self._frontend.lab.target
         return bool(self._attempt and target and self._attempt.progress.target != str(parse_target(target)))
 
@@ -317,8 +316,6 @@ class Guide:
             return
 
         def start() -> None:
-            from lab.machine import parse_target
-
             target = parse_target(self._frontend.lab.target)
             self._try(lambda: self._set_attempt(student.start(lesson_id, target, seed=seed, language=language)))
 
@@ -609,9 +606,6 @@ def explanation_of(attempt: LessonSession, number: int) -> Explanation:
 
 def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     """The figures of the step's measurements, from the stored results."""
-    from lab.checks.readings import RatioWithin
-    from lab.checks.state import CheckedState
-
     scene = CheckedState(results=attempt.results)
     outcomes = [check.look(scene) for check in step.checks if isinstance(check, RatioWithin)]
     return tuple(attempt.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
@@ -651,8 +645,6 @@ def _read_result(attempt: LessonSession, source: Source) -> str:
 
 
 def _read_fault(source: Source) -> FaultToRead | None:
-    from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
-
     match source:
         case FaultFigure():
             return FaultToRead(f"scenario-{source.scenario}", (source.variant,))
@@ -664,8 +656,6 @@ def _read_fault(source: Source) -> FaultToRead | None:
 
 
 def _read_at(step: ReadyStep) -> str:
-    from lab.lessons.actions import PlayScenario, RunMeasurement, TryPoints
-
     places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
     return next((places[type(action)] for action in step.apart if type(action) in places), "")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
+from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -26,7 +26,6 @@ from tui.state import LabState, MachinePhase
 
 if TYPE_CHECKING:
     from textual import getters
-    from textual.app import RenderResult
 
     from tui.base_app import BaseApp
     from tui.lessons import LessonPanel, LessonView

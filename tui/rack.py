@@ -17,7 +17,7 @@ from textual.events import Click
 from textual.geometry import Size
 from textual.message import Message
 
-from lab.arrays.status import SliceState, SyncAction
+from lab.arrays.status import ArrayStatus, MemberStatus, SliceState, SyncAction
 from lab.units import human_bytes
 from tui.charts import DiagramMember, Mark, Series, SliceCell, SliceLine, SlicePicture
 from tui.look import Glyphs, Tone
@@ -27,7 +27,6 @@ from tui.widgets import Line, LineWidget, SyncView, shorten
 
 if TYPE_CHECKING:
     from lab.arrays.spec import ArrayPreview
-    from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
     from lab.session.monitor import Event, Point
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -19,10 +19,28 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
+from lab.compare import Compared, Comparison, compare, differences
 from lab.errors import LabError, RequirementMissing, SpecError
+from lab.host.files import write_file
+from lab.lint.experiment_checks import IDLE, as_shown, beside_theory, lint_result, rebuilds_beside_theory
+from lab.lint.rules import all_rules
 from lab.machine.target import target_words
-from lab.report.tables import OFF_THEORY, READ, Row, interval_text, rows
-from lab.results.record import RunStatus
+from lab.plugins import extensions
+from lab.report.tables import (
+    OFF_THEORY,
+    READ,
+    Row,
+    csv_of,
+    foremost,
+    heading,
+    interval_text,
+    render_result,
+    rows,
+    tables_of,
+    theory_notes,
+)
+from lab.results.record import Conditions, ResultRecord, RunStatus, encode_record
+from lab.results.statistics import estimate
 from lab.units import counted, human_bytes, human_seconds
 from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
 from tui.keys import CommandKey
@@ -31,11 +49,6 @@ from tui.mode import ModeScreen
 from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lab.compare import Compared, Comparison
-    from lab.errors import LabError
-    from lab.results.record import Conditions, ResultRecord
     from lab.results.store import ResultStore, ResultSummary
     from tui.state import LabState
 
@@ -67,8 +80,6 @@ def _short_date(created_utc: str) -> str:
 
 def iops_bars(record: ResultRecord) -> tuple[IntervalRow, ...]:
     """The IOPS of every array, grouped by workload, with reads and writes side by side; then the rebuilds."""
-    from lab.lint.experiment_checks import beside_theory, rebuilds_beside_theory
-
     found = sorted(rows(record), key=lambda row: row.workload)
     off = {(each.array, each.workload, each.phase) for each in beside_theory(record) if each.is_off}
     bars = (_bar(row, found, is_off=(row.array, row.workload, row.phase) in off) for row in found)
@@ -77,15 +88,15 @@ def iops_bars(record: ResultRecord) -> tuple[IntervalRow, ...]:
 
 
 def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> IntervalRow:
-    estimate = row.iops
+    iops = row.iops
     has_phases = len({each.phase for each in all_rows}) > 1
     has_both = len({each.direction for each in all_rows if each.workload == row.workload}) > 1
     return IntervalRow(
         label=row.array + (f" {row.phase}" if has_phases else "") + (f" {row.direction}s" if has_both else ""),
-        value=estimate.median,
-        low=estimate.low,
-        high=estimate.high,
-        text=interval_text(estimate) + (f" {OFF_THEORY}" if is_off else ""),
+        value=iops.median,
+        low=iops.low,
+        high=iops.high,
+        text=interval_text(iops) + (f" {OFF_THEORY}" if is_off else ""),
         colour=0 if row.direction == READ else 1,
         expected=row.predicted_iops,
         group=f"{row.workload}, IOPS",
@@ -93,9 +104,6 @@ def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> IntervalRow:
 
 
 def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Iterator[IntervalRow]:
-    from lab.lint.experiment_checks import IDLE
-    from lab.results.statistics import estimate
-
     groups = dict.fromkeys((each.array, each.under_workload) for each in record.rebuilds)
     for array, under in groups:
         found = [each for each in record.rebuilds if (each.array, each.under_workload) == (array, under)]
@@ -156,9 +164,6 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 def lint_lines(record: ResultRecord) -> list[str]:
     """The broken rules of the lint with their remedies; then notes that do not belong to a rule."""
-    from lab.lint.experiment_checks import lint_result
-    from lab.lint.rules import all_rules
-
     groups: dict[str, list[str]] = {}
     for finding in lint_result(record):
         groups.setdefault(finding.rule_id, []).append(finding.sentence)
@@ -243,12 +248,8 @@ def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Pat
     Raises ResultError if it cannot be read or written, RequirementMissing if the library for the format is not
     installed.
     """
-    from lab.host.files import write_file
-    from lab.plugins import extensions
     from lab.report.collected import collect, each_result
     from lab.report.page.build import html_report
-    from lab.report.tables import csv_of, render_result
-    from lab.results.record import encode_record
     from lab.results.store import ResultFormat
 
     file = folder / f"{result_id}.{suffix}"
@@ -411,8 +412,6 @@ class ResultsScreen(ModeScreen):
         self.action_next_view()
 
     def _load(self, result_id: str) -> None:
-        from lab.lint.experiment_checks import as_shown
-
         self._shown = next((each for each in self._summaries or () if each.id == result_id), None)
         if self._shown is None:
             self._record = None
@@ -498,8 +497,6 @@ class ResultsScreen(ModeScreen):
         self.query_one("#results-views", Static).update(Content.assemble(*parts))
 
     def _show_record(self, record: ResultRecord) -> None:
-        from lab.report.tables import foremost, heading, tables_of
-
         text = self.query_one("#results-text", Static)
         self.query_one("#results-heading", Static).update(heading(record).replace(": ", "\n", 1))
         if self._view in (ResultView.BARS, ResultView.TABLES) and (caution := foremost(record)):
@@ -514,8 +511,6 @@ class ResultsScreen(ModeScreen):
             text.update("\n".join((lint_lines if self._view is ResultView.LINT else condition_lines)(record)))
 
     def _bars_legend(self, record: ResultRecord) -> str:
-        from lab.report.tables import theory_notes
-
         glyphs = self.app.glyphs
         parts = [f"{glyphs.bar_loose} interval of the median"]
         if any(cell.predicted_iops for cell in record.cells) or any(each.predicted_seconds for each in record.rebuilds):
@@ -526,8 +521,6 @@ class ResultsScreen(ModeScreen):
         return "\n".join(lines)
 
     def _show_comparison(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare import differences
-
         verdict, text = self.query_one("#results-verdict", VerdictBanner), self.query_one("#results-text", Static)
         self.query_one("#results-heading", Static).update(f"first   {first.id} (marked)\nsecond  {second.id}")
         unlike = differences(first, second)
@@ -560,8 +553,6 @@ class ResultsScreen(ModeScreen):
         return self._comparisons[key]
 
     def _compare(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare import compare
-
         try:
             self._comparisons[(first.id, second.id)] = compare(first, second)
         except SpecError as error:

@@ -20,6 +20,7 @@ from tui.mode import ModeScreen
 from tui.quantities import Unit, format_value
 from tui.rack import MINUTE_SECONDS, marks_of, shown_seconds
 from tui.runs import (
+    ExperimentView,
     RunItem,
     RunKind,
     earlier_lines,
@@ -31,7 +32,7 @@ from tui.runs import (
     sweep_items,
     workload_items,
 )
-from tui.sweeps import SweepPanel
+from tui.sweeps import SweepLook, SweepPanel, SweepView
 from tui.widgets import (
     ChoiceRow,
     Choices,
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
     from lab.measure.job import Measured
     from lab.results.record import ResultRecord
     from lab.session.load import Forecast
-    from tui.runs import ExperimentView
     from tui.state import LabState, LoadView
-    from tui.sweeps import SweepLook, SweepView
 
 _IN_THE_RESULT = "Theory: the result shows a prediction beside each figure, where the disks have a known service time."
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import deque
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from tui.quantities import Unit, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from lab.experiments.run import RunRequest
     from lab.experiments.schedule import RunProgress

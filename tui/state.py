@@ -7,7 +7,7 @@ a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from lab.errors import LabError
 from tui.look import Tone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from lab.arrays.discovery import BroughtUp, FoundArray

@@ -14,8 +14,28 @@ from textual.widgets import Static
 
 from lab.actions.action import Choice
 from lab.arrays.geometry import ChunkKind
-from lab.microscope.picture import SeenCell, StripeVerdict
-from lab.microscope.small_write import CrashOutcome, CrashState
+from lab.errors import LabError, SpecError
+from lab.microscope.array_map import FoundPlace, find_place
+from lab.microscope.picture import SeenCell, StripePicture, StripeVerdict, flip_plan, look_at_stripe, parse_place
+from lab.microscope.small_write import (
+    CrashOutcome,
+    CrashState,
+    SmallWrite,
+    crash_head,
+    crash_states,
+    crash_words,
+    judged_words,
+    moment_words,
+    new_content,
+    observed_words,
+    picture_of_block,
+    repair_words,
+    shape_words,
+    slot_name,
+    write_head,
+    write_really,
+    write_tail,
+)
 from tui.charts import fitting_names
 from tui.dialogs import TypedScreen
 from tui.keys import CommandKey
@@ -25,10 +45,6 @@ from tui.state import LabState
 from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanner, entitle, shorten, titled
 
 if TYPE_CHECKING:
-    from lab.errors import LabError
-    from lab.microscope.array_map import FoundPlace
-    from lab.microscope.picture import StripePicture
-    from lab.microscope.small_write import CrashState, SmallWrite
     from lab.plans import Plan
     from lab.session.session import LabSession
 
@@ -44,31 +60,8 @@ class StepText:
     names: tuple[str, ...] = ()
 
 
-def read_stripe(name: str, number: int, session: LabSession) -> StripePicture:
-    """Read a stripe from its members, on the lab's thread."""
-    from lab.microscope.picture import look_at_stripe
-
-    return look_at_stripe(session, name, number)
-
-
-def find_place(name: str, text: str, session: LabSession) -> FoundPlace:
-    """The stripe and the member that hold a place; ``text`` is the place as the user typed it."""
-    from lab.microscope.array_map import find_place
-
-    return find_place(session, name, text)
-
-
-def flip_byte(name: str, stripe: int, disk: str, byte: int, session: LabSession) -> Plan:
-    """The plan that flips a byte of a stripe; the stripe is read first."""
-    from lab.microscope.picture import flip_plan
-
-    return flip_plan(read_stripe(name, stripe, session), session.node(disk), byte)
-
-
 def small_write(name: str, sector: int, session: LabSession) -> StepText:
     """The predicted I/O of a small write to a block."""
-    from lab.microscope.small_write import picture_of_block, write_head, write_tail
-
     write, picture = picture_of_block(session, name, sector)
     shape = picture.shape
     table = [
@@ -81,15 +74,6 @@ def small_write(name: str, sector: int, session: LabSession) -> StepText:
 
 def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
     """The states that a crash during such a write can leave."""
-    from lab.microscope.small_write import (
-        crash_head,
-        crash_states,
-        crash_words,
-        new_content,
-        picture_of_block,
-        slot_name,
-    )
-
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write, new_content(picture, write))
     names = tuple(slot_name(picture.shape, slot) for slot in range(picture.geometry.slots))
@@ -98,8 +82,6 @@ def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
 
 def write_block(name: str, sector: int, session: LabSession) -> StepText:
     """Write the block, and compare md's I/O with the prediction."""
-    from lab.microscope.small_write import observed_words, write_really
-
     seen = write_really(session, name, sector)
     predicted = {(io.slot, io.name): io for io in seen.predicted.ios}
     table = [
@@ -157,11 +139,6 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
     if not count:
         return Tone.GOOD, "agrees"
     return Tone.BAD, f"{count} differ" if count > 1 else "1 differs"
-
-
-def verdict_of(picture: StripePicture) -> tuple[Tone, str]:
-    """The tone and the headline of the verdict on the stripe."""
-    return _VERDICTS[picture.comparison.verdict]
 
 
 def wrong_bytes(columns: Sequence[HexColumn], skip: int) -> tuple[int, ...]:
@@ -334,7 +311,11 @@ class StripeScreen(ModeScreen):
             now.picture, now.problem = picture, problem
             self.app.show_soon()
 
-        self.app.look_up(partial(read_stripe, name, number), on_done=done, on_error=lambda error: done(None, error))
+        self.app.look_up(
+            lambda session: look_at_stripe(session, name, number),
+            on_done=done,
+            on_error=lambda error: done(None, error),
+        )
 
     def _show(self) -> None:
         at, shown = self._at, self.query_one(StripeHex)
@@ -346,8 +327,6 @@ class StripeScreen(ModeScreen):
             entitle(box, f"Stripe {at.stripe} of {at.array}" if at.array else "Stripe", "")
             self._show_text(StepText("Verdict", (problem.hint,) if problem and problem.hint else ()))
             return
-        from lab.microscope.small_write import moment_words, shape_words
-
         picture = at.picture
         shown.show(columns_of(picture), at.byte, at.slot, picture.skip_bytes)
         count = picture.geometry.stripe_count
@@ -361,11 +340,9 @@ class StripeScreen(ModeScreen):
             self._show_verdict(picture)
 
     def _show_verdict(self, picture: StripePicture) -> None:
-        from lab.microscope.small_write import judged_words, repair_words
-
         # The last sentence says which member is wrong, which matters most.
         *others, first = judged_words(picture)
-        tone, headline = verdict_of(picture)
+        tone, headline = _VERDICTS[picture.comparison.verdict]
         self.query_one(VerdictBanner).show(tone, headline, first)
         self.query_one(CrashTable).show_states((), ())
         self.query_one("#stripe-words", Static).update("\n".join([*repair_words(picture), *others]))
@@ -448,7 +425,7 @@ class StripeScreen(ModeScreen):
         def give(text: str) -> str | None:
             if not text:
                 return f"type {PlaceScreen.PLACEHOLDER}"
-            self.app.look_up(partial(find_place, name, text), on_done=self._found)
+            self.app.look_up(lambda session: find_place(session, name, text), on_done=self._found)
             return None
 
         intro = "A stripe, a block of the array, a sector of a disk, or a file on the array's file system."
@@ -470,15 +447,16 @@ class StripeScreen(ModeScreen):
         name, stripe = self._at.array, self._at.stripe
 
         def give(text: str) -> str | None:
-            from lab.errors import SpecError
-            from lab.microscope.picture import parse_place
-
             try:
                 disk, byte = parse_place(text)
             except SpecError as error:
                 return f"{error.message}; type a disk and a byte, such as {member}:17"
+
+            def make(session: LabSession) -> Plan:
+                return flip_plan(look_at_stripe(session, name, stripe), session.node(disk), byte)
+
             note = "md does not notice: it returns wrong bytes without an error. c starts a check, i shows the verdict."
-            self.app.ask(partial(flip_byte, name, stripe, disk, byte), note=note, on_done=self._again)
+            self.app.ask(make, note=note, on_done=self._again)
             return None
 
         intro = f"Which byte of stripe {stripe}? A disk, and a byte of its chunk, counted from 0."
@@ -493,8 +471,6 @@ class StripeScreen(ModeScreen):
         self.app.make_and_run(lambda session: session.array(name).scrub("check"))
 
     def action_repair(self) -> None:
-        from lab.microscope.small_write import repair_words
-
         name, picture = self._at.array, self._at.picture
         note = " ".join(repair_words(picture)[1:]) if picture else ""
         self.app.ask(lambda session: session.array(name).scrub("repair"), note=note)

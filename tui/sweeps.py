@@ -16,7 +16,7 @@ from textual.content import Content
 
 from lab.errors import LabError, RunCancelled
 from lab.units import counted
-from tui.look import Tone
+from tui.look import Glyphs, Tone
 from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from lab.experiments.sweeps import LatestCell, SweepDesk, SweepEntry, SweepProgress, SweepStatus, SweepWork
     from tui.frontend import Cancelled, Frontend, Progress
-    from tui.look import Glyphs
     from tui.runs import RunItem
 
 KEPT_NOTICES = 5

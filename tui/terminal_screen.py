@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -29,8 +29,6 @@ from tui.state import CommandEntry, LabState, Origin
 from tui.widgets import titled
 
 if TYPE_CHECKING:
-    from textual import getters
-
     from tui.base_app import BaseApp
     from tui.terminal import Run, TerminalScreen
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from lab.actions.action import Action, Choice, PlanAction
+from lab.actions.action import Action, Choice, PlanAction, Verb
 from lab.actions.arrays import Load
 from lab.arrays.spec import ArrayPreview
 from lab.drills.verbs import (
@@ -82,7 +82,6 @@ from tui.state import (
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.actions.action import Verb
     from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan

@@ -136,7 +136,7 @@ async def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
 
 
 async def test_an_error_is_shown_and_the_other_knobs_still_turn(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.plugins.extension", lambda _kind: None)
+    monkeypatch.setattr("tui.fleet_screen.extension", lambda _kind: None)
     monkeypatch.setattr(
         "tui.fleet_screen.simulate", lambda choice: simulate(choice) if choice.level == "raid6" else figures(0.01)
     )
