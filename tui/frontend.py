@@ -6,7 +6,6 @@ time, and receives the messages of the lab's threads.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -34,8 +33,6 @@ from tui.state import (
     RunningOperation,
     SessionEnded,
     SessionOpened,
-    ShellEnded,
-    ShellPrinted,
     update,
 )
 
@@ -46,16 +43,13 @@ if TYPE_CHECKING:
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Forecast, Load
     from lab.session.pace import Pacer
-    from lab.session.session import LabSession, Shell
+    from lab.session.session import LabSession
 
 T = TypeVar("T")
 Progress = Callable[[Any], None]
 Cancelled = Callable[[], bool]
-KEPT_CHARACTERS = 200_000
 _END_SECONDS = 10.0
 _ASKS_FOR_VERDICT = ("restored", "sync-finished")
-# Escape sequences, such as colours, and control characters that would disturb the app's display.
-_CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Loads:
@@ -225,90 +219,6 @@ class Pacing:
         return pacer
 
 
-class TypedShell:
-    """Runs commands that the user typed, one at a time; its folder and variables last as long as the session."""
-
-    def __init__(self, frontend: Frontend) -> None:
-        self._frontend = frontend
-        self._session: LabSession | None = None
-        self._shell: Shell | None = None
-        self.running_line = ""
-        """The running command line; empty: none."""
-        self.output = ""
-        """The last ``KEPT_CHARACTERS`` characters of the output."""
-        self.count = 0
-        """Number of characters printed so far. A screen that has shown fewer has not shown the end of ``output``."""
-
-    @property
-    def folder(self) -> str:
-        """The working folder of the next command; empty before the first."""
-        return self._shell.folder if self._shell else ""
-
-    def run(self, line: str) -> bool:
-        """Start a command; False if another one still runs, or there is no machine."""
-        session = self._frontend.client.session
-        if self.running_line or session is None:
-            return False
-        if self._session is not session or self._shell is None:
-            from lab.session.session import Shell
-
-            # A new machine does not have the folder and the variables of the previous one.
-            self._session, self._shell = session, Shell(session)
-        self.running_line = line
-        self._print(f"# {line}\n")
-        threading.Thread(target=self._follow, args=(self._shell, line), name="shell", daemon=True).start()
-        self._frontend.show_soon()
-        return True
-
-    def interrupt(self) -> None:
-        """Send Ctrl-C to the command; the second call kills it."""
-        if self._shell and self.running_line:
-            threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
-
-    def unseen(self, seen: int) -> str:
-        """The output after the first ``seen`` characters, as far as it is still stored."""
-        missing = min(self.count - seen, len(self.output))
-        return self.output[-missing:] if missing else ""
-
-    def clear(self) -> None:
-        self.output = ""
-
-    def hear(self, message: LabMessage) -> None:
-        if isinstance(message, ShellPrinted):
-            self._print(message.text)
-        if isinstance(message, ShellEnded):
-            self._end(message)
-
-    def _end(self, message: ShellEnded) -> None:
-        new_line = "" if self.output.endswith("\n") else "\n"
-        status = f"(status {message.status})\n" if message.status else ""
-        self._print(f"{new_line}{message.error}\n" if message.error else f"{new_line}{status}")
-        self.running_line = ""
-        # The command may have been an mdadm that creates or removes arrays.
-        if self._frontend.client.session is not None:
-            self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
-
-    def _print(self, text: str) -> None:
-        clean = _CONTROL_CHARACTERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
-        self.output = (self.output + clean)[-KEPT_CHARACTERS:]
-        self.count += len(clean)
-
-    def _follow(self, shell: Shell, line: str) -> None:
-        """Run a command on a separate thread and post its output and its end."""
-        client, post = self._frontend.client, self._frontend.post_message
-        status: int | None = None
-        failure: LabError | None = None
-        forget = client.on_end(shell.interrupt)
-        try:
-            client.log.typed(line)
-            status = shell.run(line, on_output=lambda text: post(ShellPrinted(text))).status
-        except LabError as error:
-            failure = error
-        finally:
-            forget()
-            post(ShellEnded(status, failure))
-
-
 class Background:
     """Runs one long job on a separate thread, such as an experiment, which opens a separate lab."""
 
@@ -390,8 +300,8 @@ class Frontend:
         self.lab = LabState(target=target or "")
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
-        self.shell, self.background, self.pacing = TypedShell(self), Background(self), Pacing(self)
-        self.services: tuple[Service, ...] = (self.marks, self.shell, self.loads)
+        self.background, self.pacing = Background(self), Pacing(self)
+        self.services: tuple[Service, ...] = (self.marks, self.loads)
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: LabMessage) -> None:
@@ -481,6 +391,11 @@ class Frontend:
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
+
+    def rescan(self) -> None:
+        """Read the disks again after a command that the user typed: it may have created or removed arrays."""
+        if self.client.session is not None:
+            self.look_up(lambda session: session.rescan(), on_error=lambda _: None)
 
     def leave_volume(self, volume: str) -> None:
         for run in tuple(self.plan_runs):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lab.arrays.discovery import BroughtUp, FoundArray
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
-    from lab.machine import MachineFacts, Terminal
+    from lab.machine import MachineFacts
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Forecast, LoadPhase
@@ -148,34 +148,6 @@ class MarksRead(LabMessage):
     """The marks of the arrays with known data were read; ``marks`` maps the name of an array to its mark."""
 
     marks: dict[str, DataMark]
-
-
-@dataclass
-class ShellPrinted(LabMessage):
-    """A command that the user typed printed ``text``."""
-
-    text: str
-
-
-@dataclass
-class ShellEnded(LabMessage):
-    """A command that the user typed ended: with an exit status, or with an error of the lab."""
-
-    status: int | None
-    error: LabError | None
-
-
-@dataclass
-class TerminalCommandEnded(LabMessage):
-    """A command line typed in the terminal ended; it may have created or stopped arrays."""
-
-
-@dataclass
-class TerminalEnded(LabMessage):
-    """The terminal's shell ended, or the machine was lost."""
-
-    terminal: Terminal
-    error: LabError | None
 
 
 KEPT_COMMANDS = 500

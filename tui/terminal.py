@@ -23,7 +23,6 @@ from pyte.screens import Char, Margins, StaticDefaultDict
 from wcwidth import wcwidth
 
 from lab.errors import LabError
-from tui.state import LabMessage, TerminalCommandEnded, TerminalEnded
 
 if TYPE_CHECKING:
     from lab.machine import Terminal, TypedCommand
@@ -91,25 +90,18 @@ class TerminalSession:
             if self._terminal:
                 self._terminal.resize(columns, rows)
 
-    def hear(self, message: LabMessage) -> None:
-        match message:
-            case TerminalCommandEnded():
-                # The command may have been an mdadm that creates or removes arrays.
-                if self._frontend.client.session is not None:
-                    self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
-            case TerminalEnded(terminal=terminal) if terminal is self._terminal:
-                self._terminal = None
-                lost = f"The machine is lost: {message.error.message}" if message.error else ""
-                self.ended = lost or f"The shell exited with status {terminal.status}."
-                self.on_change()
-            case _:
-                pass
+    def _end(self, terminal: Terminal, error: LabError | None) -> None:
+        if terminal is self._terminal:
+            self._terminal = None
+            lost = f"The machine is lost: {error.message}" if error else ""
+            self.ended = lost or f"The shell exited with status {terminal.status}."
+            self.on_change()
 
     def _tell_command(self, command: TypedCommand) -> None:
         if self._session is not None:
             self._session.on_typed(command.line)
         self._frontend.client.log.ended_in_terminal(command)
-        self._frontend.post_message(TerminalCommandEnded())
+        self._frontend.call(self._frontend.rescan)
 
     def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
         """Open the terminal and read its output, on a separate thread. A program that prints faster must wait."""
@@ -140,7 +132,7 @@ class TerminalSession:
             failure = error
         finally:
             forget()
-            self._frontend.post_message(TerminalEnded(terminal, failure))
+            self._frontend.call(self._end, terminal, failure)
 
 
 KEPT_LINES = 2000

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan
+    from lab.session.session import LabSession, Shell
     from lab.workloads.fio_output import LiveInterval
     from tui.widgets import ChoiceRow
 
@@ -490,6 +491,69 @@ class TextDrills:
         self._app.beside("debriefing", read, on_done=self._app.show_page)
 
 
+# Escape sequences, such as colours, and control characters that would disturb the terminal.
+_CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class TextShell:
+    """Runs the lines after ``!``, one at a time; their folder and variables last as long as the session."""
+
+    def __init__(self, app: TextApp, write: Callable[[str], object]) -> None:
+        self._app, self._write = app, write
+        self._session: LabSession | None = None
+        self._shell: Shell | None = None
+        self.running_line = ""
+        """The running command line; empty: none."""
+        self._is_line_open = False
+        """Whether the last line of the output has not ended yet."""
+
+    def run(self, line: str) -> bool:
+        """Start a command; False if another one still runs, or there is no machine."""
+        session = self._app.client.session
+        if self.running_line or session is None:
+            return False
+        if self._session is not session or self._shell is None:
+            from lab.session.session import Shell
+
+            # A new machine does not have the folder and the variables of the previous one.
+            self._session, self._shell = session, Shell(session)
+        self.running_line = line
+        self._print(f"# {line}\n")
+        threading.Thread(target=self._follow, args=(self._shell, line), name="shell", daemon=True).start()
+        return True
+
+    def interrupt(self) -> None:
+        """Send Ctrl-C to the command; the second call kills it."""
+        if self._shell and self.running_line:
+            threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
+
+    def _follow(self, shell: Shell, line: str) -> None:
+        """Run a command on a separate thread, and pass its output and its end to the app's own thread."""
+        client, call = self._app.client, self._app.call
+        end = ""
+        forget = client.on_end(shell.interrupt)
+        try:
+            client.log.typed(line)
+            status = shell.run(line, on_output=lambda text: call(self._print, text)).status
+            end = f"(status {status})\n" if status else ""
+        except LabError as error:
+            end = f"{error}\n"
+        finally:
+            forget()
+            call(self._end, end)
+
+    def _end(self, words: str) -> None:
+        self._print(f"\n{words}" if self._is_line_open else words)
+        self.running_line = ""
+        self._app.rescan()
+
+    def _print(self, text: str) -> None:
+        clean = _CONTROL_CHARACTERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+        if clean:
+            self._is_line_open = not clean.endswith("\n")
+            self._write(clean)
+
+
 _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
@@ -533,6 +597,7 @@ class TextApp(Frontend):
         self._commands, self._read_verb = frozenset(commands), read_verb
         self._read = read or sys.stdin.readline
         self._write = write or sys.stdout
+        self.shell = TextShell(self, self._put)
         self._is_ascii = ascii_only
         self._answer: Callable[[str], None] | None = None
         self._explanation = ""
@@ -540,7 +605,6 @@ class TextApp(Frontend):
         self._is_awaited = False
         """Whether a plan is being made: lines typed meanwhile answer the question about it, and are held."""
         self._held: deque[str] = deque()
-        self._printed = 0
         self._reported: dict[str, int] = {}
         self._load_reported_seconds = 0.0
         self.is_first_look = False
@@ -603,7 +667,6 @@ class TextApp(Frontend):
                 self._line(line)
             case _:
                 pass
-        self._print_shell()
 
     def _looked(self) -> None:
         if self._text_drills.is_making:
@@ -750,13 +813,10 @@ class TextApp(Frontend):
             self.shell.interrupt()
         elif not self.shell.run(line):
             self._line("not run: the previous command is still running (! ^C interrupts it), or there is no machine.")
-        self._print_shell()
 
-    def _print_shell(self) -> None:
-        if text := self.shell.unseen(self._printed):
-            self._write.write(text)
-            self._write.flush()
-        self._printed = self.shell.count
+    def _put(self, text: str) -> None:
+        self._write.write(text)
+        self._write.flush()
 
     def _status(self) -> None:
         self._stand()
@@ -926,8 +986,7 @@ class TextApp(Frontend):
     def _line(self, text: str) -> None:
         if self._columns and not text.startswith(_COMMANDS):
             text = "\n".join(words_wrapped(text, self._columns))
-        self._write.write((to_ascii(text) if self._is_ascii else text) + "\n")
-        self._write.flush()
+        self._put((to_ascii(text) if self._is_ascii else text) + "\n")
 
 
 def main(
