@@ -31,7 +31,7 @@ from tui.actions import (
     system_rows,
 )
 from tui.charts import DiagramMember, SliceDiagram, StripeDiagram
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.plan_screen import PlanView
@@ -56,24 +56,10 @@ class BuildScreen(ModeScreen):
         "Nothing is changed until you confirm these commands on another screen."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey(
-            "b",
-            "create",
-            "Build it",
-            id="build.create",
-            tooltip="Show the commands again, then build",
-            command="array create",
-        ),
+        command_key("build.create", "b", "Build it", "array create", "Show the commands again, then build"),
         Binding("c", "copy", "Copy", id="build.copy", tooltip="Copy the commands, to run them by hand"),
         Binding("x", "what_if", "What if", id="build.what-if", tooltip="See what is left without this disk"),
-        CommandKey(
-            "u",
-            "larger",
-            "Larger disks",
-            id="build.larger",
-            tooltip="Add two disks of twice the size to the lab",
-            command="disks add",
-        ),
+        command_key("build.larger", "u", "Larger disks", "disks add", "Add two disks of twice the size to the lab"),
         Binding(
             "t",
             "lesson_disks",

@@ -112,23 +112,18 @@ class Mark:
     tone: Tone = Tone.NOTICE
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    sign: str
-    style: str
-
-
 @dataclass(slots=True)
 class _Plot:
     """The cells of the plot area."""
 
     columns: int
     rows: int
-    cells: dict[tuple[int, int], _Cell] = field(default_factory=dict)
+    cells: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
+    """(row, column) -> (character, style)"""
 
     def put(self, row: int, column: int, sign: str, style: str) -> None:
         """Draw into a cell, unless something was drawn in it before."""
-        self.cells.setdefault((row, column), _Cell(sign, style))
+        self.cells.setdefault((row, column), (sign, style))
 
     def write(self, row: int, column: int, text: str, style: str) -> None:
         for offset, sign in enumerate(text):
@@ -141,8 +136,7 @@ class _Plot:
         """(text, style) for each run of a row with one style; a blank has the style of the cell before it."""
         text, style = "", ""
         for column in range(self.columns):
-            cell = self.cells.get((row, column))
-            sign, new_style = (cell.sign, cell.style) if cell else (" ", style)
+            sign, new_style = self.cells.get((row, column), (" ", style))
             if new_style != style and text:
                 yield text, style
                 text = ""
@@ -351,7 +345,7 @@ class TimeChart(LineWidget):
                 plot.write(row, 0, self.glyphs.guide * plot.columns, "guide")
 
     def _time_axis(self, width: int, gutter: int, columns: int) -> Line:
-        cells = [_Cell(self.glyphs.horizontal, "axis")] * columns
+        cells = [(self.glyphs.horizontal, "axis")] * columns
         marked = self._mark_columns(columns)
         count = max(1, min(6, columns // _CELLS_PER_TIME_LABEL))
         for part in range(count + 1):
@@ -360,12 +354,12 @@ class TimeChart(LineWidget):
             at = min(max(0, centre), columns - cell_len(label))
             if any(at <= column < at + cell_len(label) for column, _ in marked):
                 continue
-            cells[at : at + len(label)] = [_Cell(sign, "axis") for sign in label]
+            cells[at : at + len(label)] = [(sign, "axis") for sign in label]
         for column, mark in marked:
-            cells[column] = _Cell(mark.tone.glyph(self.glyphs), mark.tone.value)
+            cells[column] = (mark.tone.glyph(self.glyphs), mark.tone.value)
         line = self.line(width).add(" " * (gutter + 1) + self.glyphs.axis_corner, self.style("axis"))
-        for cell in cells:
-            line.add(cell.sign, self.style(cell.style))
+        for sign, style in cells:
+            line.add(sign, self.style(style))
         return line
 
     def _time_label(self, part: float) -> str:

@@ -284,7 +284,7 @@ class Drills:
 
     def hint(self) -> None:
         if self._desk is not None and self.view and self.view.has_more_hints:
-            self._try(self._desk.case.hint)
+            self._frontend.attempt(self._desk.case.hint)
             self.refresh()
 
     def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
@@ -383,12 +383,6 @@ class Drills:
             then(result)
 
         self._frontend.job(title, lambda _: work(), on_done=done)
-
-    def _try(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except LabError as error:
-            self._frontend.show_error(error)
 
 
 def _ready(session: LabSession, drill_id: str, seed: str | None) -> ReadyDrill:

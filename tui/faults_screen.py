@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from lab.errors import LabError, RunCancelled
 from lab.machine import Host, Target, parse_target
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
 from tui.widgets import titled
@@ -311,8 +311,8 @@ class FaultsScreen(ModeScreen):
         "Campaigns: random histories of faults. The arrays of the lab are not touched and can be used meanwhile."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey("r", "run", "Run", id="faults.run", tooltip="Run the selected item", command="fault run"),
-        CommandKey("s", "stop", "Stop", id="faults.stop", tooltip="Stop the run at its next step", command="fault run"),
+        command_key("faults.run", "r", "Run", "fault run", "Run the selected item"),
+        command_key("faults.stop", "s", "Stop", "fault run", "Stop the run at its next step"),
         Binding("a", "about", "About", id="faults.about", tooltip="Switch between description and result"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="faults.next", tooltip="To the text"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="faults.previous", tooltip="To the list"),

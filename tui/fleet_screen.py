@@ -24,7 +24,7 @@ from lab.theory.extension import FleetLosses, Interval, LossFigures
 from lab.units import human_bytes
 from tui.actions import title_of
 from tui.charts import DECADES, SHARES, IntervalChart, IntervalRow
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.widgets import ChangingText, ChoiceRow, Choices, VerdictBanner, error_sentence, stepped, titled
@@ -55,8 +55,8 @@ class FleetScreen(ModeScreen):
         "is life² ÷ (members × (members − 1) × hours until rebuilt)."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey("plus", "scrub(1)", "More often", id="fleet.more", tooltip="A shorter interval", command="fleet"),
-        CommandKey("minus", "scrub(-1)", "Less often", id="fleet.less", tooltip="A longer interval", command="fleet"),
+        command_key("fleet.more", "plus", "More often", "fleet", "A shorter interval", action="scrub(1)"),
+        command_key("fleet.less", "minus", "Less often", "fleet", "A longer interval", action="scrub(-1)"),
         Binding("z", "reset", "Reset", id="fleet.reset", tooltip="Restore the initial values"),
     ]
 

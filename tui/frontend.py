@@ -392,6 +392,14 @@ class Frontend:
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """The result of short work, or None after showing its error."""
+        try:
+            return work()
+        except LabError as error:
+            self.show_error(error)
+            return None
+
     def rescan(self) -> None:
         """Read the disks again after a command that the user typed: it may have created or removed arrays."""
         if self.client.session is not None:

@@ -19,7 +19,7 @@ from textual.widgets import Button, Footer, Input, OptionList, Static
 from tui.actions import first_array
 from tui.dialogs import Modal
 from tui.frontend import PlanRun
-from tui.keys import SCREENS, CommandKey, own_bindings
+from tui.keys import SCREENS, command_key, own_bindings
 from tui.look import THEMES
 from tui.mode import ModeScreen
 from tui.widgets import wrapped
@@ -189,14 +189,7 @@ class WelcomeScreen(Modal[None]):
     AREA = "Welcome"
     HELP = "Enter builds a first array with the commands shown; Escape lets you look around."
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey(
-            "b",
-            "build",
-            "Build a RAID 5",
-            id="welcome.build",
-            tooltip="Build a first array of four disks",
-            command="array create",
-        ),
+        command_key("welcome.build", "b", "Build a RAID 5", "array create", "Build a first array of four disks"),
         Binding(
             "right,down,tab", "app.focus_next", "Next", show=False, id="welcome.next", tooltip="To the other button"
         ),

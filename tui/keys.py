@@ -47,6 +47,21 @@ def key_for(
     )
 
 
+def command_key(
+    id: str,  # noqa: A002 - as Textual calls it
+    key: str,
+    label: str,
+    command: str,
+    tooltip: str,
+    *,
+    action: str = "",
+    show: bool = True,
+) -> CommandKey:
+    """The key of a command that is no verb. The action is by default the last part of the id."""
+    action = action or id.rpartition(".")[2]
+    return CommandKey(key, action, label, id=id, tooltip=tooltip, show=show, command=command)
+
+
 def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
     """The bindings that the classes of this package among ``classes`` declare, without inherited ones."""
     for each in classes:

@@ -34,7 +34,7 @@ from tui.actions import (
     target_array,
 )
 from tui.charts import DiagramMember, Series, SliceDiagram, StripeDiagram, TimeChart
-from tui.keys import SCREENS, CommandKey, key_for
+from tui.keys import SCREENS, command_key, key_for
 from tui.look import Glyphs, Tone, glyphs_of
 from tui.mode import ModeScreen, pause_key
 from tui.quantities import Unit, age_words
@@ -550,14 +550,7 @@ class LabScreen(ModeScreen):
         "Select a disk or an array with the arrows or the mouse, then press a key, or Enter for a menu of all actions."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey(
-            "b",
-            "build",
-            "Build",
-            id="lab.build",
-            tooltip="Build a good first RAID 5, or go to the Build screen",
-            command="array create",
-        ),
+        command_key("lab.build", "b", "Build", "array create", "Build a good first RAID 5, or go to the Build screen"),
         *(
             key_for(each, f"act('{each.short_name()}')", id=action_id(each), show=each.in_footer)
             for each in KEY_ACTIONS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 FRESH_SECONDS = 2.0
 """Maximum age of the contents of the disks; reading them takes several commands on the machine."""
 
-
-T = TypeVar("T")
 LESSONS_MODE = "lessons"
 PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows the outcome"}
 """Mode that shows a number to read -> hint with its key, as markup."""
@@ -124,7 +122,7 @@ class Guide:
     def _opened(self, student: Student | None) -> None:
         if student is not None and self._student is None:
             self._student = student
-            self._set_attempt(self._try(student.open_lesson))
+            self._set_attempt(self._frontend.attempt(student.open_lesson))
 
     def _set_attempt(self, attempt: LessonSession | None) -> None:
         """Make this the open lesson; the explanations of completed steps count as read."""
@@ -317,7 +315,9 @@ class Guide:
 
         def start() -> None:
             target = parse_target(self._frontend.lab.target)
-            self._try(lambda: self._set_attempt(student.start(lesson_id, target, seed=seed, language=language)))
+            self._frontend.attempt(
+                lambda: self._set_attempt(student.start(lesson_id, target, seed=seed, language=language))
+            )
 
         def check(session: LabSession) -> Plan | None:
             from lab.lessons.student import clearing_plan
@@ -335,7 +335,7 @@ class Guide:
             return
 
         def restart() -> None:
-            self._try(attempt.restart)
+            self._frontend.attempt(attempt.restart)
             self._set_attempt(attempt)
 
         self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
@@ -364,7 +364,7 @@ class Guide:
     def hint(self) -> None:
         attempt = self._attempt
         if attempt is not None and attempt.step is not None and not self._is_unread:
-            self._try(attempt.hint)
+            self._frontend.attempt(attempt.hint)
             self.refresh()
 
     @property
@@ -379,7 +379,7 @@ class Guide:
 
     def leave(self) -> None:
         if self._student is not None:
-            self._try(self._student.leave)
+            self._frontend.attempt(self._student.leave)
             self._set_attempt(None)
 
     def speak(self, language: str) -> None:
@@ -395,7 +395,7 @@ class Guide:
             self.check()
             self.refresh()
 
-        self._try(change)
+        self._frontend.attempt(change)
 
     def do_step(self) -> None:
         attempt = self._attempt
@@ -409,7 +409,7 @@ class Guide:
             # No plan writes known data, so the lab must read the marks again.
             session.rescan()
 
-        self._try(attempt.note_help)
+        self._frontend.attempt(attempt.note_help)
         lines = "\n".join(action.by_hand() for action in step.do)
         self._frontend.say(lines, title="Running")
         self._frontend.job(f"Lesson {attempt.lesson.id[:2].lstrip('0')}: do the step", work)
@@ -453,13 +453,6 @@ class Guide:
         if self.view is not None:
             self.view = replace(self.view, activity=name, progress=fraction)
             self._frontend.show_soon()
-
-    def _try(self, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except LabError as error:
-            self._frontend.show_error(error)
-            return None
 
 
 @dataclass(frozen=True, slots=True)

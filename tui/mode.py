@@ -19,7 +19,7 @@ from textual.widgets._footer import FooterKey
 from lab.errors import RUN_AGAIN
 from lab.lessons.verbs import LessonHint
 from lab.machine.target import target_words
-from tui.keys import SCREENS, CommandKey, key_for
+from tui.keys import SCREENS, command_key, key_for
 from tui.look import glyphs_of
 from tui.quantities import clock_words
 from tui.state import LabState, MachinePhase
@@ -278,14 +278,13 @@ class ModeScreen(Screen[None]):
         ),
         Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="Continue after an explanation"),
         pause_key("comma"),
-        CommandKey(
+        command_key(
+            "clock.step",
             "full_stop",
-            "step",
             "Step",
-            id="clock.step",
+            "array wait",
+            "In virtual time: to the next event (a member fails, a rebuild ends), then pause",
             show=False,
-            tooltip="In virtual time: to the next event (a member fails, a rebuild ends), then pause",
-            command="array wait",
         ),
         Binding(
             "greater_than_sign",

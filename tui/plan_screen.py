@@ -22,7 +22,7 @@ from lab.errors import LabError
 from lab.plans import Danger, Plan, Step
 from tui.dialogs import Modal
 from tui.frontend import MakePlan, PlanRun, named
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.widgets import FittedLines, Line, entitle, wrapped
 
 _INDENT_CELLS = 3
@@ -242,7 +242,7 @@ class PlanScreen(Modal[bool]):
     AREA = "Plan"
     HELP = "These commands will run on the machine, in this order. Nothing has been changed yet."
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey("r", "run", "Run", id="plan.run", tooltip="Run these commands", command="array create"),
+        command_key("plan.run", "r", "Run", "array create", "Run these commands"),
         Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
         Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
         Binding("pageup", "page(-1)", "Page up", show=False, id="plan.page-up", tooltip="Commands further up"),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -114,15 +114,6 @@ class BayLook:
     """None: the rack has no choice of disks."""
 
 
-class Brush(Protocol):
-    """The part of the rack's widget with which a bay is painted."""
-
-    @property
-    def glyphs(self) -> Glyphs: ...
-    def bay_style(self, name: str, look: BayLook) -> Style: ...
-    def line(self, width: int) -> Line: ...
-
-
 def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
     """The activity light of a drive: off when idle, else a character whose height shows its busy fraction."""
     if not (bay.reads_per_second or bay.writes_per_second or bay.busy_fraction):
@@ -139,28 +130,28 @@ def rates_text(bay: Bay) -> str:
     return f"r {reads}  w {writes}"
 
 
-def paint_card(brush: Brush, bay: Bay, look: BayLook, width: int) -> list[Line]:
+def paint_card(rack: Rack, bay: Bay, look: BayLook, width: int) -> list[Line]:
     """A box of ``CARD_ROWS`` lines: name, kind, node and serial, state, activity."""
-    glyphs = brush.glyphs
+    glyphs = rack.glyphs
     is_absent = bay.state in (BayState.VANISHED, BayState.REFUSED)
     box = glyphs.heavy_box if look.at_cursor and look.has_focus else glyphs.dashed_box if is_absent else glyphs.box
-    edge = brush.bay_style(bay.state.value, look)
-    text, faint = brush.bay_style("text", look), brush.bay_style("faint", look)
+    edge = rack.bay_style(bay.state.value, look)
+    text, faint = rack.bay_style("text", look), rack.bay_style("faint", look)
 
     def field(content: str, style: Style, sign: str = "") -> Line:
-        line = brush.line(width).add(box.left, edge)
+        line = rack.line(width).add(box.left, edge)
         inner = width - 4 - 2 * bool(sign)
         line.add(" ", text).add(f"{sign} " if sign else "", edge)
         line.add(shorten(content, inner, glyphs.ellipsis).ljust(inner), style)
         return line.add(" ", text).add(box.right, edge)
 
-    top = brush.line(width).add(box.top_left, edge)
+    top = rack.line(width).add(box.top_left, edge)
     if look.chosen is not None:
         top.add(f" {glyphs.chosen if look.chosen else glyphs.not_chosen}", edge)
-    top.add(f" {shorten(bay.name, width - 8, glyphs.ellipsis)} ", brush.bay_style("name", look))
+    top.add(f" {shorten(bay.name, width - 8, glyphs.ellipsis)} ", rack.bay_style("name", look))
     top.add(box.top * (top.room - 1), edge).add(box.top_right, edge)
     light = activity_sign(bay, glyphs)
-    bottom = brush.line(width).add(box.bottom_left, edge)
+    bottom = rack.line(width).add(box.bottom_left, edge)
     rates = shorten(rates_text(bay), width - 7, glyphs.ellipsis)
     bottom.add(f" {light} ", edge).add(f"{rates} " if rates else "", text)
     bottom.add(box.bottom * (bottom.room - 1), edge).add(box.bottom_right, edge)
@@ -196,16 +187,16 @@ class RowCells:
         return cls(name, node, kind, words)
 
 
-def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
+def paint_row(rack: Rack, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
     """One line: cursor, choice, state character, name, node, kind, state, rates, light."""
-    glyphs = brush.glyphs
-    edge, text = brush.bay_style(bay.state.value, look), brush.bay_style("text", look)
-    faint = brush.bay_style("faint", look)
-    line = brush.line(width).add(glyphs.cursor if look.at_cursor and look.has_focus else " ", edge)
+    glyphs = rack.glyphs
+    edge, text = rack.bay_style(bay.state.value, look), rack.bay_style("text", look)
+    faint = rack.bay_style("faint", look)
+    line = rack.line(width).add(glyphs.cursor if look.at_cursor and look.has_focus else " ", edge)
     if look.chosen is not None:
         line.add(f"{glyphs.chosen if look.chosen else glyphs.not_chosen} ", edge)
     line.add(f"{bay.state.glyph(glyphs)} ", edge)
-    line.add(bay.name.ljust(cells.name), brush.bay_style("name", look))
+    line.add(bay.name.ljust(cells.name), rack.bay_style("name", look))
     kind = bay.kind_words if len(bay.kind_words) < cells.kind else bay.size_words
     line.add(bay.node_words.ljust(cells.node) if cells.node else "", faint)
     line.add(kind.ljust(cells.kind) if cells.kind else "", faint)

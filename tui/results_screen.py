@@ -43,7 +43,7 @@ from lab.results.record import Conditions, ResultRecord, RunStatus, encode_recor
 from lab.results.statistics import estimate
 from lab.units import counted, human_bytes, human_seconds
 from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
@@ -305,12 +305,10 @@ class ResultsScreen(ModeScreen):
         Binding("right", "across(1)", "More columns", id="results.right", tooltip="Scroll the table to the right"),
         Binding("left", "across(-1)", "Back", show=False, id="results.left", tooltip="Scroll the table to the left"),
         Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: stop"),
-        CommandKey("a", "allow", "Anyway", id="results.allow", tooltip="Compare unlike results", command="compare"),
-        CommandKey("e", "export", "Export", id="results.export", tooltip="Write it to a file", command="export"),
-        CommandKey("r", "resume", "Resume", id="results.resume", tooltip="Complete the measurements", command="run"),
-        CommandKey(
-            "delete", "delete", "Delete", id="results.delete", tooltip="Delete this result", command="results delete"
-        ),
+        command_key("results.allow", "a", "Anyway", "compare", "Compare unlike results"),
+        command_key("results.export", "e", "Export", "export", "Write it to a file"),
+        command_key("results.resume", "r", "Resume", "run", "Complete the measurements"),
+        command_key("results.delete", "delete", "Delete", "results delete", "Delete this result"),
         Binding("f5", "reload", "Reload", show=False, id="results.reload", tooltip="Read the stored results again"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="results.next", tooltip="To the result"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="results.previous", tooltip="To the list"),

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from lab.errors import LabError
 from tui.charts import Series, TimeChart
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.quantities import Unit, format_value
@@ -282,10 +282,8 @@ class RunScreen(ModeScreen):
         "raidlab can end it."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        CommandKey("r", "run", "Run", id="run.start", tooltip="Run what is selected in the list", command="run"),
-        CommandKey(
-            "s", "stop", "Stop", id="run.stop", tooltip="Stop the run; what was measured is kept", command="run"
-        ),
+        command_key("run.start", "r", "Run", "run", "Run what is selected in the list", action="run"),
+        command_key("run.stop", "s", "Stop", "run", "Stop the run; what was measured is kept"),
         Binding("d", "duration", "Duration", id="run.duration", tooltip="The next run time of workloads"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="run.next", tooltip="From the list to the form"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="run.previous", tooltip="Previous panel"),

@@ -38,7 +38,7 @@ from lab.microscope.small_write import (
 )
 from tui.charts import fitting_names
 from tui.dialogs import TypedScreen
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.state import LabState
@@ -228,39 +228,12 @@ class StripeScreen(ModeScreen):
         Binding("g", "go", "Go to", id="stripe.go", tooltip="Go to a stripe, a block, a sector of a disk, or a file"),
         Binding("a", "array", "Array", id="stripe.array", tooltip="The next array"),
         Binding("d", "difference", "Differs", id="stripe.difference", tooltip="Go to the next byte that differs"),
-        CommandKey(
-            "f", "flip", "Flip", id="stripe.flip", tooltip="Flip a byte without md's knowledge", command="array inspect"
-        ),
-        CommandKey(
-            "c", "check", "Check", id="stripe.check", tooltip="Let md compare the whole array", command="array scrub"
-        ),
-        CommandKey(
-            "r",
-            "repair",
-            "Repair",
-            id="stripe.repair",
-            tooltip="Let md make parity or copies agree",
-            command="array scrub",
-        ),
-        CommandKey(
-            "w", "write", "Write", id="stripe.write", tooltip="Step through a small write", command="array inspect"
-        ),
-        CommandKey(
-            "k",
-            "crash",
-            "Crash",
-            id="stripe.crash",
-            tooltip="Step through a crash in such a write",
-            command="array inspect",
-        ),
-        CommandKey(
-            "e",
-            "really",
-            "Execute",
-            id="stripe.really",
-            tooltip="Write the block; compare with the prediction",
-            command="array inspect",
-        ),
+        command_key("stripe.flip", "f", "Flip", "array inspect", "Flip a byte without md's knowledge"),
+        command_key("stripe.check", "c", "Check", "array scrub", "Let md compare the whole array"),
+        command_key("stripe.repair", "r", "Repair", "array scrub", "Let md make parity or copies agree"),
+        command_key("stripe.write", "w", "Write", "array inspect", "Step through a small write"),
+        command_key("stripe.crash", "k", "Crash", "array inspect", "Step through a crash in such a write"),
+        command_key("stripe.really", "e", "Execute", "array inspect", "Write the block; compare with the prediction"),
         Binding("i", "verdict", "Verdict", show=False, id="stripe.verdict", tooltip="Show the verdict again"),
         Binding("space", "words", "Text", show=False, id="stripe.words", tooltip="Enlarge the text or the bytes"),
     ]

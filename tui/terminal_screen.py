@@ -22,7 +22,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.units import counted
-from tui.keys import CommandKey
+from tui.keys import command_key
 from tui.look import glyphs_of
 from tui.mode import LessonSide, ModeScreen
 from tui.state import CommandEntry, LabState, Origin
@@ -356,22 +356,15 @@ class CommandsScreen(ModeScreen):
         Binding("f2", "all", "All/steps", id="commands.all", tooltip="Show or hide the lab's own commands"),
         Binding("f3", "copy", "Copy", id="commands.copy", tooltip="Copy the selected command, else the newest"),
         Binding("f4", "copy_all", "Copy all", id="commands.copy-all", tooltip="Copy all commands shown, one per line"),
-        CommandKey(
-            "f12",
-            "terminal",
-            "Terminal",
-            id="commands.terminal",
-            tooltip="To the terminal on the machine",
-            command="shell",
-        ),
-        CommandKey(
+        command_key("commands.terminal", "f12", "Terminal", "shell", "To the terminal on the machine"),
+        command_key(
+            "commands.terminal-too",
             "ctrl+right_square_bracket",
-            "terminal",
             "Terminal",
-            id="commands.terminal-too",
+            "shell",
+            "As F12",
+            action="terminal",
             show=False,
-            tooltip="As F12",
-            command="shell",
         ),
         Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal on the whole screen, and back"),
         Binding("escape", "leave", "Lab", id="commands.leave", show=False, tooltip="Back to the Lab screen"),
