@@ -333,17 +333,7 @@ def survives_words(shown: ArrayPreview) -> str:
 
 
 LEVELS = tuple(level for kind in kinds() for level in kind.levels if level != LevelName.SINGLE)
-_DRAFT_TITLES = {
-    LevelName.RAID0: "RAID 0",
-    LevelName.RAID1: "RAID 1",
-    LevelName.RAID4: "RAID 4",
-    LevelName.RAID5: "RAID 5",
-    LevelName.RAID6: "RAID 6",
-    LevelName.RAID10: "RAID 10",
-    "adapt5": "AdaptRaid5",
-    "shr": "SHR",
-    "onlyfast": "largest alone",
-}
+_SYSTEM_TITLES = {"adapt5": "AdaptRaid5", "shr": "SHR", "onlyfast": "largest alone"}
 _IDEAS = {
     LevelName.RAID0: "stripes, no redundancy",
     LevelName.RAID1: "every disk the same",
@@ -356,12 +346,7 @@ _IDEAS = {
 }
 _CHUNKS = tuple(size * KIB for size in (4, 16, 64, 128, 256, 512, 1024))
 _BITMAP_CHUNKS = {"64 KiB": 64 * KIB, "1 MiB": MIB, "64 MiB": 64 * MIB}
-_COPIES = {
-    "n2": "near 2",
-    "n3": "near 3",
-    "f2": "far 2",
-    "o2": "offset 2",
-}
+_COPIES = {"n2": "near 2", "n3": "near 3", "f2": "far 2", "o2": "offset 2"}
 _NONE = "none"
 _INTERNAL = "internal"
 _PPL = "partial parity log"
@@ -384,7 +369,7 @@ def inner_names(state: LabState) -> tuple[str, ...]:
 
 def title_of(level: str) -> str:
     """The title of a level, or of a system for unequal disks, such as ``RAID 5``."""
-    return _DRAFT_TITLES.get(level, level)
+    return _SYSTEM_TITLES.get(level) or level.replace("raid", "RAID ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,18 +464,14 @@ class Draft:
         )
 
     def rows(self) -> tuple[ChoiceRow, ...]:
+        file_system = _NONE if self.file_system is FileSystem.RAW else self.file_system.value
         return (
             ChoiceRow("level", "Level", tuple(map(title_of, LEVELS)), title_of(self.level), _IDEAS.get(self.level, "")),
             self._chunk_row(),
             self._layout_row(),
             self._bitmap_row(),
             self._spares_row(),
-            ChoiceRow(
-                "file_system",
-                "File system",
-                ("none", "ext4", "xfs"),
-                _file_system_word(self.file_system),
-            ),
+            ChoiceRow("file_system", "File system", (_NONE, "ext4", "xfs"), file_system),
         )
 
     def _chunk_row(self) -> ChoiceRow:
@@ -569,10 +550,6 @@ class Draft:
     def only(self, free: Collection[str]) -> Draft:
         """A copy without the disks that are not in ``free``."""
         return self.with_disks([disk for disk in self.disks if disk in free])
-
-
-def _file_system_word(kind: FileSystem) -> str:
-    return _NONE if kind is FileSystem.RAW else kind.value
 
 
 _SYNC_WORDS = {

@@ -543,14 +543,15 @@ class PlanRun:
         if self._is_left or self._frontend.client.session is None:
             self._end()
         elif status != 0:
-            self._frontend.look_up(self._is_running, on_done=self._stopped_early, on_error=self._wait_failed)
+            self._frontend.look_up(
+                lambda session: any(status.name == self.volume for status in session.statuses()),
+                on_done=self._stopped_early,
+                on_error=self._wait_failed,
+            )
         elif after.steps:
             self.go_on(after)
         else:
             self._end()
-
-    def _is_running(self, session: LabSession) -> bool:
-        return any(status.name == self.volume for status in session.statuses())
 
     def _stopped_early(self, is_running: bool) -> None:
         if is_running and not self._is_left:

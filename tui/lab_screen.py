@@ -172,15 +172,10 @@ def inside(status: ArrayStatus, glyphs: Glyphs, width: int) -> Content:
 def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
     """The members by slot, including missing ones, then the spares: ``│01│02│✘ │``."""
     by_slot = {member.slot: member for member in status.members if member.slot is not None}
-    cells: list[Content] = []
-    for slot in range(status.raid_disks):
-        cells.append(_cell(state, by_slot.get(slot), glyphs))
+    cells = [_cell(state, by_slot.get(slot), glyphs) for slot in range(status.raid_disks)]
     bar = Content.styled(glyphs.vertical, "$foreground-muted")
-    text = bar + bar.join(cells) + bar
-    others = [member for member in status.members if member.slot is None]
-    for member in others:
-        text += Content(" ") + _cell(state, member, glyphs)
-    return text
+    others = [Content(" ") + _cell(state, member, glyphs) for member in status.members if member.slot is None]
+    return Content("").join([bar, bar.join(cells), bar, *others])
 
 
 def _cell(state: LabState, member: MemberStatus | None, glyphs: Glyphs) -> Content:
@@ -234,10 +229,7 @@ class ArrayPanel(Vertical):
             yield TimeChart("latency of the load", Unit.SECONDS, is_log=True, id="chart-latency")
             for name, title in (("members", "members"), ("work", "sync")):
                 yield TimeChart(
-                    title,
-                    Unit.BYTES_PER_SECOND,
-                    minimum_top=_LEAST_TOP_BYTES_PER_SECOND,
-                    id=f"chart-{name}",
+                    title, Unit.BYTES_PER_SECOND, minimum_top=_LEAST_TOP_BYTES_PER_SECOND, id=f"chart-{name}"
                 )
         yield ChangingText("", id="panel-events")
 

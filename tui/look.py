@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
-from typing import IO
+from typing import IO, Any
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -81,7 +81,6 @@ class Glyphs:
     crossed: str
     danger: str
     pending: str
-    times: str
     separator: str
     ellipsis: str
     arrow: str
@@ -132,7 +131,6 @@ UNICODE = Glyphs(
     crossed="╳",
     danger="▲",
     pending="○",
-    times="×",
     separator="·",
     ellipsis="…",
     arrow="→",
@@ -144,53 +142,56 @@ UNICODE = Glyphs(
     expected="◆",
 )
 
-ASCII = Glyphs(
+_SIGNS = {
+    "│": "|", "┃": "|", "┊": ":", "║": "|", "▏": "|", "▎": "|", "▍": "|", "▌": "|", "▐": "|", "▕": "|", "▊": "|",
+    "─": "-", "━": "-", "═": "=", "▔": "-", "▁": "_", "▂": "_", "▄": "=", "▀": "=", "█": "#", "▉": "#", "▋": "#",
+    "░": ".", "▒": ":", "▓": "#", "•": "*", "●": "*", "○": "o", "▶": ">", "▼": "v", "▲": "^", "◀": "<", "✓": "v",
+    "✔": "v", "✘": "x", "…": "~", "–": "-", "—": "-", "×": "x", "·": ".", "→": ">", "←": "<", "↑": "^", "↓": "v",
+    "“": '"', "”": '"', "‘": "'", "’": "'", "⏎": "J", "␣": "_", "µ": "u", "◐": "~",
+    "◇": "s", "◈": "j", "◌": "?", "⊘": "/", "▣": "x", "□": "-", "▸": ">", "◂": "<", "∙": ".", "╳": "X", "◆": "T",
+}  # fmt: skip
+
+
+@lru_cache(4096)
+def to_ascii(text: str) -> str:
+    """The text with the nearest ASCII character for each character; its width in cells is unchanged."""
+    if text.isascii():
+        return text
+    return "".join(character if character.isascii() else _nearest(character) for character in text)
+
+
+def _nearest(character: str) -> str:
+    if character in _SIGNS:
+        return _SIGNS[character]
+    if "\u2500" <= character <= "\u257f":  # corners and crossings of boxes
+        return "+"
+    plain = unicodedata.normalize("NFKD", character)[:1]
+    width = cell_len(character)
+    return (plain if plain.isascii() and plain.isprintable() else "?") + " " * (width - 1) if width else ""
+
+
+def _in_ascii(glyphs: Glyphs, **own: Any) -> Glyphs:
+    """The set with the nearest ASCII character for each, except for those in ``own``."""
+    signs = {each.name: getattr(glyphs, each.name) for each in fields(Glyphs)}
+    return Glyphs(**({name: to_ascii(sign) for name, sign in signs.items() if name not in own} | own))
+
+
+ASCII = _in_ascii(
+    UNICODE,
     canvas=Canvas.ASCII,
     box=Box("+", "-", "+", "|", "+", "-", "+", "|"),
     heavy_box=Box("#", "=", "#", "#", "#", "=", "#", "#"),
     dashed_box=Box(".", ".", ".", ":", ".", ".", ".", ":"),
-    bar_full="#",
-    bar_empty=".",
     bar_parts="",
-    levels=" .:-=+*#",
-    horizontal="-",
-    vertical="|",
-    guide=".",
-    mark_line=":",
-    axis_left="+",
-    axis_corner="+",
-    legend="=",
-    good="v",
-    bad="X",
-    notice="!",
-    busy="~",
-    quiet=".",
-    free="o",
-    member="*",
-    spare="s",
-    journal="j",
-    faulty="X",
-    rebuilding="~",
-    vanished="?",
-    refused="/",
-    chosen="x",
-    not_chosen="-",
-    cursor=">",
-    light_on="*",
-    light_off=".",
-    crossed="X",
-    danger="!",
-    pending="o",
-    times="x",
-    separator="-",
-    ellipsis="~",
-    arrow=">",
-    up="^",
-    down="v",
-    before="<",
-    after=">",
     bar_loose="=",
-    expected="T",
+    levels=" .:-=+*#",
+    guide=".",
+    legend="=",
+    bad="X",
+    faulty="X",
+    notice="!",
+    danger="!",
+    separator="-",
 )
 
 
@@ -366,13 +367,6 @@ DEFAULT = DARK.name
 
 ASCII_VARIABLE = "RAIDLAB_ASCII"
 _TERMINALS = ("linux", "dumb", "vt100", "vt220")
-_SIGNS = {
-    "│": "|", "┃": "|", "┊": ":", "║": "|", "▏": "|", "▎": "|", "▍": "|", "▌": "|", "▐": "|", "▕": "|", "▊": "|",
-    "─": "-", "━": "-", "═": "=", "▔": "-", "▁": "_", "▂": "_", "▄": "=", "▀": "=", "█": "#", "▉": "#", "▋": "#",
-    "░": ".", "▒": ":", "▓": "#", "•": "*", "●": "*", "○": "o", "▶": ">", "▼": "v", "▲": "^", "◀": "<", "✓": "v",
-    "✔": "v", "✘": "x", "…": "~", "–": "-", "—": "-", "×": "x", "·": ".", "→": ">", "←": "<", "↑": "^", "↓": "v",
-    "“": '"', "”": '"', "‘": "'", "’": "'", "⏎": "J", "␣": "_", "µ": "u",
-}  # fmt: skip
 KEY_WORDS = {"⏎": "enter", "↑": "up", "↓": "down", "←": "left", "→": "right", "⌫": "backspace"}
 """Textual's symbols for keys -> words. The ASCII replacement of the Enter symbol would look like another key."""
 
@@ -383,24 +377,6 @@ def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:
         return True
     encoding = (getattr(output, "encoding", None) or "utf-8").lower()
     return not encoding.startswith("utf") or environ.get("TERM", "") in _TERMINALS
-
-
-@lru_cache(4096)
-def to_ascii(text: str) -> str:
-    """The text with the nearest ASCII character for each character; its width in cells is unchanged."""
-    if text.isascii():
-        return text
-    return "".join(character if character.isascii() else _nearest(character) for character in text)
-
-
-def _nearest(character: str) -> str:
-    if character in _SIGNS:
-        return _SIGNS[character]
-    if "\u2500" <= character <= "\u257f":  # corners and crossings of boxes
-        return "+"
-    plain = unicodedata.normalize("NFKD", character)[:1]
-    width = cell_len(character)
-    return (plain if plain.isascii() and plain.isprintable() else "?") + " " * (width - 1) if width else ""
 
 
 class AsciiFilter(LineFilter):

@@ -42,11 +42,6 @@ _PHASE_WORDS = {
 }
 
 
-def machine_clock(state: LabState) -> str:
-    """The machine's virtual time and its pace, such as ``0:12:30 10x``; empty if its time is real."""
-    return f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
-
-
 def _besides(hint: str) -> str:
     """The part of a hint, written for the command line, beyond restarting the machine."""
     if hint.startswith(RUN_AGAIN):
@@ -67,7 +62,8 @@ class TopBar(Static):
 
     def show(self, state: LabState, mode: str) -> None:
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
-        clock = machine_clock(state)
+        # Of a machine in virtual time, with its pace: 0:12:30 10x.
+        clock = f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
         shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
         if shown != self._shown:
             self._shown = shown

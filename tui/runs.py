@@ -99,14 +99,7 @@ def experiment_items() -> tuple[RunItem, ...]:
 def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
     """The items of these sweeps, in the same order."""
     return tuple(
-        RunItem(
-            each.name,
-            each.title,
-            each.question,
-            each.state,
-            kind=RunKind.SWEEP,
-            details=tuple(each.axes),
-        )
+        RunItem(each.name, each.title, each.question, each.state, kind=RunKind.SWEEP, details=tuple(each.axes))
         for each in entries
     )
 

@@ -141,11 +141,6 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
     return Tone.BAD, f"{count} differ" if count > 1 else "1 differs"
 
 
-def wrong_bytes(columns: Sequence[HexColumn], skip: int) -> tuple[int, ...]:
-    """The bytes that differ in any column, as offsets in the chunk; ``skip`` is the offset of the shown data."""
-    return tuple(sorted({byte + skip for column in columns for byte in column.wrong}))
-
-
 def crash_rows(write: SmallWrite, states: Sequence[CrashState]) -> tuple[CrashRow, ...]:
     """The states, each with its completed writes as text."""
     kinds = {io.slot: io.kind.value if io.kind else "data" for io in write.ios}
@@ -376,7 +371,8 @@ class StripeScreen(ModeScreen):
 
     def action_difference(self) -> None:
         picture = self._at.picture
-        wrong = wrong_bytes(columns_of(picture), picture.skip_bytes) if picture else ()
+        columns = columns_of(picture) if picture else ()
+        wrong = sorted({byte + picture.skip_bytes for column in columns for byte in column.wrong}) if picture else []
         if not wrong:
             self.notify("No bytes differ in this stripe.")
             return
