@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -16,7 +16,7 @@ from lab.drills.verbs import ClearDisks, Commit, Debrief, DrillHint, LeaveDrill,
 from tui.dialogs import Modal, VariantScreen
 from tui.keys import key_for
 from tui.look import glyphs_of
-from tui.mode import ModeScreen, PaletteEntry
+from tui.mode import ModeScreen
 from tui.widgets import numbered, titled
 
 if TYPE_CHECKING:
@@ -236,9 +236,9 @@ class DrillsScreen(ModeScreen):
         drill_id, seed = (view.id, view.seed) if view else (self._current, "")
         self.app.push_screen(VariantScreen(seed, partial(self.drills.begin, drill_id)))
 
-    def palette(self) -> Iterable[PaletteEntry]:
+    def palette(self) -> Iterable[SystemCommand]:
         for item in self._items:
-            yield PaletteEntry(f"Start drill {item.number}, {item.title}", item.best, partial(self._begin, item.id))
+            yield SystemCommand(f"Start drill {item.number}, {item.title}", item.best, partial(self._begin, item.id))
 
 
 class MakingScreen(Modal[None]):

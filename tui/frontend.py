@@ -23,7 +23,6 @@ from tui.state import (
     LabMessage,
     LabState,
     LoadEnded,
-    LoadEntered,
     LoadTicked,
     LoadView,
     MarkView,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from lab.plans import Plan, Step
     from lab.session.data_mark import DataMark, MarkVerdict
-    from lab.session.load import Forecast, Load
+    from lab.session.load import Load
     from lab.session.pace import Pacer
     from lab.session.session import LabSession
 
@@ -75,14 +74,18 @@ class Loads:
                 runtime_seconds=runtime_seconds,
                 is_aside=True,
                 on_live=lambda interval: post(LoadTicked(interval, client.machine_seconds())),
-                on_phase=lambda phase: post(LoadEntered(phase)),
+                on_phase=lambda phase: frontend.call(self._change, phase=phase.value),
                 on_end=lambda outcome: post(LoadEnded(outcome)),
             )
         except LabError as error:
             frontend.show_error(error)
             return False
         frontend.lab.load = LoadView(workload, array, runtime_seconds)
-        frontend.look_up(lambda session: predict(session, array, workload), on_done=self._keep, on_error=lambda _: None)
+        frontend.look_up(
+            lambda session: predict(session, array, workload),
+            on_done=lambda forecast: self._change(forecast=forecast),
+            on_error=lambda _: None,
+        )
         self._load.start()
         frontend.show_soon()
         return True
@@ -98,9 +101,9 @@ class Loads:
         if isinstance(message, LoadEnded) and isinstance(message.outcome, LabError):
             self._frontend.show_error(message.outcome)
 
-    def _keep(self, forecast: Forecast) -> None:
+    def _change(self, **changes: Any) -> None:
         if self._frontend.lab.load:
-            self._frontend.lab.load = replace(self._frontend.lab.load, forecast=forecast)
+            self._frontend.lab.load = replace(self._frontend.lab.load, **changes)
 
 
 class Marks:
@@ -325,9 +328,9 @@ class Frontend:
         elif not self.lab.is_dull:
             self.changes += 1
 
-    def call(self, function: Callable[..., object], *arguments: object) -> None:
+    def call(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
         """Call a function on the frontend's own thread, after the messages before it. Any thread may call this."""
-        self.post_message(CallRequested(partial(function, *arguments)))
+        self.post_message(CallRequested(partial(function, *arguments, **named)))
 
     def look_up(
         self,

@@ -65,7 +65,7 @@ def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemComman
         yield SystemCommand(title, f"{binding.tooltip} ({app.get_key_display(binding)})", run)
     if isinstance(screen, ModeScreen):
         for entry in screen.palette():
-            yield SystemCommand(f"{screen.AREA}: {entry.text}", entry.help, entry.run)
+            yield entry._replace(title=f"{screen.AREA}: {entry.title}")
     for theme in THEMES:
         if theme.name != app.theme:
             name = theme.name.removeprefix("raidlab-").replace("-", " ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -19,7 +19,7 @@ from tui.drill_screen import drill_line
 from tui.keys import key_for
 from tui.lessons import LETTERS, PLACES, Guide, LessonPanel
 from tui.look import glyphs_of
-from tui.mode import ModeScreen, PaletteEntry
+from tui.mode import ModeScreen
 from tui.widgets import numbered, titled
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class LessonsScreen(ModeScreen):
         if view:
             self.app.push_screen(VariantScreen(view.seed, partial(self.guide.begin, view.id)))
 
-    def palette(self) -> Iterable[PaletteEntry]:
+    def palette(self) -> Iterable[SystemCommand]:
         for item in self._items:
             text = f"Start {item.number}, {item.lesson.title}"
-            yield PaletteEntry(text, item.lesson.goal, partial(self._start, item.lesson.id))
+            yield SystemCommand(text, item.lesson.goal, partial(self._start, item.lesson.id))

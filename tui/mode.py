@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult, RenderResult
+from textual.app import ComposeResult, RenderResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -239,15 +238,6 @@ class LessonSide(Vertical):
         panel.show(view)
 
 
-@dataclass(frozen=True, slots=True)
-class PaletteEntry:
-    """A command of the palette without a key."""
-
-    text: str
-    help: str
-    run: Callable[[], object]
-
-
 class ModeScreen(Screen[None]):
     """Base class of the screens of all modes. Subclasses implement ``body`` and ``show_state``."""
 
@@ -326,7 +316,8 @@ class ModeScreen(Screen[None]):
         """The next step on this screen, as markup; None: the general next step of ``tui.actions``."""
         return None
 
-    def palette(self) -> Iterable[PaletteEntry]:
+    def palette(self) -> Iterable[SystemCommand]:
+        """The commands of the palette without a key."""
         return ()
 
     @property

@@ -80,15 +80,12 @@ class PlanView(FittedLines, can_focus=True):
         self,
         plan: Plan | None = None,
         *,
-        brief: bool = False,
         empty_text: str = "nothing to do",
         name_of: Callable[[str], str] = lambda node: node.removeprefix("/dev/"),
-        id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``brief`` omits the reasons; ``name_of`` returns the name of a device for sentences."""
-        super().__init__(id=id)
+        """``name_of`` returns the name of a device for sentences."""
+        super().__init__()
         self._name_of = name_of
-        self.set_reactive(PlanView.brief, brief)
         self.empty_text = empty_text
         self._plan = plan
         self._progress: PlanProgress | None = None

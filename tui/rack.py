@@ -108,9 +108,9 @@ class Bay:
 class BayLook:
     """How a bay is highlighted."""
 
-    at_cursor: bool = False
-    has_focus: bool = False
-    chosen: bool | None = None
+    at_cursor: bool
+    """Whether the cursor is on it and the rack has the focus."""
+    chosen: bool | None
     """None: the rack has no choice of disks."""
 
 
@@ -134,7 +134,7 @@ def paint_card(rack: Rack, bay: Bay, look: BayLook, width: int) -> list[Line]:
     """A box of ``CARD_ROWS`` lines: name, kind, node and serial, state, activity."""
     glyphs = rack.glyphs
     is_absent = bay.state in (BayState.VANISHED, BayState.REFUSED)
-    box = glyphs.heavy_box if look.at_cursor and look.has_focus else glyphs.dashed_box if is_absent else glyphs.box
+    box = glyphs.heavy_box if look.at_cursor else glyphs.dashed_box if is_absent else glyphs.box
     edge = rack.bay_style(bay.state.value, look)
     text, faint = rack.bay_style("text", look), rack.bay_style("faint", look)
 
@@ -192,7 +192,7 @@ def paint_row(rack: Rack, bay: Bay, look: BayLook, width: int, cells: RowCells) 
     glyphs = rack.glyphs
     edge, text = rack.bay_style(bay.state.value, look), rack.bay_style("text", look)
     faint = rack.bay_style("faint", look)
-    line = rack.line(width).add(glyphs.cursor if look.at_cursor and look.has_focus else " ", edge)
+    line = rack.line(width).add(glyphs.cursor if look.at_cursor else " ", edge)
     if look.chosen is not None:
         line.add(f"{glyphs.chosen if look.chosen else glyphs.not_chosen} ", edge)
     line.add(f"{bay.state.glyph(glyphs)} ", edge)
@@ -273,14 +273,12 @@ class Rack(LineWidget, can_focus=True):
         *,
         toggles: bool = False,
         compact: bool | None = None,
-        empty_text: str = "no disks yet",
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
         """``compact``: True shows lines, False cards, None cards if they fit."""
         super().__init__(id=id)
         self.toggles = toggles
         self.compact = compact
-        self.empty_text = empty_text
         self._bays: tuple[Bay, ...] = tuple(bays)
         self._chosen: tuple[str, ...] = ()
         self._cursor = 0
@@ -428,7 +426,7 @@ class Rack(LineWidget, can_focus=True):
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._bays:
-            return [self.line(width).add(self.empty_text, self.style("empty"))]
+            return [self.line(width).add("no disks yet", self.style("empty"))]
         is_compact = self.compact
         if is_compact is None:
             is_compact = self._rows(width, cards=True) * CARD_ROWS > height
@@ -442,7 +440,8 @@ class Rack(LineWidget, can_focus=True):
             if index % self._columns == 0:
                 lines += [self.line(width) for _ in range(self._row_height)]
             bay = self._bays[index]
-            look = BayLook(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
+            at_cursor = index == self._cursor and self.has_focus
+            look = BayLook(at_cursor, bay.name in self._chosen if self.toggles else None)
             painted = [paint_row(self, bay, look, cell, cells)] if is_compact else paint_card(self, bay, look, cell)
             for line, part in zip(lines[-self._row_height :], painted, strict=True):
                 line.extend(part).add(" " * _GAP_CELLS)
@@ -454,9 +453,9 @@ class Rack(LineWidget, can_focus=True):
         if look.chosen:
             chosen = self.style("chosen")
             style += Style(bgcolor=chosen.bgcolor, color=chosen.color if name == BayState.FREE else None)
-        elif look.at_cursor and look.has_focus:
+        elif look.at_cursor:
             style += Style(bgcolor=self.style("cursor").bgcolor)
-        return style + Style(bold=True) if look.at_cursor and look.has_focus else style
+        return style + Style(bold=True) if look.at_cursor else style
 
     def _scroll_to_cursor(self, visible_rows: int) -> None:
         row = self._cursor // self._columns

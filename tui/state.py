@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lab.machine import MachineFacts
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark, MarkVerdict
-    from lab.session.load import Forecast, LoadPhase
+    from lab.session.load import Forecast
     from lab.session.monitor import Event, History, Snapshot
     from lab.session.pace import Pace
     from lab.workloads.fio_output import LiveInterval
@@ -127,13 +127,6 @@ class LoadTicked(LabMessage):
     interval: LiveInterval
     time_seconds: float
     """End of the interval on the machine's clock, on the time axis of the samples."""
-
-
-@dataclass
-class LoadEntered(LabMessage):
-    """The load entered its next phase."""
-
-    phase: LoadPhase
 
 
 @dataclass
@@ -409,9 +402,6 @@ def update(state: LabState, message: LabMessage) -> None:
                 state.history.add_load(message.interval, message.time_seconds)
         case LoadEnded():
             _load_ended(state, message)
-        case LoadEntered():
-            if state.load:
-                state.load = replace(state.load, phase=message.phase.value)
         case MarksRead():
             _marks(state, message.marks)
         case OperationChanged():

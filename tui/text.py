@@ -352,8 +352,10 @@ class TextDrills:
                 self._list()
             case StartDrill(reset=False, exam=None):
                 self._start(verb)
+            case ClearDisks() if self._drills.left is None:
+                self._app.say("No drill has left anything on this lab's disks.")
             case ClearDisks():
-                self._clear()
+                self._drills.clear(partial(self._app.say, "The drill's disks are blank."))
             case Debrief(name=str(name)):
                 self._show_again("" if name == "latest" else name)
             case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill() if not self.is_open:
@@ -363,11 +365,18 @@ class TextDrills:
             case DrillHint():
                 self._hint()
             case Commit():
-                self._drills.commit(self._committed)
+                from lab.drills.verdict import committed_words
+
+                self._drills.commit(lambda touched_bytes: self._app.say(f"{committed_words(touched_bytes)}."))
             case ResetDrill():
-                self._reset()
+                from lab.drills.verdict import PUT_BACK
+
+                self._app.say("The disks are being restored.")
+                self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
             case Debrief():
-                self._debrief(verb)
+                self._app.say("The data are being read.")
+                array = verb.array.removeprefix("/dev/")
+                self._drills.debrief(self._debriefed, array=array, as_it_is=verb.as_it_is, again=_AGAIN)
             case LeaveDrill():
                 self._drills.leave(partial(self._app.say, "The drill is closed."))
             case _:
@@ -449,28 +458,6 @@ class TextDrills:
             self._app.show_page(next(reversed(self._drills.view.hints), "") if self._drills.view else "")
         else:
             self._app.say("There are no more hints. drill status shows all of them.")
-
-    def _committed(self, touched_bytes: int) -> None:
-        from lab.drills.verdict import committed_words
-
-        self._app.say(f"{committed_words(touched_bytes)}.")
-
-    def _reset(self) -> None:
-        from lab.drills.verdict import PUT_BACK
-
-        self._app.say("The disks are being restored.")
-        self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
-
-    def _clear(self) -> None:
-        if self._drills.left is None:
-            self._app.say("No drill has left anything on this lab's disks.")
-        else:
-            self._drills.clear(partial(self._app.say, "The drill's disks are blank."))
-
-    def _debrief(self, verb: Debrief) -> None:
-        self._app.say("The data are being read.")
-        array = verb.array.removeprefix("/dev/")
-        self._drills.debrief(self._debriefed, array=array, as_it_is=verb.as_it_is, again=_AGAIN)
 
     def _debriefed(self, outcome: DrillOutcome) -> None:
         self._app.show_page(self._drills.page)

@@ -88,8 +88,8 @@ class LineWidget(Widget):
 
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None
-    _brushes: dict[tuple[str, ...], Style] | None = None
-    """Cache of styles while painting: computing one takes as long as painting a line. Key (): the widget's style."""
+    _brushes: dict[str, Style] | None = None
+    """Cache of styles while painting: computing one takes as long as painting a line. Key "": the widget's style."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls.PREFIX}--[\w-]+)", cls.DEFAULT_CSS))
@@ -106,18 +106,15 @@ class LineWidget(Widget):
     def glyphs(self) -> Glyphs:
         return glyphs_of(self)
 
-    def style(self, *names: str) -> Style:
+    def style(self, name: str) -> Style:
         """The style of component ``PREFIX--name``, on this widget's background."""
-        known = self._brushes
-        if known is not None and names in known:
-            return known[names]
-        found = self.get_component_rich_style(*(f"{self.PREFIX}--{name}" for name in names))
-        if known is not None:
-            known[names] = found
-        return found
+        known = {} if self._brushes is None else self._brushes
+        if name not in known:
+            known[name] = self.get_component_rich_style(f"{self.PREFIX}--{name}")
+        return known[name]
 
     def line(self, width: int) -> Line:
-        return Line(width, self._brushes[()] if self._brushes else self.rich_style)
+        return Line(width, self._brushes[""] if self._brushes else self.rich_style)
 
     def changed(self, *, layout: bool = False) -> None:
         """Schedule a repaint; ``layout``: the height may have changed too."""
@@ -150,7 +147,7 @@ class LineWidget(Widget):
     def render_line(self, y: int) -> Strip:
         size = self.size
         if self._painted is None or self._painted_size != size:
-            self._brushes = {(): self.rich_style}
+            self._brushes = {"": self.rich_style}
             try:
                 strips = [line.strip() for line in self.paint(size.width, size.height)] if size.area else []
             finally:

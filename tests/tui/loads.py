@@ -10,7 +10,7 @@ from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveDirection, LiveInterval
 from tests.tui.user import User
 from tests.unit.arrays.captures import machine_with
-from tui.state import LabLooked, LabMessage, LoadEntered, LoadTicked, LoadView
+from tui.state import LabLooked, LabMessage, LoadTicked, LoadView
 
 
 def array(label: str = "raid5") -> ArrayStatus:
@@ -46,8 +46,8 @@ async def with_array(user: User, label: str = "raid5") -> None:
 async def with_load(user: User, forecast: Forecast | None = None) -> None:
     """Let ``rand-read-4k`` run for ten of 30 seconds on an array."""
     await with_array(user)
-    user.lab.load = LoadView("rand-read-4k", "md0", 30.0, forecast=forecast)
-    await tell(user, LoadEntered(LoadPhase.RUNNING))
+    user.lab.load = LoadView("rand-read-4k", "md0", 30.0, phase=LoadPhase.RUNNING.value, forecast=forecast)
+    await user.show()
     for number in range(1, 21):
         iops = 460.0 + 7.0 * (number % 3)
         reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)

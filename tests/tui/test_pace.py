@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lab.machine import SampleRequest
 from lab.session.monitor import History
 from lab.session.pace import PAUSED, Pace
 from tests.tui.conftest import Start
-from tests.tui.fake_lab import FakeLab
-from tests.tui.standing import StandingLab, StandingMachine
+from tests.tui.fake_lab import FakeLab, TickingMachine, TickStream
 from tests.tui.talk import Talk
 from tests.tui.user import User
+from tests.unit.fakes import FACTS
 from tests.unit.session.looks import look
 from tui.app import RaidlabApp
 from tui.frontend import NO_PACE
@@ -22,6 +25,43 @@ from tui.rack import shown_seconds
 from tui.state import LabLooked, LabState, update
 
 pytestmark = pytest.mark.app(looks=0)
+
+
+class StandingLab(FakeLab):
+    """In virtual time: looks are asked for, and its clock goes on only by ``sleep``.
+
+    Its ``machine.may_pass`` lets time stand still while it is cleared, as if the machine were busy.
+    """
+
+    def __init__(self, state_folder: Path) -> None:
+        super().__init__(state_folder)
+        self.machine = StandingMachine(self)
+        self.show(None)
+
+
+class StandingMachine(TickingMachine):
+    """Its samples show the lab as it is."""
+
+    def __init__(self, lab: StandingLab) -> None:
+        super().__init__(facts=replace(FACTS, is_virtual_time=True))
+        self._lab = lab
+        self.untils: list[tuple[str, ...]] = []
+        self.may_pass = threading.Event()
+        self.may_pass.set()
+
+    def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
+        self._require_alive()
+        self.may_pass.wait(10.0)
+        self.untils.append(tuple(until))
+        self._lab.seconds += seconds
+        return self._lab.seconds
+
+    def sample(self, request: SampleRequest) -> TickStream:  # type: ignore[override] # another kind of stream
+        stream = super().sample(request)
+        assert request.interval_seconds == 0
+        stream.put(self._lab.sample_now())
+        stream.put(None)
+        return stream
 
 
 @pytest.fixture
