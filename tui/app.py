@@ -6,16 +6,15 @@ A damaged file of settings does not prevent the app from starting.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import platformdirs
 from textual import events
 from textual.app import ScreenStackError, SystemCommand
@@ -478,8 +477,7 @@ def main(on: str | None = None) -> int:
 CONFIG_VARIABLE = "RAIDLAB_CONFIG"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """The settings that are restored at the next start."""
 
     theme: str = DEFAULT
@@ -501,24 +499,18 @@ def keymap_file() -> Path:
 
 
 def load_settings(file: Path) -> Settings:
-    """The stored settings, with defaults for missing or damaged values."""
+    """The stored settings, with defaults for missing values; the defaults if the file is damaged or missing."""
     try:
-        stored = read_own_json(file, dict[str, Any])
+        return read_own_json(file, Settings)
     except (FileNotFoundError, LabError):
         return Settings()
-    known = {each.name: type(each.default) for each in fields(Settings)}
-    good: dict[str, Any] = {}
-    for name, value in stored.items():
-        if name in known and isinstance(value, known[name]):
-            good[name] = value
-    return Settings(**good)
 
 
 def save_settings(file: Path, settings: Settings) -> None:
     """Store the settings, if that is possible."""
     with suppress(LabError, OSError):
         make_own_folder(file.parent, "the state folder")
-        replace_file(file, json.dumps(asdict(settings)).encode())
+        replace_file(file, msgspec.json.encode(settings))
 
 
 def load_keymap(file: Path, known_ids: Callable[[], frozenset[str]]) -> tuple[dict[str, str], list[str]]:

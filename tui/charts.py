@@ -349,7 +349,7 @@ class TimeChart(LineWidget):
         marked = self._mark_columns(columns)
         count = max(1, min(6, columns // _CELLS_PER_TIME_LABEL))
         for part in range(count + 1):
-            label = f" {self._time_label(part / count)}" + ("" if part == count else " ")
+            label = " now" if part == count else f" -{_short_time(self.window_seconds * (1 - part / count))} "
             centre = round(part / count * (columns - 1)) - cell_len(label) // 2
             at = min(max(0, centre), columns - cell_len(label))
             if any(at <= column < at + cell_len(label) for column, _ in marked):
@@ -361,9 +361,6 @@ class TimeChart(LineWidget):
         for sign, style in cells:
             line.add(sign, self.style(style))
         return line
-
-    def _time_label(self, part: float) -> str:
-        return "now" if part == 1 else f"-{_short_time(self.window_seconds * (1 - part))}"
 
 
 def _short_time(seconds: float) -> str:

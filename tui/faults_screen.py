@@ -159,12 +159,19 @@ def _stop_if(cancelled: Cancelled) -> None:
         raise RunCancelled("cancelled")
 
 
+def _about(title: str, *parts: Sequence[Line]) -> tuple[Line, ...]:
+    """The title, then the parts, each after a blank line; an empty part is omitted."""
+    return ((title, "title"), *(line for part in parts if part for line in (("", "plain"), *part)))
+
+
 def _scenario_item(scenario: Scenario) -> FaultItem:
-    about: list[Line] = [(scenario.title, "title"), ("", "plain"), (f"Fault model: {scenario.model}", "plain")]
-    about += [("", "plain"), ("What must hold", "title"), *((each, "plain") for each in scenario.must)]
-    if scenario.notes:
-        about += [("", "plain"), *((each, "muted") for each in scenario.notes)]
-    about += [("", "plain"), ("Sources", "title"), *((each, "muted") for each in scenario.sources)]
+    about = _about(
+        scenario.title,
+        [(f"Fault model: {scenario.model}", "plain")],
+        [("What must hold", "title"), *((each, "plain") for each in scenario.must)],
+        [(each, "muted") for each in scenario.notes],
+        [("Sources", "title"), *((each, "muted") for each in scenario.sources)],
+    )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
         from lab.faults.place import open_place
@@ -192,7 +199,7 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
             progress((line, "bad"))
         return outcome_line(outcome)
 
-    return FaultItem(f"scenario-{scenario.number}", f"{scenario.number:2} {scenario.title}", tuple(about), work)
+    return FaultItem(f"scenario-{scenario.number}", f"{scenario.number:2} {scenario.title}", about, work)
 
 
 def step_lines(outcome: StepOutcome, *, with_commands: bool = True) -> list[Line]:
@@ -211,20 +218,17 @@ def step_lines(outcome: StepOutcome, *, with_commands: bool = True) -> list[Line
 def _points_item(configuration: CutConfiguration) -> FaultItem:
     policy = configuration.policy
     name = f"{configuration.level} {policy.name}"
-    about: tuple[Line, ...] = (
-        (f"Power cuts: {configuration.level}, {policy.title}", "title"),
-        ("", "plain"),
-        (
-            f"A load is recorded on each drive. Then {POINTS} states that a power cut could have left are created, "
-            "many of them with one member missing as well, and the data are checked in each.",
-            "plain",
-        ),
-        ("", "plain"),
+    what = (
+        f"A load is recorded on each drive. Then {POINTS} states that a power cut could have left are created, "
+        "many of them with one member missing as well, and the data are checked in each."
+    )
+    promises: list[Line] = [
         ("What md promises", "title"),
         (f"All members present: {policy.whole}", "plain"),
         (f"One missing: {policy.degraded}", "plain"),
         (policy.source, "muted"),
-    )
+    ]
+    about = _about(f"Power cuts: {configuration.level}, {policy.title}", [(what, "plain")], promises)
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
         from lab.faults.crash_points import MOST_DRIVES, PointJudgement, PointVerdict, explore, keep_points
@@ -252,22 +256,17 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
 
 
 def _campaign_item(level: str) -> FaultItem:
-    about: tuple[Line, ...] = (
-        (f"Random histories of {f'RAID {level}' if level else 'all levels'}", "title"),
-        ("", "plain"),
-        (
-            f"{CAMPAIGN_SEEDS} histories, each generated from a seed: writes, failures, removals, rebuilds, growths, "
-            "corruption, power cuts, restarts. A model of the level predicts which data must survive, and the data "
-            "are checked after each history.",
-            "plain",
-        ),
-        ("", "plain"),
-        (
-            "A violation is a finding: it is stored, reduced to the fewest operations that still cause it, and can be "
-            "replayed with 'raidlab fault replay'. Known defects of md are counted by name (docs/findings.md).",
-            "plain",
-        ),
+    label = f"RAID {level}" if level else "all levels"
+    what = (
+        f"{CAMPAIGN_SEEDS} histories, each generated from a seed: writes, failures, removals, rebuilds, growths, "
+        "corruption, power cuts, restarts. A model of the level predicts which data must survive, and the data "
+        "are checked after each history."
     )
+    findings = (
+        "A violation is a finding: it is stored, reduced to the fewest operations that still cause it, and can be "
+        "replayed with 'raidlab fault replay'. Known defects of md are counted by name (docs/findings.md)."
+    )
+    about = _about(f"Random histories of {label}", [(what, "plain")], [(findings, "plain")])
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
         from lab.faults.campaign import Arena, Campaign, begun_campaign
@@ -291,7 +290,7 @@ def _campaign_item(level: str) -> FaultItem:
         outcome = f"{summary.seeds} histories: {found or 'no'} finding{'' if found == 1 else 's'}"
         return outcome, "bad" if found else "good"
 
-    return FaultItem(f"campaign-{level or 'all'}", f"RAID {level}" if level else "all levels", about, work)
+    return FaultItem(f"campaign-{level or 'all'}", label, about, work)
 
 
 _STYLES = {"plain": "", "muted": "$text-muted", "good": "$text-success", "bad": "$text-error", "title": "bold"}

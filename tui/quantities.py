@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_SMALLEST_TIME_SECONDS = 1e-9
 
 
 class Unit(StrEnum):
@@ -29,11 +28,8 @@ def format_value(value: float | None, unit: Unit) -> str:
         return f"{value * 100:.0f} %"
     if unit is Unit.SECONDS:
         return format_seconds(value)
-    if unit is Unit.BYTES_PER_SECOND:
-        number, prefix = _scaled(value)
-        return f"{number} {prefix}B/s"
     number, prefix = _scaled(value)
-    return f"{number}{prefix}"
+    return f"{number} {prefix}B/s" if unit is Unit.BYTES_PER_SECOND else f"{number}{prefix}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -48,7 +44,7 @@ def format_seconds(seconds: float) -> str:
         # Without the factor, 0.9995 ms would be rounded to 1000 µs.
         if abs(seconds) >= 0.9995 * scale:
             return f"{_three_figures(seconds / scale)} {name}"
-    return f"{seconds / _SMALLEST_TIME_SECONDS:.0f} ns"
+    return f"{seconds * 1e9:.0f} ns"
 
 
 def clock_words(seconds: float) -> str:
@@ -65,10 +61,8 @@ def age_words(seconds: float) -> str:
 
 
 def _scaled(value: float) -> tuple[str, str]:
-    for scale, prefix in _SCALES:
-        if abs(value) >= 0.9995 * scale and scale > 1:
-            return _three_figures(value / scale), prefix
-    return _three_figures(value), ""
+    scale, prefix = next((each for each in _SCALES if abs(value) >= 0.9995 * each[0]), (1.0, ""))
+    return _three_figures(value / scale), prefix
 
 
 def _three_figures(value: float) -> str:

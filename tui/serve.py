@@ -68,7 +68,7 @@ async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]
         await runner.cleanup()
 
 
-async def start(command: str, *, port: int, token: str | None = None) -> tuple[web.AppRunner, str]:
+async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
     """Start to serve ``command``; returns (runner, address with the token). ``runner.cleanup`` stops the server.
 
     Raises ToolMissing without the extra ``web``, LabError if the port cannot be used.
@@ -91,7 +91,7 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
             page.text = own_page(page.text, self.public_url)
             return page
 
-    token = token or secrets.token_urlsafe(_TOKEN_BYTES)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
     site = web.Application(middlewares=[_guard(token)])
     runner = web.AppRunner(site, access_log=None, shutdown_timeout=2.0)
     server = Quiet(command, host=LOOPBACK, port=port, title="raidlab")
