@@ -144,8 +144,7 @@ class BuildScreen(ModeScreen):
         return named if set(named) <= set(free) else []
 
     def _with_role(self, bay: Bay) -> Bay:
-        role = self._draft.role(bay.name)
-        if role:
+        if role := self._draft.role(bay.name):
             return replace(bay, note=f"{self.app.glyphs.arrow} {role}")
         # A disk of a stopped array is not free for another array.
         return replace(bay, state=BayState.REFUSED) if bay.state is BayState.FREE and bay.note else bay
@@ -194,8 +193,7 @@ class BuildScreen(ModeScreen):
         if shown.problems:
             verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))
         elif not self._lost:
-            note = shown.note
-            if note:
+            if note := shown.note:
                 more = (
                     f": u adds two larger disks to the lab ({larger_command(self.app.lab)})"
                     if self._can_use_larger()

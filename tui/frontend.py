@@ -167,16 +167,14 @@ class Pacing:
 
     def toggle(self) -> None:
         """Pause, or continue at the speed before the pause."""
-        pacer = self._pacer()
-        if pacer:
+        if pacer := self._pacer():
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
         """Make the pace ``by`` places of ``SPEEDS`` faster, or slower if negative; the slowest is a pause."""
         from lab.session.pace import SPEEDS
 
-        pacer = self._pacer()
-        if pacer:
+        if pacer := self._pacer():
             places = (0.0, *SPEEDS)
             self._go(pacer, places[max(0, min(len(SPEEDS), places.index(pacer.pace.speed) + by))])
 
@@ -184,8 +182,7 @@ class Pacing:
         """Run as fast as possible to the next event, then pause."""
         from lab.session.pace import STEP
 
-        pacer = self._pacer()
-        if pacer:
+        if pacer := self._pacer():
             pacer.go(STEP)
 
     def set_by_word(self, word: str) -> bool:
@@ -204,8 +201,7 @@ class Pacing:
         return word in words
 
     def _go_at(self, speed: float) -> None:
-        pacer = self._pacer()
-        if pacer:
+        if pacer := self._pacer():
             self._go(pacer, speed)
 
     def _go(self, pacer: Pacer, speed: float) -> None:
@@ -488,8 +484,7 @@ class PlanRun:
 
     def _end(self) -> None:
         self.is_over = True
-        session = self._frontend.client.session
-        if session:
+        if session := self._frontend.client.session:
             session.going_on.discard(self.volume)
         self._frontend.plan_runs.discard(self)
 

@@ -99,8 +99,7 @@ class HelpScreen(Modal[None]):
         title = getattr(self._about, "AREA", "") or "Dialog"
         with VerticalScroll(id="help-box") as box:
             box.border_title = f"Help: {title}"
-            text = getattr(self._about, "HELP", "")
-            if text:
+            if text := getattr(self._about, "HELP", ""):
                 yield Static(
                     Content.from_markup(" ".join(text.split("\n")) if "\n\n" not in text else text), id="help-text"
                 )

@@ -345,8 +345,7 @@ class LessonsScreen(ModeScreen):
         self.app.pick("Language", choices, self.guide.speak)
 
     def action_variant(self) -> None:
-        view = self.guide.view
-        if view:
+        if view := self.guide.view:
             self.app.push_screen(VariantScreen(view.seed, partial(self.guide.begin, view.id)))
 
     def palette(self) -> Iterable[SystemCommand]:

@@ -389,8 +389,7 @@ class ResultsScreen(ModeScreen):
         found.clear_options()
         found.add_options(Option(self._entry(each), id=each.id) for each in summaries)
         found.border_subtitle = f"{len(summaries)} stored" if summaries else ""
-        ids = [each.id for each in summaries]
-        if ids:
+        if ids := [each.id for each in summaries]:
             found.highlighted = ids.index(shown) if shown in ids else 0
         else:
             self._shown = None
@@ -582,15 +581,11 @@ class ResultsScreen(ModeScreen):
             self.app.pick(title, _EXPORTS, partial(self._export, self._shown.id), intro=intro)
 
     def _export(self, result_id: str, suffix: str) -> None:
-        try:
-            file = export(self._store, result_id, suffix, Path.cwd())
-        except LabError as error:
-            self.app.show_error(error)
-        else:
+        if file := self.app.attempt(lambda: export(self._store, result_id, suffix, Path.cwd())):
             self.notify(f"written: {file}", markup=False)
 
     def action_resume(self) -> None:
-        if self._shown and not self.app.experiments.resume(self._shown):
+        if self._shown and not self.app.experiments.start(self._shown.experiment, self._shown):
             self.notify(f"'{self.app.lab.background}' is running; wait until it ends, or stop it.", markup=False)
 
     def action_delete(self) -> None:
@@ -603,12 +598,8 @@ class ResultsScreen(ModeScreen):
         self.app.pick(f"Delete {self._shown.id} permanently?", choices, partial(self._delete, self._shown.id))
 
     def _delete(self, result_id: str, answer: str) -> None:
-        if answer != "delete":
-            return
-        try:
-            deleted = self._store.delete(result_id)
-        except LabError as error:
-            self.app.show_error(error)
+        deleted = self.app.attempt(lambda: self._store.delete(result_id)) if answer == "delete" else None
+        if deleted is None:
             return
         if self._marked and self._marked.id == deleted:
             self._marked = None

@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError, RunCancelled
@@ -257,14 +258,6 @@ class Experiments:
         self._frontend = frontend
         self.view: ExperimentView | None = None
 
-    def start(self, name: str) -> bool:
-        """Run a built-in experiment; False if another background job runs."""
-        return self._begin(name)
-
-    def resume(self, summary: ResultSummary) -> bool:
-        """Resume an incomplete result; False if another background job runs."""
-        return self._begin(summary.experiment, summary)
-
     def cancel(self) -> None:
         """Request that the experiment ends at its next step or sample; finished measurements are kept."""
         if self.view and self.view.is_running:
@@ -272,11 +265,12 @@ class Experiments:
             self._frontend.background.cancel()
             self._frontend.show_soon()
 
-    def _begin(self, name: str, earlier: ResultSummary | None = None) -> bool:
+    def start(self, name: str, resumed: ResultSummary | None = None) -> bool:
+        """Run a built-in experiment, or resume its incomplete result; False if another background job runs."""
         from lab.experiments.schedule import RunProgress
 
         view = ExperimentView(name, RunProgress(label="starting a machine"))
-        view.earlier_count = earlier.measured_count if earlier else 0
+        view.earlier_count = resumed.measured_count if resumed else 0
 
         def done(record: ResultRecord) -> None:
             view.outcome, view.result_id = record, record.id
@@ -285,9 +279,7 @@ class Experiments:
         def failed(error: LabError) -> None:
             view.outcome = error
 
-        def work(progress: Progress, cancelled: Cancelled) -> ResultRecord:
-            return self._work(view, earlier.id if earlier else None, progress, cancelled)
-
+        work = partial(self._work, view, resumed.id if resumed else None)
         begun = self._frontend.background.run(name, work, on_done=done, on_error=failed, on_progress=view.advance)
         if begun:
             self.view = view
@@ -296,13 +288,12 @@ class Experiments:
     def _work(
         self, view: ExperimentView, resumed: str | None, progress: Progress, cancelled: Cancelled
     ) -> ResultRecord:
+        from lab.experiments.run import resume_experiment, run_experiment
+        from lab.experiments.schema import find_experiment
         from lab.results.store import ResultStore
 
         store = ResultStore(self._frontend.client.host.state.results)
         before = set(store.ids())
-        from lab.experiments.run import resume_experiment, run_experiment
-        from lab.experiments.schema import find_experiment
-
         request, released = request_of(self._frontend, progress, cancelled)
         try:
             with released:

@@ -383,8 +383,7 @@ class StripeScreen(ModeScreen):
         self._show()
 
     def action_array(self) -> None:
-        names = [status.name for status in self.app.lab.arrays]
-        if names:
+        if names := [status.name for status in self.app.lab.arrays]:
             at = names.index(self._at.array) if self._at.array in names else -1
             self.app.select(array=names[(at + 1) % len(names)])
 

@@ -104,16 +104,15 @@ class Sweeps:
             self._asked.discard(name)
             self._looks[name] = look
 
-        def failed(error: LabError) -> None:
-            seen(SweepLook(problem=error))
-
-        self._frontend.beside("sweep", work, on_done=seen, on_error=failed)
+        self._frontend.beside("sweep", work, on_done=seen, on_error=lambda error: seen(SweepLook(problem=error)))
 
     def list_again(self) -> None:
         def listed(entries: tuple[SweepEntry, ...]) -> None:
             self.entries = entries
 
-        self._frontend.beside("sweeps", partial(_listed, self._frontend), on_done=listed, on_error=lambda _: None)
+        self._frontend.beside(
+            "sweeps", lambda: _desk(self._frontend).entries(), on_done=listed, on_error=lambda _: None
+        )
 
     def start(self, name: str) -> bool:
         """Run or resume a sweep; False if another background job runs."""
@@ -161,10 +160,6 @@ def _desk(frontend: Frontend) -> SweepDesk:
     return sweeping.desk(parse_target(frontend.lab.target or "uml:"), frontend.client.host)
 
 
-def _listed(frontend: Frontend) -> tuple[SweepEntry, ...]:
-    return _desk(frontend).entries()
-
-
 def _looked(frontend: Frontend, name: str) -> SweepLook:
     desk, look = _desk(frontend), SweepLook()
     try:
@@ -178,8 +173,7 @@ def _looked(frontend: Frontend, name: str) -> SweepLook:
 
 def _watched(frontend: Frontend, name: str, known: SweepLook) -> SweepLook:
     desk = _desk(frontend)
-    run_id = desk.going_run(name)
-    if run_id:
+    if run_id := desk.going_run(name):
         return replace(known, status=desk.stand(run_id))
     # The end of a run changes its cells and tables.
     return _looked(frontend, name) if known.runs_elsewhere else known

@@ -382,8 +382,7 @@ class CommandsScreen(ModeScreen):
 
     def show_state(self, state: LabState) -> None:
         log = self.query_one("#command-log", OptionList)
-        new = min(state.command_count - self._drawn, len(state.commands))
-        if new:
+        if new := min(state.command_count - self._drawn, len(state.commands)):
             self._drawn = state.command_count
             self._append(log, list(state.commands)[-new:])
         kind = "all commands" if self._shows_all else "plans and yours"

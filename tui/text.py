@@ -535,8 +535,7 @@ class TextShell:
         self._app.rescan()
 
     def _print(self, text: str) -> None:
-        clean = _CONTROL_CHARACTERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
-        if clean:
+        if clean := _CONTROL_CHARACTERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n"):
             self._is_line_open = not clean.endswith("\n")
             self._write(clean)
 
@@ -814,8 +813,7 @@ class TextApp(Frontend):
             self._line(line)
         if self.lab.pace:
             self._line(clock_line(self.lab))
-        disk = selected_disk(self.lab)
-        if disk:
+        if disk := selected_disk(self.lab):
             self._line(f"selected: {disk_line(self.lab, disk)}")
 
     def next_line(self) -> str:
