@@ -170,7 +170,6 @@ class TimeChart(LineWidget):
         title: str,
         unit: Unit,
         *,
-        window_seconds: float = 60.0,
         is_log: bool = False,
         filled: bool = False,
         minimum_top: float | None = None,
@@ -189,7 +188,7 @@ class TimeChart(LineWidget):
         self.minimum_top = minimum_top
         self.empty_text = empty_text
         self.is_log = is_log
-        self.window_seconds = window_seconds
+        self.window_seconds = 60.0
         self._series: tuple[Series, ...] = ()
         self._marks: tuple[Mark, ...] = ()
         self._now_seconds: float | None = None
@@ -590,13 +589,12 @@ class StripeDiagram(LineWidget):
     def __init__(
         self,
         *,
-        rows: int = _ROWS_WANTED,
         empty_text: str = "choose disks to see where the data go",
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``rows`` is the number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
         super().__init__(id=id)
-        self.rows = rows
+        self.rows = _ROWS_WANTED
+        """Number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
         self.empty_text = empty_text
         self._picture: _Picture | None = None
 

@@ -129,17 +129,15 @@ class DrillsScreen(ModeScreen):
         item = next((item for item in self._items if item.id == self._current), None)
         if item is None:
             return
-        self._title(f"Drill {item.number}")
+        self.query_one("#drill").border_title = f"Drill {item.number}"
         self._show_status([("duration", f"{item.minutes} min"), ("best", item.status)])
         self._text(f"## {item.title}\n\n{item.symptom.strip()}")
 
     def _show_drill(self, view: DrillView) -> None:
-        self._title(f"Drill {view.number}: open" + (f", variant '{view.seed}'" if view.seed else ""))
+        variant = f", variant '{view.seed}'" if view.seed else ""
+        self.query_one("#drill").border_title = f"Drill {view.number}: open{variant}"
         self._show_status(list(view.status))
         self._text(view.text)
-
-    def _title(self, text: str) -> None:
-        self.query_one("#drill").border_title = text
 
     def _show_status(self, lines: list[tuple[str, str]]) -> None:
         """Show the lines as running text: one line for each would push the symptom off a small terminal."""

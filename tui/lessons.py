@@ -95,10 +95,6 @@ class Guide:
     def is_following(self) -> bool:
         return self._attempt is not None and self._attempt.step is not None
 
-    @property
-    def is_ready(self) -> bool:
-        return self._student is not None
-
     def open(self, *, only_if_begun: bool = False) -> None:
         """Read the course and the open lesson on a separate thread."""
         self._was_asked = True

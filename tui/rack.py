@@ -272,13 +272,10 @@ class Rack(LineWidget, can_focus=True):
         bays: Sequence[Bay] = (),
         *,
         toggles: bool = False,
-        compact: bool | None = None,
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``compact``: True shows lines, False cards, None cards if they fit."""
         super().__init__(id=id)
         self.toggles = toggles
-        self.compact = compact
         self._bays: tuple[Bay, ...] = tuple(bays)
         self._chosen: tuple[str, ...] = ()
         self._cursor = 0
@@ -405,9 +402,7 @@ class Rack(LineWidget, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         if not self._bays:
             return 1
-        is_compact = self.compact
-        if is_compact is None:
-            is_compact = self._rows(width, cards=True) * CARD_ROWS > viewport.height // 3
+        is_compact = self._rows(width, cards=True) * CARD_ROWS > viewport.height // 3
         return self._rows(width, cards=not is_compact) * (1 if is_compact else CARD_ROWS)
 
     def _rows(self, width: int, *, cards: bool) -> int:
@@ -427,9 +422,7 @@ class Rack(LineWidget, can_focus=True):
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._bays:
             return [self.line(width).add("no disks yet", self.style("empty"))]
-        is_compact = self.compact
-        if is_compact is None:
-            is_compact = self._rows(width, cards=True) * CARD_ROWS > height
+        is_compact = self._rows(width, cards=True) * CARD_ROWS > height
         self._columns = self._columns_for(width, cards=not is_compact)
         self._row_height = 1 if is_compact else CARD_ROWS
         self._scroll_to_cursor(max(1, height // self._row_height))

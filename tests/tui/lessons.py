@@ -19,7 +19,7 @@ MINE = (
 async def begin(user: User, lesson: str) -> None:
     """Open a lesson on a blank lab."""
     user.app.guide.open()
-    await user.until(lambda: user.app.guide.is_ready, "the course is read")
+    await user.until(lambda: user.app.guide.course, "the course is read")
     user.app.guide.begin(lesson)
     await user.until(lambda: user.app.guide.view is not None, "the lesson is open")
     await user.read()

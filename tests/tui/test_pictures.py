@@ -25,11 +25,11 @@ from tests.tui.lessons import begin
 from tests.tui.loads import measured, tell, with_load
 from tests.tui.results import STEADY, keep, result
 from tests.tui.sweeps import going, sweeping
+from tests.tui.test_fleet_screen import all_known
 from tests.tui.user import User, is_parsing
 from tests.tui.volumes import UNEQUAL, show_rebuild
 from tui.actions import Draft
 from tui.build_screen import BuildScreen
-from tui.fleet_screen import FleetScreen
 from tui.runs import ExperimentView
 from tui.state import LoadEnded, Origin
 
@@ -136,9 +136,8 @@ async def volume_rebuilding(user: User) -> None:
 
 async def fleet_turned(user: User) -> None:
     """A fleet that is scrubbed every two weeks, and was not scrubbed before."""
-    screen = user.at(FleetScreen)
     await user.press(*["minus"] * 7, "z", *["minus"] * 7, "down", "right", "left", *["plus"] * 5)
-    await user.until(lambda: screen.has_computed(screen.choice.with_each_scrub_interval()), "all intervals are known")
+    await all_known(user)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,31 +25,34 @@ def press(*keys: str) -> Act:
     return act
 
 
+LOW, HIGH = 12, 200
+"""Rows of a terminal in which disks are shown as lines, and as cards."""
+MEMBER = replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2)
 BUSY = replace(DISKS[0], reads_per_second=12_300, writes_per_second=340, busy_fraction=1.0)
 REBUILT = replace(DISKS[0], state=BayState.REBUILDING, array="md0", slot=1, progress=0.43)
 
 
 @pytest.mark.parametrize(
-    ("bay", "compact", "words"),
+    ("bay", "rows", "words"),
     [
-        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "disk01"),
-        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "500 MiB file"),
-        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "RAIDLAB-01"),
-        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "● md0 · slot 2"),
-        (BUSY, False, "█ r 12.3k  w 340"),
-        (BUSY, True, "r 12.3k  w 340 █"),
-        (DISKS[0], True, "∙"),
-        (REBUILT, True, "md0 · 43 % rebuilt"),
+        (MEMBER, HIGH, "disk01"),
+        (MEMBER, HIGH, "500 MiB file"),
+        (MEMBER, HIGH, "RAIDLAB-01"),
+        (MEMBER, HIGH, "● md0 · slot 2"),
+        (BUSY, HIGH, "█ r 12.3k  w 340"),
+        (BUSY, LOW, "r 12.3k  w 340 █"),
+        (DISKS[0], LOW, "∙"),
+        (REBUILT, LOW, "md0 · 43 % rebuilt"),
     ],
 )
-def test_a_bay_shows_its_disk_its_state_and_its_activity(bay: Bay, compact: bool, words: str) -> None:
-    assert any(words in line for line in shown(Rack([bay], compact=compact), (70, 6)))
+def test_a_bay_shows_its_disk_its_state_and_its_activity(bay: Bay, rows: int, words: str) -> None:
+    assert any(words in line for line in shown(Rack([bay]), (70, rows)))
 
 
-@pytest.mark.parametrize("compact", [True, False])
-def test_every_state_has_a_sign_of_its_own(compact: bool) -> None:
+@pytest.mark.parametrize("rows", [LOW, HIGH])
+def test_every_state_has_a_sign_of_its_own(rows: int) -> None:
     assert len({state.glyph(UNICODE) for state in BayState}) == len(BayState)
-    text = "\n".join(shown(Rack(ONE_OF_EACH, compact=compact), (60, 40)))
+    text = "\n".join(shown(Rack(ONE_OF_EACH), (60, rows)))
     for state in BayState:
         assert state.glyph(UNICODE) in text
 
@@ -63,7 +66,7 @@ def test_cards_become_lines_where_they_do_not_fit() -> None:
 
 
 def test_without_room_for_all_the_cursor_s_disk_is_shown() -> None:
-    rack = Rack(DISKS, compact=True)
+    rack = Rack(DISKS)
     rack.styles.height = 3
     lines = shown(rack, (40, 3), press("end"))
     assert "disk09" in lines[2]
@@ -83,16 +86,16 @@ def test_without_room_for_all_the_cursor_s_disk_is_shown() -> None:
     ],
 )
 def test_keys_move_through_the_rows_and_columns_that_are_shown(keys: tuple[str, ...], name: str) -> None:
-    rack = Rack(DISKS, compact=False)
+    rack = Rack(DISKS)
     shown(rack, (120, 40), press(*keys))
     assert rack.current is not None
     assert rack.current.name == name
 
 
 def test_moving_and_opening_are_told() -> None:
-    moved = messages_of(Rack(DISKS, compact=False), press("right"), Rack.Moved, (120, 40))
+    moved = messages_of(Rack(DISKS), press("right"), Rack.Moved, (120, 40))
     assert [message.bay.name for message in moved if isinstance(message, Rack.Moved)] == ["disk02"]
-    opened = messages_of(Rack(DISKS, compact=False), press("right", "enter"), Rack.Opened, (120, 40))
+    opened = messages_of(Rack(DISKS), press("right", "enter"), Rack.Opened, (120, 40))
     assert [message.bay.name for message in opened if isinstance(message, Rack.Opened)] == ["disk02"]
 
 
@@ -117,7 +120,7 @@ def test_only_free_disks_can_be_chosen() -> None:
 
 
 def test_the_mouse_chooses_and_opens() -> None:
-    rack = Rack(DISKS, toggles=True, compact=False)
+    rack = Rack(DISKS, toggles=True)
 
     async def click(pilot: Pilot[None]) -> None:
         await pilot.click(Rack, offset=(30, 2))
@@ -128,12 +131,12 @@ def test_the_mouse_chooses_and_opens() -> None:
     async def double_click(pilot: Pilot[None]) -> None:
         await pilot.click(Rack, offset=(30, 7), times=2)
 
-    opened = messages_of(Rack(DISKS, compact=False), double_click, Rack.Opened, (120, 40))
+    opened = messages_of(Rack(DISKS), double_click, Rack.Opened, (120, 40))
     assert [message.bay.name for message in opened if isinstance(message, Rack.Opened)] == ["disk07"]
 
 
 def test_a_click_between_two_cards_is_no_choice() -> None:
-    rack = Rack(DISKS, toggles=True, compact=False)
+    rack = Rack(DISKS, toggles=True)
 
     async def click(pilot: Pilot[None]) -> None:
         # Five cards in 120 cells: 23 each and a gap of one.
@@ -159,7 +162,7 @@ def test_cursor_and_choice_stay_with_their_disks_when_others_come_and_go() -> No
 
 @pytest.mark.parametrize("width", [1, 5, 22, 37, 38, 39, 79, 80, 200])
 def test_every_width_is_painted_in_ascii_too(width: int) -> None:
-    for compact in (True, False):
-        lines = shown(Rack(ONE_OF_EACH, toggles=True, compact=compact), (width, 40), glyphs=ASCII)
+    for rows in (LOW, HIGH):
+        lines = shown(Rack(ONE_OF_EACH, toggles=True), (width, rows), glyphs=ASCII)
         assert "\n".join(lines).isascii()
     assert shown(Rack(), (40, 3)) == ["no disks yet"]

@@ -14,7 +14,8 @@ def members(count: int, *failed: int) -> list[DiagramMember]:
 
 
 def diagram(level: Level, columns: list[DiagramMember], layout: str | None = None, rows: int = 4) -> StripeDiagram:
-    made = StripeDiagram(rows=rows)
+    made = StripeDiagram()
+    made.rows = rows
     made.show(level, layout, columns, 64 * KIB)
     return made
 

@@ -136,7 +136,8 @@ def test_a_redraw_is_cheap() -> None:
         Series(f"series {number}", [(n / 4, 1000.0 * (n % 7 + number)) for n in range(480)], number)
         for number in range(4)
     ]
-    made = TimeChart("IOPS", Unit.IOPS, window_seconds=120)
+    made = TimeChart("IOPS", Unit.IOPS)
+    made.window_seconds = 120
 
     async def act(pilot: Pilot[None]) -> None:
         made.show(busy)
