@@ -75,7 +75,7 @@ class BuildScreen(ModeScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._draft = Draft()
+        self.draft = Draft()
         self._preview = ArrayPreview(problems=())
         self._shown: tuple[object, ...] = ()
         self._has_chosen = False
@@ -88,7 +88,7 @@ class BuildScreen(ModeScreen):
     def body(self) -> ComposeResult:
         with Horizontal(id="build"):
             with Vertical(id="build-left"):
-                yield titled(Choices(self._draft.rows(), id="build-form"), "Array")
+                yield titled(Choices(self.draft.rows(), id="build-form"), "Array")
                 yield titled(Rack(toggles=True, id="build-rack"), "Disks")
             with titled(Vertical(id="build-right"), "What it would be"):
                 with Horizontal(id="build-tiles"):
@@ -114,26 +114,22 @@ class BuildScreen(ModeScreen):
         self.query_one(StripeDiagram).rows = 4 if is_low else event.size.height // 5
 
     @property
-    def draft(self) -> Draft:
-        return self._draft
-
-    @property
     def array_name(self) -> str:
-        return next_array_name(self.app.lab, self._draft)
+        return next_array_name(self.app.lab, self.draft)
 
     def show_state(self, state: LabState) -> None:
         bays = bays_of(state)
         free = [bay.name for bay in bays if bay.state is BayState.FREE and not bay.note]
         if self._awaited and set(self._awaited) <= set(free):
-            self._draft, self._awaited = self._draft.with_disks((*self._draft.disks, *self._awaited)), ()
+            self.draft, self._awaited = self.draft.with_disks((*self.draft.disks, *self._awaited)), ()
             self._has_chosen = True
-        self._draft = self._draft.only(free)
+        self.draft = self.draft.only(free)
         if not self._has_chosen:
-            self._draft = self._draft.with_disks(self._lesson_disks(free) or free[:FIRST_MEMBERS])
+            self.draft = self.draft.with_disks(self._lesson_disks(free) or free[:FIRST_MEMBERS])
         rack = self.query_one(Rack)
         rack.show([self._with_role(bay) for bay in bays])
-        rack.choose(self._draft.disks)
-        rack.border_subtitle = f"{len(self._draft.disks)} of {len(free)} free, Space toggles" if bays else ""
+        rack.choose(self.draft.disks)
+        rack.border_subtitle = f"{len(self.draft.disks)} of {len(free)} free, Space toggles" if bays else ""
         self._show_preview(state)
 
     def _lesson_disks(self, free: Collection[str]) -> list[str]:
@@ -144,20 +140,20 @@ class BuildScreen(ModeScreen):
         return named if set(named) <= set(free) else []
 
     def _with_role(self, bay: Bay) -> Bay:
-        if role := self._draft.role(bay.name):
+        if role := self.draft.role(bay.name):
             return replace(bay, note=f"{self.app.glyphs.arrow} {role}")
         # A disk of a stopped array is not free for another array.
         return replace(bay, state=BayState.REFUSED) if bay.state is BayState.FREE and bay.note else bay
 
     def _show_preview(self, state: LabState) -> None:
         name = self.array_name
-        self._lost &= frozenset(self._draft.members)
-        if (self._draft, state.disks, name, self._lost) == self._shown:
+        self._lost &= frozenset(self.draft.members)
+        if (self.draft, state.disks, name, self._lost) == self._shown:
             return
-        self._shown = (self._draft, state.disks, name, self._lost)
-        self.query_one(Choices).show(self._draft.rows())
-        self._preview = shown = self._draft.spec(name, state.disks).preview(
-            state.disks, self._draft.file_system, inner_names(state)
+        self._shown = (self.draft, state.disks, name, self._lost)
+        self.query_one(Choices).show(self.draft.rows())
+        self._preview = shown = self.draft.spec(name, state.disks).preview(
+            state.disks, self.draft.file_system, inner_names(state)
         )
         self.query_one("#build-right", Vertical).border_title = f"What {name} would be"
         self._show_tiles(shown)
@@ -170,23 +166,23 @@ class BuildScreen(ModeScreen):
 
     def _show_drawing(self, shown: ArrayPreview) -> None:
         stripes, slices = self.query_one(StripeDiagram), self.query_one(SliceDiagram)
-        picture = planned_picture(shown, self._draft.members, self._lost)
+        picture = planned_picture(shown, self.draft.members, self._lost)
         stripes.display = picture is None
         slices.show(picture)
         if shown.level is None or not shown.stripe:
             stripes.clear("choose enough disks to see the layout")
             return
-        members = [DiagramMember(disk, disk in self._lost) for disk in self._draft.members]
-        stripes.show(shown.level, self._draft.layout, members, shown.chunk_bytes)
+        members = [DiagramMember(disk, disk in self._lost) for disk in self.draft.members]
+        stripes.show(shown.level, self.draft.layout, members, shown.chunk_bytes)
 
     def _show_comparison(self, shown: ArrayPreview) -> None:
         levels, systems = self.query_one("#build-levels", LevelTable), self.query_one("#build-systems", LevelTable)
         self.set_class(bool(shown.systems), "-volume")
         if shown.systems:
             systems.titles, systems.narrow_titles = SYSTEM_TITLES, NARROW_SYSTEM_TITLES
-            systems.show(system_rows(shown, self._draft.level))
+            systems.show(system_rows(shown, self.draft.level))
         else:
-            levels.show(level_rows(self._draft, self.app.lab.disks))
+            levels.show(level_rows(self.draft, self.app.lab.disks))
 
     def _show_verdict(self) -> None:
         verdict, shown = self.query_one(VerdictBanner), self._preview
@@ -203,7 +199,7 @@ class BuildScreen(ModeScreen):
             else:
                 verdict.clear()
         else:
-            members = self._draft.members
+            members = self.draft.members
             slots = frozenset(members.index(disk) for disk in self._lost)
             without = ", ".join(disk for disk in members if disk in self._lost)
             if loss := shown.loss_without(slots, len(members)):
@@ -214,7 +210,7 @@ class BuildScreen(ModeScreen):
     def _can_use_larger(self) -> bool:
         """Whether all free disks have the same size, so that this kind of array has no advantage."""
         state = self.app.lab
-        return bool(state.is_open and not self._draft.kind.suits(state.blank_disks))
+        return bool(state.is_open and not self.draft.kind.suits(state.blank_disks))
 
     def _show_tiles(self, shown: ArrayPreview) -> None:
         usable, survives = self.query_one("#build-usable", Tile), self.query_one("#build-survives", Tile)
@@ -238,29 +234,29 @@ class BuildScreen(ModeScreen):
         why.update(f"A small write: {reason}." if reason else "")
 
     def on_choices_stepped(self, event: Choices.Stepped) -> None:
-        if value := stepped(self._draft.rows(), event.key, event.by):
-            self._take(self._draft.changed(event.key, value))
+        if value := stepped(self.draft.rows(), event.key, event.by):
+            self._take(self.draft.changed(event.key, value))
 
     def on_rack_toggled(self, event: Rack.Toggled) -> None:
         self._has_chosen = True
-        kept = [name for name in self._draft.disks if name not in event.removed]
-        self._take(self._draft.with_disks(tuple(dict.fromkeys((*kept, *event.added)))))
+        kept = [name for name in self.draft.disks if name not in event.removed]
+        self._take(self.draft.with_disks(tuple(dict.fromkeys((*kept, *event.added)))))
 
     def on_plan_view_copied(self) -> None:
         self.notify("The commands are on the clipboard, if the terminal allows it")
 
     def action_level(self, by: int) -> None:
-        row = self._draft.rows()[0]
-        self._take(self._draft.changed("level", row.step(by)))
+        row = self.draft.rows()[0]
+        self._take(self.draft.changed("level", row.step(by)))
 
     def action_what_if(self) -> None:
         bay = self.query_one(Rack).current
-        if bay and bay.name in self._draft.members:
+        if bay and bay.name in self.draft.members:
             self._lost ^= {bay.name}
             self.update_from(self.app.lab)
 
     def _take(self, draft: Draft) -> None:
-        self._draft = draft
+        self.draft = draft
         self.update_from(self.app.lab)
 
     def action_copy(self) -> None:
@@ -277,8 +273,8 @@ class BuildScreen(ModeScreen):
         self.update_from(self.app.lab)
 
     def action_create(self) -> None:
-        name, file_system = self.array_name, self._draft.file_system
-        spec = self._draft.spec(name, self.app.lab.disks)
+        name, file_system = self.array_name, self.draft.file_system
+        spec = self.draft.spec(name, self.app.lab.disks)
 
         def built() -> None:
             self._has_chosen = False
@@ -292,18 +288,18 @@ class BuildScreen(ModeScreen):
             return True if self._preview.plan and (action == "copy" or self.app.lab.is_open) else None
         if action == "what_if":
             bay = self.query_one(Rack).current
-            return True if bay and bay.name in self._draft.members and self._preview.can_be_built else None
+            return True if bay and bay.name in self.draft.members and self._preview.can_be_built else None
         if action == "lesson_disks":
             return bool(self._lesson_disks([disk.name for disk in self.app.lab.free_disks]))
         if action == "larger":
-            return "utilisation" in self._draft.options and self.app.lab.is_open
+            return "utilisation" in self.draft.options and self.app.lab.is_open
         return True
 
     def on_rack_moved(self) -> None:
         self.refresh_bindings()
 
     def hint(self, state: LabState) -> str | None:
-        if not self._draft.disks:
+        if not self.draft.disks:
             return "Tab to the disks, then Space adds one to the array"
         if not self._preview.can_be_built:
             return escape(self._preview.problems[0].partition(" (")[0])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.worker import WorkType
 
-    from tui.drills import DrillItem, Drills, DrillView
+    from tui.drills import DrillItem, DrillView
     from tui.state import LabState
 
 
@@ -75,10 +75,6 @@ class DrillsScreen(ModeScreen):
         self._items: tuple[DrillItem, ...] = ()
         self._current = ""
 
-    @property
-    def drills(self) -> Drills:
-        return self.app.drills
-
     def body(self) -> ComposeResult:
         with Horizontal(id="drills"):
             with Vertical(id="drills-left"):
@@ -90,11 +86,11 @@ class DrillsScreen(ModeScreen):
     def on_mount(self) -> None:
         self.query_one("#drill").can_focus = False
         self.query_one("#drill-list").focus()
-        self.drills.open()
+        self.app.drills.open()
 
     def show_state(self, state: LabState) -> None:
         self._show_list()
-        view = self.drills.view
+        view = self.app.drills.view
         self.set_class(view is not None, "-open")
         if view is None:
             self._show_about()
@@ -102,7 +98,7 @@ class DrillsScreen(ModeScreen):
             self._show_drill(view)
 
     def hint(self, state: LabState) -> str | None:
-        view = self.drills.view
+        view = self.app.drills.view
         if view is None:
             return "[b]Enter[/b] starts the drill. All data on the lab's disks will be lost."
         if view.is_committed:
@@ -110,14 +106,14 @@ class DrillsScreen(ModeScreen):
         return "[b]5[/b] is the terminal: inspect, use overlays. [b]c[/b] before writing to disks."
 
     def _show_list(self) -> None:
-        if self.drills.items == self._items and not self.drills.to_select:
+        if self.app.drills.items == self._items and not self.app.drills.to_select:
             return
-        self._items = self.drills.items
+        self._items = self.app.drills.items
         listed = self.query_one("#drill-list", OptionList)
         at = listed.highlighted
         listed.clear_options()
         listed.add_options(Option(drill_line(self, item), id=item.id) for item in self._items)
-        requested, self.drills.to_select = self.drills.to_select, ""
+        requested, self.app.drills.to_select = self.app.drills.to_select, ""
         if requested:
             at = next((i for i, item in enumerate(self._items) if item.id == requested), at)
         if at is None:
@@ -164,7 +160,7 @@ class DrillsScreen(ModeScreen):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self._current = event.option_id or ""
-        if self.drills.view is None:
+        if self.app.drills.view is None:
             self._show_about()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -172,16 +168,16 @@ class DrillsScreen(ModeScreen):
             self._begin(event.option_id)
 
     def _begin(self, drill_id: str) -> None:
-        view = self.drills.view
+        view = self.app.drills.view
         if view is not None:
             self.notify(f"Drill {view.number} is open: d ends it, x leaves it.", severity="warning")
         elif self.app.lab.is_open:
-            self.drills.begin(drill_id)
+            self.app.drills.begin(drill_id)
         else:
             self.notify("The machine is not running yet.", severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        view = self.drills.view
+        view = self.app.drills.view
         match action:
             case "hint":
                 return view is not None and view.has_more_hints
@@ -192,35 +188,37 @@ class DrillsScreen(ModeScreen):
             case "variant":
                 return bool(view or self._current) and self.app.lab.is_open
             case "clear":
-                return view is None and self.drills.left is not None
+                return view is None and self.app.drills.left is not None
             case "last":
-                return bool(self.drills.page)
+                return bool(self.app.drills.page)
             case _:
                 return super().check_action(action, parameters)
 
     def action_hint(self) -> None:
-        self.drills.hint()
+        self.app.drills.hint()
 
     def action_commit(self) -> None:
-        self.drills.commit()
+        self.app.drills.commit()
 
     def action_reset(self) -> None:
-        self.drills.reset()
+        self.app.drills.reset()
 
     def action_debrief(self) -> None:
-        self.drills.debrief(lambda _: self.action_last())
+        self.app.drills.debrief(lambda _: self.action_last())
 
     def action_last(self) -> None:
-        self.app.push_screen(DebriefScreen(self.drills.page), lambda clears: self.drills.clear() if clears else None)
+        self.app.push_screen(
+            DebriefScreen(self.app.drills.page), lambda clears: self.app.drills.clear() if clears else None
+        )
 
     def action_clear(self) -> None:
-        self.drills.clear()
+        self.app.drills.clear()
 
     def action_time(self) -> None:
-        self.drills.toggle_time()
+        self.app.drills.toggle_time()
 
     def action_leave(self) -> None:
-        self.drills.leave()
+        self.app.drills.leave()
 
     def action_back(self) -> None:
         self.action_lesson()
@@ -230,9 +228,9 @@ class DrillsScreen(ModeScreen):
         box.scroll_relative(y=pages * max(1, box.size.height // 2), animate=False)
 
     def action_variant(self) -> None:
-        view = self.drills.view
+        view = self.app.drills.view
         drill_id, seed = (view.id, view.seed) if view else (self._current, "")
-        self.app.push_screen(VariantScreen(seed, partial(self.drills.begin, drill_id)))
+        self.app.push_screen(VariantScreen(seed, partial(self.app.drills.begin, drill_id)))
 
     def palette(self) -> Iterable[SystemCommand]:
         for item in self._items:

@@ -17,7 +17,7 @@ from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, 
 from tui.dialogs import NumberScreen, VariantScreen
 from tui.drill_screen import drill_line
 from tui.keys import key_for
-from tui.lessons import LETTERS, PLACES, Guide, LessonPanel
+from tui.lessons import LETTERS, PLACES, LessonPanel
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
 from tui.widgets import numbered, titled
@@ -77,10 +77,6 @@ class LessonsScreen(ModeScreen):
         self._shown: tuple[tuple[CourseLine, ...], tuple[DrillItem, ...], str] = ((), (), "")
         self._current = ""
 
-    @property
-    def guide(self) -> Guide:
-        return self.app.guide
-
     def body(self) -> ComposeResult:
         with Horizontal(id="lessons"):
             with Vertical(id="lessons-left"):
@@ -92,11 +88,11 @@ class LessonsScreen(ModeScreen):
     def on_mount(self) -> None:
         self.query_one("#course").focus()
         self.query_one("#lesson").display = False
-        self.guide.open()
+        self.app.guide.open()
         self.app.drills.open()
 
     def show_state(self, state: LabState) -> None:
-        view = self.guide.view
+        view = self.app.guide.view
         is_open = view is not None
         self.set_class(is_open, "-open")
         self.query_one("#lesson").display = is_open
@@ -112,7 +108,7 @@ class LessonsScreen(ModeScreen):
             self.set_focus(options if view.step and not view.explanation and view.step.must_answer else None)
 
     def hint(self, state: LabState) -> str | None:
-        view = self.guide.view
+        view = self.app.guide.view
         if view is None:
             if self._current.startswith(_DRILL):
                 return "[b]Enter[/b] opens the drill on the screen 9 Drills."
@@ -136,7 +132,7 @@ class LessonsScreen(ModeScreen):
         return "[b]1[/b] shows the lab, [b]2[/b] builds; the lesson checks meanwhile. [b]F6[/b] returns here."
 
     def _show_course(self) -> None:
-        shown = (self.guide.course, self.app.drills.items, self._open_id)
+        shown = (self.app.guide.course, self.app.drills.items, self._open_id)
         if shown == self._shown:
             return
         self._shown = shown
@@ -157,7 +153,7 @@ class LessonsScreen(ModeScreen):
 
     @property
     def _open_id(self) -> str:
-        return self.guide.view.id if self.guide.view else ""
+        return self.app.guide.view.id if self.app.guide.view else ""
 
     def _next_id(self) -> str:
         """Id of the first lesson that is not completed; empty if there is none."""
@@ -231,7 +227,7 @@ class LessonsScreen(ModeScreen):
         item = next(item for item in self._items if item.lesson.id == lesson_id)
         missing = self._missing(item)
         if not missing or item.done_steps:
-            self.guide.start(lesson_id)
+            self.app.guide.start(lesson_id)
             return
         first = missing[0]
         choices = [
@@ -242,18 +238,18 @@ class LessonsScreen(ModeScreen):
         *some, last = numbers
         listed = f"{', '.join(some)} and {last}" if some else last
         intro = f"Lesson {item.number} builds on {listed}, which you have not completed."
-        self.app.pick(f"Do lesson {first.number} first?", choices, self.guide.start, intro=intro)
+        self.app.pick(f"Do lesson {first.number} first?", choices, self.app.guide.start, intro=intro)
 
     def _missing(self, item: CourseLine) -> list[CourseLine]:
         """The lessons on which this one builds and which are not completed."""
         return [other for other in self._items if other.lesson.id in item.missing_needs]
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
-        self.guide.answer(event.key)
+        self.app.guide.answer(event.key)
         self.set_focus(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        view = self.guide.view
+        view = self.app.guide.view
         step = view.step if view and view.explanation is None else None
         match action:
             case "read_on":
@@ -281,7 +277,7 @@ class LessonsScreen(ModeScreen):
 
     def _following(self) -> str:
         """If the open lesson is completed, id of the next lesson that is not; else empty."""
-        view = self.guide.view
+        view = self.app.guide.view
         if view is None or view.step or view.explanation:
             return ""
         ids = [item.lesson.id for item in self._items]
@@ -293,44 +289,44 @@ class LessonsScreen(ModeScreen):
         if following := self._following():
             self._start(following)
         else:
-            self.guide.read_on()
+            self.app.guide.read_on()
 
     def action_answer(self, number: int) -> None:
-        view = self.guide.view
+        view = self.app.guide.view
         if view and view.step and number < len(view.step.options):
-            self.guide.answer(view.step.options[number][0])
+            self.app.guide.answer(view.step.options[number][0])
 
     def action_type_number(self) -> None:
-        view = self.guide.view
+        view = self.app.guide.view
         if view and view.step and view.step.reading:
-            self.app.push_screen(NumberScreen(view.step.reading, self.guide.answer))
+            self.app.push_screen(NumberScreen(view.step.reading, self.app.guide.answer))
 
     def action_hint(self) -> None:
-        self.guide.hint()
+        self.app.guide.hint()
 
     def action_measure(self) -> None:
-        view = self.guide.view
+        view = self.app.guide.view
         if view and view.step:
             if view.step.must_answer:
                 self.notify("Predict first: what do you expect?", severity="warning")
-            elif not self.guide.measure():
+            elif not self.app.guide.measure():
                 self.notify("Another measurement is running; wait until it ends.", severity="warning")
 
     def action_stop_measuring(self) -> None:
         self.app.background.cancel()
 
     def action_do_step(self) -> None:
-        self.guide.do_step()
+        self.app.guide.do_step()
 
     def action_again(self) -> None:
-        self.guide.again()
+        self.app.guide.again()
 
     def action_leave(self) -> None:
-        view = self.guide.view
+        view = self.app.guide.view
         if view and view.step is None and not view.explanation:
             self._current = self._next_id()
             self._highlight(self._current)
-        self.guide.leave()
+        self.app.guide.leave()
         self.query_one("#course").focus()
 
     def action_page(self, pages: int) -> None:
@@ -338,15 +334,15 @@ class LessonsScreen(ModeScreen):
         panel.scroll_relative(y=pages * max(1, panel.size.height // 2), animate=False)
 
     def action_language(self) -> None:
-        view = self.guide.view
+        view = self.app.guide.view
         if view is None:
             return
         choices = [Choice(each, _LANGUAGES.get(each, each)) for each in view.languages]
-        self.app.pick("Language", choices, self.guide.speak)
+        self.app.pick("Language", choices, self.app.guide.speak)
 
     def action_variant(self) -> None:
-        if view := self.guide.view:
-            self.app.push_screen(VariantScreen(view.seed, partial(self.guide.begin, view.id)))
+        if view := self.app.guide.view:
+            self.app.push_screen(VariantScreen(view.seed, partial(self.app.guide.begin, view.id)))
 
     def palette(self) -> Iterable[SystemCommand]:
         for item in self._items:

@@ -177,29 +177,20 @@ class ProblemBar(Static):
         self._shown: object = None
 
     def show(self, state: LabState) -> None:
-        is_wrong = state.is_down
         shown = (state.phase, state.problem)
         if shown == self._shown:
             return
         self._shown = shown
-        self.display = is_wrong
-        if is_wrong and state.problem:
-            what = "The machine is lost" if state.phase is MachinePhase.LOST else "The machine did not start"
-            self.update(
-                Content.assemble(
-                    Content.from_markup(
-                        "[bold]$sign $what:[/] $message",
-                        sign=glyphs_of(self).bad,
-                        what=what,
-                        message=state.problem.message,
-                    ),
-                    Content.from_markup(
-                        "\n[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; nothing that was "
-                        "measured or shown is lost.$hint",
-                        hint=_besides(state.problem.hint),
-                    ),
-                )
+        self.display = state.is_down
+        if state.is_down and state.problem:
+            text = (
+                "[bold]$sign $what:[/] $message\n"
+                "[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; "
+                "nothing that was measured or shown is lost.$hint"
             )
+            what = "The machine is lost" if state.phase is MachinePhase.LOST else "The machine did not start"
+            sign, message, hint = glyphs_of(self).bad, state.problem.message, _besides(state.problem.hint)
+            self.update(Content.from_markup(text, sign=sign, what=what, message=message, hint=hint))
 
 
 WIDE_CELLS = 110

@@ -393,12 +393,6 @@ class Rack(LineWidget, can_focus=True):
             self.changed_somewhere()
             self.post_message(self.Moved(self._bays[index]))
 
-    def on_focus(self) -> None:
-        self.changed()
-
-    def on_blur(self) -> None:
-        self.changed()
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         if not self._bays:
             return 1

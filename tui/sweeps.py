@@ -82,12 +82,8 @@ class Sweeps:
         """The state of a sweep; if it is not known yet, an empty one, while a thread reads it."""
         if name not in self._looks:
             self._looks[name] = SweepLook()
-            self.look_again(name)
+            self._ask(name, partial(_looked, self._frontend, name))
         return self._looks[name]
-
-    def look_again(self, name: str) -> None:
-        """Read the state again on a thread; the known state remains until then."""
-        self._ask(name, partial(_looked, self._frontend, name))
 
     def watch(self, name: str) -> None:
         """Read the status of another process's run, or whether one has started. It is cheap and called often."""

@@ -137,6 +137,12 @@ class LineWidget(Widget):
         if regions:
             self.refresh(*regions)
 
+    def on_focus(self) -> None:
+        self.changed()
+
+    def on_blur(self) -> None:
+        self.changed()
+
     def notify_style_update(self) -> None:
         self._painted = None
         super().notify_style_update()
@@ -383,12 +389,6 @@ class Choices(LineWidget, can_focus=True):
     @property
     def _label_cells(self) -> int:
         return max((len(row.label) for row in self._rows), default=0) + 3
-
-    def on_focus(self) -> None:
-        self.changed()
-
-    def on_blur(self) -> None:
-        self.changed()
 
     def lines_needed(self, width: int) -> int:
         return len(self._rows)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from lab.experiments.sweeps import LatestCell, SweepProgress, SweepStatus, SweepWork
+from lab.experiments.sweeps import LatestCell, SweepProgress, SweepWork
 from tests.tui.user import User
 from tui.sweeps import SweepLook, SweepView
 
@@ -13,46 +11,20 @@ LATEST = (
     LatestCell(label="raid5, 4 members, chunk 16K", told="reads 1,234 IOPS"),
     LatestCell(label="raid5, 4 members, chunk 64K", told="the machine was lost", is_failed=True),
 )
-
-
-def work(**changes: Any) -> SweepWork:
-    values: dict[str, Any] = {
-        "lines": ("about 3 min on 2 workers",),
-        "cells": 48,
-        "there": 0,
-        "run_id": "",
-        "missing_dependency": "",
-    }
-    return SweepWork(**(values | changes))
-
-
-def progress(**changes: Any) -> SweepProgress:
-    values: dict[str, Any] = {
-        "done": 12,
-        "running": 2,
-        "failed": 1,
-        "planned": 48,
-        "workers": 2,
-        "left_seconds": 90.0,
-        "dashboard": "127.0.0.1:8787",
-        "latest": LATEST,
-    }
-    return SweepProgress(**(values | changes))
+WORK = SweepWork(lines=("about 3 min on 2 workers",), cells=48, there=0, run_id="", missing_dependency="")
+PROGRESS = SweepProgress(
+    done=12, running=2, failed=1, planned=48, workers=2, left_seconds=90.0, dashboard="127.0.0.1:8787", latest=LATEST
+)
 
 
 def going() -> SweepView:
     """One that this app runs."""
-    return SweepView(NAME, progress())
-
-
-def stand(**changes: Any) -> SweepStatus:
-    values: dict[str, Any] = {"progress": progress(), "is_running": False, "tables": ()}
-    return SweepStatus(**(values | changes))
+    return SweepView(NAME, PROGRESS)
 
 
 async def sweeping(user: User, look: SweepLook | None = None, view: SweepView | None = None) -> None:
     """The Run screen with the sweep under the cursor, as if this were known of it."""
-    user.app.sweeps._looks[NAME] = look or SweepLook(work())
+    user.app.sweeps._looks[NAME] = look or SweepLook(WORK)
     user.app.sweeps.view = view
     await choose(user)
 

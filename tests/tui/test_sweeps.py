@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from textual.widgets import OptionList
 
 from lab.errors import ExperimentError, RunCancelled
-from lab.experiments.sweeps import SweepListener
+from lab.experiments.sweeps import SweepListener, SweepStatus
 from lab.machine import Host, parse_target
 from lab.sweep.service import LocalDesk
 from tests.tui import sweeps
@@ -36,7 +38,7 @@ class Desk:
         return LocalDesk(parse_target("uml:"), Host.real()).entries()
 
     def work(self, _name: str) -> Any:
-        return sweeps.work(there=self.there, run_id=RUN if self.begun or self.going else "")
+        return replace(sweeps.WORK, there=self.there, run_id=RUN if self.begun or self.going else "")
 
     def newest_run(self, _name: str) -> str:
         return RUN if self.begun or self.going else ""
@@ -47,12 +49,13 @@ class Desk:
     def stand(self, _run_id: str) -> Any:
         self.looked += 1
         tables = () if self.going else ("Best and worst cells\n\nraid5  best  1,234",)
-        return sweeps.stand(is_running=bool(self.going), tables=tables, progress=sweeps.progress(done=self.looked))
+        progress = msgspec.structs.replace(sweeps.PROGRESS, done=self.looked)
+        return SweepStatus(progress=progress, is_running=bool(self.going), tables=tables)
 
     def run(self, name: str, listener: SweepListener) -> None:
         self.begun.append(name)
         listener.on_notice("a cluster starts")
-        listener.on_progress(sweeps.progress())
+        listener.on_progress(sweeps.PROGRESS)
         while not self.may_end.wait(0.01):
             if listener.is_cancelled():
                 self.there = 12
@@ -120,7 +123,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     ("look", "said"),
     [
         (
-            SweepLook(sweeps.work(missing_dependency="make cluster")),
+            SweepLook(replace(sweeps.WORK, missing_dependency="make cluster")),
             ("DASK IS MISSING", "Install it: make cluster"),
         ),
         (
