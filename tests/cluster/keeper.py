@@ -19,8 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
@@ -77,14 +76,6 @@ class Keeper:
 def _short_folder() -> str | None:
     """The usual place of temporary files, unless its path leaves too little for a socket's."""
     return None if len(tempfile.gettempdir()) <= 40 else "/tmp"
-
-
-def wait_until(holds: Callable[[], bool], seconds: float, failure: Callable[[], str] = lambda: "") -> None:
-    """Raises AssertionError if it does not hold within so many seconds; ``failure`` says what there is instead."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, failure()
-        time.sleep(0.02)
 
 
 def free_ports(count: int) -> list[int]:

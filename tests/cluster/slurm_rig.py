@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.keeper import SEARCH_PATH, Keeper, children_of, descendants_of, free_ports, wait_until
+from tests.cluster.keeper import SEARCH_PATH, Keeper, children_of, descendants_of, free_ports
+from tests.waiting import wait_until
 
 NODES = ("node1", "node2")
 PARTITION = "rig"

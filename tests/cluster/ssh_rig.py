@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.keeper import SEARCH_PATH, Keeper, free_ports, wait_until
+from tests.cluster.keeper import SEARCH_PATH, Keeper, free_ports
+from tests.waiting import wait_until
 
 NODES = ("node1", "node2")
 SSHD = shutil.which("sshd", path=SEARCH_PATH)

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.keeper import Keeper, children_of, descendants_of, wait_until
+from tests.cluster.keeper import Keeper, children_of, descendants_of
 from tests.cluster.slurm_rig import NODES, SlurmRig, slurm_rig
 from tests.cluster.ssh_rig import SshRig, ssh_rig
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -20,8 +20,8 @@ from lab.machine import EmbeddedOptions, SampleRequest, UbdDisk, open_machine, p
 from lab.machine.api import Machine
 from lab.machine.kernel_image import kernel_cache
 from lab.machine.target import TargetKind
-from tests.cluster.keeper import wait_until
 from tests.kernel.place import disk_name, host_at, kernel_target, real_time_target, record_of
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 

@@ -14,9 +14,9 @@ from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_targ
 from lab.session import breaking
 from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
-from tests.cluster.keeper import wait_until
 from tests.kernel.place import host_at, record_of
 from tests.kernel.test_machine import sparse_disks
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
 

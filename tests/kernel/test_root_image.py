@@ -14,9 +14,9 @@ from lab.errors import SpecError
 from lab.machine import EmbeddedOptions, open_machine, parse_target
 from lab.session.session import Client, open_session
 from lab.units import MIB
-from tests.cluster.keeper import wait_until
 from tests.kernel.place import host_at
 from tests.kernel.test_machine import REPOSITORY, processes_of, sparse_disks
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kernel, pytest.mark.root_image, pytest.mark.timeout(1800), pytest.mark.wide]
 

@@ -19,10 +19,11 @@ import pytest
 
 from lab.errors import MachineLost, ToolMissing
 from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_target
-from tests.cluster.keeper import children_of, wait_until
+from tests.cluster.keeper import children_of
 from tests.cluster.ssh_rig import SSHD, SshRig, keygen, ssh_rig
 from tests.kernel.place import host_at, kernel_target
 from tests.kernel.test_machine import REPOSITORY, sparse_disks
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 

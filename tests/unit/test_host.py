@@ -18,7 +18,7 @@ from lab.host.clock import polls, utc_text
 from lab.host.pool import spread
 from lab.host.processes import Processes
 from tests.unit.fakes import FakeClock
-from tests.unit.waiting import is_running, wait_until
+from tests.waiting import is_running, wait_until
 
 
 def test_moments_within_a_second_keep_their_order_as_text() -> None:

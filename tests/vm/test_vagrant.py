@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from lab.units import KIB
-from tests.cluster.keeper import wait_until
 from tests.conftest import built_kernel
 from tests.vm.computer import IMAGE, REPOSITORY, Computer
 from tests.vm.conftest import VirtualLab
+from tests.waiting import wait_until
 from tests.window import Window
 
 pytestmark = pytest.mark.vm

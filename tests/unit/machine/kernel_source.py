@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.unit.waiting import wait_until
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPT = "provision/kernel/build-uml.sh"

@@ -21,7 +21,7 @@ from lab.machine.agent_programs import install
 from lab.machine.api import CommandResult, Machine, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel, Pending
-from tests.unit.waiting import is_running, wait_until
+from tests.waiting import is_running, wait_until
 
 FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.machine.kernel_source import REPOSITORY, Workshop, make_workshop
-from tests.unit.waiting import is_running, wait_until
+from tests.waiting import is_running, wait_until
 
 pytestmark = pytest.mark.wide
 

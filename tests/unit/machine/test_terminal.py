@@ -17,7 +17,7 @@ from lab.host.clock import HostClock, wait_for
 from lab.machine import agent_terminal
 from lab.machine.terminal import MarkFilter, Terminal, TypedCommand
 from tests.unit.machine.test_agent import AgentHere, here
-from tests.unit.waiting import is_running
+from tests.waiting import is_running
 
 __all__ = ["here"]
 

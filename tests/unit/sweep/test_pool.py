@@ -29,7 +29,7 @@ from lab.sweep.pool import END_SECONDS, Pool
 from lab.sweep.spread import Calls, SpreadTask, TaskSpread
 from tests.unit.fakes import FakeClock
 from tests.unit.sweep import tasks
-from tests.unit.waiting import is_running
+from tests.waiting import is_running
 
 pytestmark = [
     pytest.mark.slow,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
-
-from lab.host.clock import HostClock, wait_for
 
 
 def is_running(pid: int) -> bool:
@@ -16,6 +15,9 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until(is_reached: Callable[[], object], what: str = "it") -> None:
-    """Raises WaitTimedOut after a minute."""
-    wait_for(is_reached, bool, what=what, timeout_seconds=60, clock=HostClock(), interval_seconds=0.02)
+def wait_until(holds: Callable[[], object], seconds: float = 60, failure: Callable[[], str] = lambda: "") -> None:
+    """Raises AssertionError if it does not hold within so many seconds; ``failure`` says what there is instead."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, failure()
+        time.sleep(0.02)
