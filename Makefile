@@ -18,7 +18,7 @@ EXPERIMENT ?= antioquia-quick
 # the assertions of all costs each worker five seconds.
 unexport $(filter PYTHON%,$(.VARIABLES))
 
-.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel root-image
+.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel root-image oci-image
 .PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -97,6 +97,9 @@ planted-kernel: ## build the same kernel with bugs of md planted in it, which th
 
 root-image: ## build a root image for qemu:?root=, of this computer's architecture or ARCH=amd64 or arm64 (a minute of processor time)
 	@provision/root-image/build.sh $(or $(ARCH),$(shell dpkg --print-architecture))
+
+oci-image: ## build an image for podman and docker with all that uml: and qemu: need, of this computer's architecture or ARCH=amd64 or arm64
+	@provision/oci-image/build.sh $(or $(ARCH),$(shell dpkg --print-architecture))
 
 setup-lab:
 	@provision/host/setup.sh lab

@@ -63,6 +63,7 @@ PROGRAMS = {
     "virtual_time": (),
     "planted": (),
     "qemu": ("qemu-system-x86_64", "mdadm", "fio", "modprobe"),
+    "oci_image": ("mmdebstrap", "newuidmap", "umoci", "skopeo", "bwrap"),
     "root_image": ("mmdebstrap", "newuidmap", "sqfstar", "depmod", "qemu-system-x86_64", "qemu-system-aarch64"),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
@@ -72,6 +73,7 @@ CURE = {
     "virtual_time": "make uml-kernel",
     "planted": "make planted-kernel",
     "qemu": "provision/host/setup.sh test, then .venv/bin/raidlab kernels get 6.12",
+    "oci_image": "provision/host/packages.sh root-image oci-image oci-image-test",
     "root_image": "provision/host/packages.sh root-image qemu-x86_64 qemu-aarch64",
     "vm": "provision/host/setup.sh test-vm",
 }

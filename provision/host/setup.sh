@@ -30,13 +30,9 @@ distribution() {
 
 # For a processor with AMX, before the embedded kernel's first start: wide_registers.c tells why.
 prepare_registers() {
-  local cache="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels" source="$here/../kernel/wide_registers.c"
+  local library="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/wide_registers.so" kernel="$here/../kernel"
   grep -qsw amx_tile "$cpuinfo" || return 0
-  [[ $cache/wide_registers.so -nt $source ]] && return
-  "$here/packages.sh" registers
-  mkdir -p "$cache"
-  gcc -O2 -shared -fPIC -o "$cache/wide_registers.so.new" "$source"
-  mv "$cache/wide_registers.so.new" "$cache/wide_registers.so"
+  [[ $library -nt $kernel/wide_registers.c ]] || "$kernel/build-registers.sh" "$library"
 }
 
 # Only Debian packages User Mode Linux, for x86-64.

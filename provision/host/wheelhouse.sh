@@ -5,30 +5,24 @@
 set -euo pipefail
 
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=provision/host/wheels.sh
+source provision/host/wheels.sh
 readonly pythons=(3.11 3.12 3.13)
 readonly cache="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/wheels"
 
 say() { printf 'wheels: %s\n' "$*" >&2; }
 
 umask go-w
-# shellcheck disable=SC2086
-unset ${!PYTHON@}
-export PYTHONNOUSERSITE=1
-
-pip() { .venv/bin/python -I -m pip --quiet --no-input --disable-pip-version-check "$@" >&2; }
 
 # All inputs of the downloads.
-key() { { cat requirements/runtime.txt provision/host/wheelhouse.sh && echo "$1"; } | sha256sum | cut -c 1-16; }
+key() { { cat requirements/runtime.txt provision/host/{wheelhouse,wheels}.sh && echo "$1"; } | sha256sum | cut -c 1-16; }
 
 download() {
-  local folder="$1" machine="$2" python platform platforms=()
-  for platform in manylinux_2_28 manylinux_2_17 manylinux2014; do
-    platforms+=(--platform "${platform}_$machine")
-  done
+  local folder="$1" architecture="$2" python options
   for python in "${pythons[@]}"; do
     say "downloading for Python $python"
-    pip download --require-hashes --only-binary=:all: --no-deps --dest "$folder" --requirement requirements/runtime.txt \
-      --implementation cp --python-version "$python" --abi "cp${python/./}" --abi abi3 --abi none "${platforms[@]}" || {
+    mapfile -t options < <(wheels_for "$python" "$architecture")
+    pip download --require-hashes --no-deps --dest "$folder" --requirement requirements/runtime.txt "${options[@]}" || {
       say "the wheels could not be downloaded; next: look at the network (or a proxy's settings), then run this again"
       return 1
     }
@@ -36,25 +30,21 @@ download() {
 }
 
 main() {
-  local target="${1:?a folder}" machine kept
-  case "${2:-amd64}" in
-  amd64) machine=x86_64 ;;
-  arm64) machine=aarch64 ;;
-  *)
-    say "no wheels for '$2'; next: wheelhouse.sh FOLDER amd64, or arm64"
+  local target="${1:?a folder}" architecture="${2:-amd64}" kept
+  wheels_for 3.11 "$architecture" >/dev/null || {
+    say "no wheels for '$architecture'; next: wheelhouse.sh FOLDER amd64, or arm64"
     return 2
-    ;;
-  esac
+  }
   target="$(realpath --canonicalize-missing "$target")"
   provision/host/venv.sh runtime
-  kept="$cache/$(key "$machine")"
+  kept="$cache/$(key "$architecture")"
   mkdir -p "$cache" "$(dirname "$target")"
   exec 9>"$cache/lock"
   flock 9
   if [[ ! -d $kept ]]; then
     rm -rf "$cache/new"
     mkdir "$cache/new"
-    download "$cache/new" "$machine"
+    download "$cache/new" "$architecture"
     mv "$cache/new" "$kept"
   fi
   rm -rf "$target.new"
