@@ -1,12 +1,14 @@
-"""House rules that no linter knows: who waits, opens /proc and /sys and prints, and how long a function may be."""
+"""House rules that no linter knows: who waits, opens kernel files, prints and imports, and how long a function is."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -233,3 +235,29 @@ def test_few_places_ask_what_kind_of_array_they_have(trees: Trees) -> None:
         if isinstance(node, ast.expr | ast.pattern) and asks_for_a_kind(node)
     ]
     assert len(asked) <= QUESTIONS_OF_KIND, asked
+
+
+BY_NAME = {
+    "lab/machine/agent_programs.py": "imports the program that its client has sent",
+    "lab/plugins.py": "entry points are names",
+    "tui/keys.py": "imports every module of its package, to find their keys",
+}
+
+
+def test_no_imports_form_a_cycle() -> None:
+    """Imports in functions and for types included."""
+    graph = grimp.build_graph("lab", "tui", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    # Raises CycleError, which names the modules.
+    assert len(tuple(TopologicalSorter(imports).static_order())) == len(imports)
+
+
+def test_no_module_is_imported_by_a_string(trees: Trees) -> None:
+    found = {
+        name
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.expr) and re.fullmatch(r"(lab|tui)(\.\w+)+:\w+", leading_text(node)))
+        or (isinstance(node, ast.Name | ast.Attribute) and dotted(node).endswith(("import_module", "__import__")))
+    }
+    assert found == {*BY_NAME}
