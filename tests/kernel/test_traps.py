@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.traps import Traps, lay_traps
+from tests.traps import Traps
+from tests.unit.cli.test_traps import RAIDLAB, run, traps
 from tests.window import Window
 
+__all__ = ["traps"]
 pytestmark = pytest.mark.kernel
-RAIDLAB = Path(sys.executable).parent / "raidlab"
-SECONDS = 120
-
-
-@pytest.fixture
-def traps(tmp_path: Path) -> Traps:
-    return lay_traps(tmp_path)
 
 
 def test_the_app_in_a_terminal(traps: Traps) -> None:
@@ -42,15 +34,6 @@ def test_the_app_in_a_terminal(traps: Traps) -> None:
     ],
 )
 def test_commands_on_a_machine_and_on_a_cluster(traps: Traps, words: str) -> None:
-    done = subprocess.run(
-        [RAIDLAB, *words.split()],
-        cwd=traps.folder,
-        env=traps.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS * 2,
-        check=False,
-    )
+    done = run(traps, RAIDLAB, *words.split(), seconds=240)
     assert traps.sprung() == {}
     assert done.returncode == 0, done.stderr

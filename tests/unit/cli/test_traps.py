@@ -27,7 +27,7 @@ def traps(tmp_path: Path) -> Traps:
     return lay_traps(tmp_path)
 
 
-def run(traps: Traps, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+def run(traps: Traps, *argv: str | Path, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv,
         cwd=traps.folder,
@@ -35,7 +35,7 @@ def run(traps: Traps, *argv: str | Path) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
 
