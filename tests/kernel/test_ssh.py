@@ -10,7 +10,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ import pytest
 
 from lab.errors import MachineLost, ToolMissing
 from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_target
+from lab.machine.target import Target
 from tests.cluster.keeper import children_of
 from tests.cluster.ssh_rig import SSHD, SshRig, keygen, ssh_rig
 from tests.kernel.place import host_at, kernel_target
@@ -30,40 +30,26 @@ pytestmark = pytest.mark.kernel
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="needs openssh-server; next: apt install openssh-server")
 
 
-@dataclass(frozen=True)
-class Server:
-    """An sshd of this test alone, and how to reach it."""
-
-    rig: SshRig
-    port: int
-
-    @property
-    def folder(self) -> Path:
-        return self.rig.folder
-
-    def target(self, *, identity: str = "user_key", known_hosts: str = "known_hosts") -> str:
-        return (
-            f"ssh:{self.rig.user}@127.0.0.1?port={self.port}&config=/dev/null"
-            f"&identity={self.folder / identity}&known_hosts={self.folder / known_hosts}"
-        )
-
-    def session_ids(self) -> list[int]:
-        """The server's children: one for each connection."""
-        return children_of(self.rig.pids["server"])
+def target(server: SshRig, *, identity: str = "user_key", known_hosts: str = "known_hosts") -> Target:
+    return parse_target(
+        f"ssh:{server.user}@127.0.0.1?port={server.ports['server']}&config=/dev/null"
+        f"&identity={server.folder / identity}&known_hosts={server.folder / known_hosts}"
+    )
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[SshRig]:
+    """An sshd of these tests alone."""
     with ssh_rig("server") as rig:
         keygen(rig.folder / "stranger_key")
         (rig.folder / "no_hosts").touch()
-        yield Server(rig, rig.ports["server"])
+        yield rig
 
 
 @needs_sshd
 @pytest.mark.root
-def test_a_machine_behind_ssh_is_like_any_other(server: Server, tmp_path: Path) -> None:
-    with open_machine(parse_target(server.target()), host_at(tmp_path / "state")) as machine:
+def test_a_machine_behind_ssh_is_like_any_other(server: SshRig, tmp_path: Path) -> None:
+    with open_machine(target(server), host_at(tmp_path / "state")) as machine:
         assert machine.facts.kernel_release == os.uname().release
         assert not machine.facts.is_embedded
         text = "long é " * 20_000
@@ -80,11 +66,12 @@ def test_a_machine_behind_ssh_is_like_any_other(server: Server, tmp_path: Path) 
 
 @needs_sshd
 @pytest.mark.root
-def test_a_connection_that_breaks_is_a_lost_machine(server: Server, tmp_path: Path) -> None:
-    with open_machine(parse_target(server.target()), host_at(tmp_path)) as machine:
+def test_a_connection_that_breaks_is_a_lost_machine(server: SshRig, tmp_path: Path) -> None:
+    with open_machine(target(server), host_at(tmp_path)) as machine:
         shell = machine.stream(["sh", "-c", "echo $$; exec sleep 60"])
         pid = int(next(shell.chunks()))
-        for session in server.session_ids():
+        # The server's children: one for each connection.
+        for session in children_of(server.pids["server"]):
             os.kill(session, signal.SIGKILL)
         with pytest.raises(MachineLost, match=r"connection to .* failed|agent on .* ended") as lost:
             shell.result()
@@ -102,23 +89,23 @@ def test_a_connection_that_breaks_is_a_lost_machine(server: Server, tmp_path: Pa
     ],
 )
 def test_a_refused_connection_says_by_whom(
-    server: Server, tmp_path: Path, change: dict[str, str], message: str
+    server: SshRig, tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
     with (
         pytest.raises(MachineLost, match=message) as lost,
-        open_machine(parse_target(server.target(**change)), host_at(tmp_path)),
+        open_machine(target(server, **change), host_at(tmp_path)),
     ):
         pass
     assert "ssh " in lost.value.hint
 
 
 @needs_sshd
-def test_a_changed_host_key_is_named(server: Server, tmp_path: Path) -> None:
+def test_a_changed_host_key_is_named(server: SshRig, tmp_path: Path) -> None:
     other = (server.folder / "stranger_key.pub").read_text()
-    (server.folder / "old_hosts").write_text(f"[127.0.0.1]:{server.port} {other}")
+    (server.folder / "old_hosts").write_text(f"[127.0.0.1]:{server.ports['server']} {other}")
     with (
         pytest.raises(MachineLost, match=r"the host key of .* has changed"),
-        open_machine(parse_target(server.target(known_hosts="old_hosts")), host_at(tmp_path)),
+        open_machine(target(server, known_hosts="old_hosts"), host_at(tmp_path)),
     ):
         pass
 
@@ -126,10 +113,10 @@ def test_a_changed_host_key_is_named(server: Server, tmp_path: Path) -> None:
 def test_nobody_there_is_a_lost_machine(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        target = parse_target(f"ssh:127.0.0.1?port={closed.getsockname()[1]}&config=/dev/null")
+        nobody = parse_target(f"ssh:127.0.0.1?port={closed.getsockname()[1]}&config=/dev/null")
         with (
             pytest.raises(MachineLost, match=r"connection to 127\.0\.0\.1 failed"),
-            open_machine(target, host_at(tmp_path)),
+            open_machine(nobody, host_at(tmp_path)),
         ):
             pass
 
