@@ -17,6 +17,15 @@ from lab.host import files
 from lab.host.files import ALONE, advice, append_file, create_file, locked, take_byte, write_file
 
 
+def refusal(number: int) -> Callable[..., None]:
+    """A system call that fails with this error."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return refused
+
+
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_pipe_is_written_to_and_not_replaced_also_where_it_is_full(tmp_path: Path, is_named: bool) -> None:
     """By its name, and by its descriptor, which does not wait."""
@@ -203,11 +212,8 @@ def test_a_name_as_long_as_names_may_be(tmp_path: Path, name: str) -> None:
 def test_of_two_that_make_a_file_one_stays_also_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
     if number:
-        monkeypatch.setattr(os, "link", refused)
+        monkeypatch.setattr(os, "link", refusal(number))
     assert create_file(tmp_path / "key", b"first")
     assert not create_file(tmp_path / "key", b"second")
     assert (tmp_path / "key").read_bytes() == b"first"
@@ -225,11 +231,8 @@ def test_a_file_that_cannot_be_finished_without_hard_links_is_removed(
         if count == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def refused(*_: object, **__: object) -> None:
-        raise OSError(errno.EPERM, "")
-
     monkeypatch.setattr(files, "write_all", fill_up)
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", refusal(errno.EPERM))
     with pytest.raises(OSError, match="No space"):
         create_file(tmp_path / "key", b"first")
     assert list(tmp_path.iterdir()) == []
@@ -254,11 +257,8 @@ def test_only_a_file_of_the_labs_own_is_added_to(tmp_path: Path) -> None:
 def test_a_file_system_without_locks_is_named_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refused(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("fcntl.flock", refused)
-    monkeypatch.setattr("fcntl.fcntl", refused)
+    monkeypatch.setattr("fcntl.flock", refusal(number))
+    monkeypatch.setattr("fcntl.fcntl", refusal(number))
     with pytest.raises(OSError, match="has no locks") as told, locked(tmp_path / "lock", ALONE):
         pass
     assert str(tmp_path / "lock") in str(told.value)
@@ -297,7 +297,7 @@ def test_an_error_that_comes_after_the_write_is_an_error_and_nothing_is_put_in_p
         target.write_bytes(data)
         target.chmod(0o600)
     if how == "create, without links":
-        monkeypatch.setattr(os, "link", _no_links)
+        monkeypatch.setattr(os, "link", refusal(errno.EPERM))
 
     def fail(descriptor: int) -> None:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -312,10 +312,6 @@ def test_an_error_that_comes_after_the_write_is_an_error_and_nothing_is_put_in_p
     # What was added cannot be taken back: others may have added something since.
     after = [each.read_bytes().removesuffix(b"after") for each in tmp_path.iterdir()]
     assert after == before
-
-
-def _no_links(*_: object, **__: object) -> None:
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def test_what_standard_output_says_only_when_it_is_closed_ends_the_command(tmp_path: Path) -> None:
