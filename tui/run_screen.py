@@ -12,7 +12,7 @@ from textual.events import Resize, ScreenResume
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from lab.errors import LabError
+from lab.errors import LabError, RunCancelled
 from tui.charts import Series, TimeChart
 from tui.keys import command_key
 from tui.look import Tone
@@ -239,7 +239,7 @@ def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) 
     if not isinstance(outcome, LabError):
         return Tone.GOOD, "MEASURED", f"Stored as {view.result_id}; 4 shows it.{_cautions(outcome)}"
     go_on = " Screen 4 resumes it." if view.result_id else ""
-    if view.was_cancelled:
+    if isinstance(outcome, RunCancelled):
         return Tone.NOTICE, "CANCELLED", view.stored_words() + go_on
     hint = f" {outcome.hint}." if outcome.hint and not view.result_id else ""
     return Tone.BAD, "FAILED", f"{outcome.message}.{hint} {view.stored_words()}{go_on}"

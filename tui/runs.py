@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lab.errors import LabError, RunCancelled
+from lab.errors import LabError
 from lab.units import GIB, MIB, human_bytes, human_seconds
 from tui.quantities import Unit, format_value
 
@@ -227,10 +227,6 @@ class ExperimentView:
     @property
     def is_running(self) -> bool:
         return self.outcome is None
-
-    @property
-    def was_cancelled(self) -> bool:
-        return isinstance(self.outcome, RunCancelled)
 
     @property
     def done_count(self) -> int:

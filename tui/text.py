@@ -341,10 +341,6 @@ class TextDrills:
         """A drill is being prepared: no events are shown and no lines accepted, to hide the work from the student."""
         drills.on_making, drills.on_open = self._making, self._opened
 
-    @property
-    def next_step(self) -> str | None:
-        return self._drills.hint_line()
-
     def perform(self, verb: Verb) -> bool:
         """Perform a drill verb in the open lab; False for a verb that only the command line supports."""
         match verb:
@@ -358,7 +354,9 @@ class TextDrills:
                 self._drills.clear(partial(self._app.say, "The drill's disks are blank."))
             case Debrief(name=str(name)):
                 self._show_again("" if name == "latest" else name)
-            case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill() if not self.is_open:
+            case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill() if (
+                not self._drills.view
+            ):
                 self._app.say("No drill is open in this lab. drill list shows the drills, drill start 1 sets one up.")
             case DrillStatus():
                 self._status()
@@ -383,19 +381,6 @@ class TextDrills:
                 return False
         return True
 
-    def show(self) -> None:
-        if self._drills.view:
-            self._status()
-        else:
-            self._list()
-
-    @property
-    def is_open(self) -> bool:
-        return self._drills.view is not None
-
-    def show_making(self) -> None:
-        self._app.say(_MAKING)
-
     def _list(self) -> None:
         def show() -> None:
             for item in self._drills.items:
@@ -403,8 +388,8 @@ class TextDrills:
                 self._app.say(
                     f"{item.number}: {item.title} ({item.minutes} minutes). {standing[0].upper()}{standing[1:]}."
                 )
-            is_open = self._drills.view is not None
-            self._app.say("drill status shows the open one." if is_open else "drill start 1 sets up the first.")
+            view = self._drills.view
+            self._app.say("drill status shows the open one." if view else "drill start 1 sets up the first.")
 
         self._drills.open(show)
 
@@ -429,7 +414,7 @@ class TextDrills:
     def _making(self, is_making: bool) -> None:
         self.is_making = is_making
         if is_making:
-            self.show_making()
+            self._app.say(_MAKING)
 
     def _opened(self, is_new: bool) -> None:
         view = self._drills.view
@@ -697,7 +682,7 @@ class TextApp(Frontend):
         if word in _LEAVES:
             return False
         if self._text_drills.is_making:
-            self._text_drills.show_making()
+            self._line(_MAKING)
             return True
         simple = {
             "": self._status,
@@ -719,7 +704,7 @@ class TextApp(Frontend):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
             build(self)
-        elif self._text_drills.is_open and word in SHORT_WORDS:
+        elif self.drills.view and word in SHORT_WORDS:
             self._drill(line)
         elif not (self._select(word) or self.pacing.set_by_word(word)):
             self._act(word, line)
@@ -732,8 +717,7 @@ class TextApp(Frontend):
     def _perform(self, words: str) -> bool:
         """Perform a raidlab command in the open lab; False for a command that only the command line can run."""
         if words.split() == ["drill"]:
-            self._text_drills.show()
-            return True
+            return self._text_drills.perform(DrillStatus() if self.drills.view else ListDrills())
         try:
             verb = self._read_verb(shlex.split(words))
         except ValueError:
@@ -817,7 +801,7 @@ class TextApp(Frontend):
             self._line(f"selected: {disk_line(self.lab, disk)}")
 
     def next_line(self) -> str:
-        return f"next: {plain_step(self._text_drills.next_step or next_step(self.lab))}"
+        return f"next: {plain_step(self.drills.hint_line() or next_step(self.lab))}"
 
     def _choices(self) -> None:
         """Print the words that can be typed now: the possible actions, then the words that are always accepted."""
@@ -836,7 +820,7 @@ class TextApp(Frontend):
             self._line(disk_line(self.lab, disk))
         if self.lab.pace:
             self._line(PACE_HELP)
-        if self._text_drills.next_step:
+        if self.drills.view:
             self._line(DRILL_HELP)
         self._line("help lists the rest.")
 
