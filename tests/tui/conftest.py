@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "stored(*results): what the fixture store holds")
+    config.addinivalue_line("markers", "stored(*results): the results in the fixture store")
     config.addinivalue_line("markers", "app(**how): how the app of the fixtures user and start is started")
 
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No clock, place or terminal of the computer shows in what the app paints."""
+    """The time zone, folders and terminal of this computer do not change what the app paints."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -52,7 +52,7 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def style_sheets_are_parsed_once() -> Iterator[None]:
-    """Each app parses the same sheets anew, with the same variables as a rule: a fifth of a second."""
+    """Each app would parse the same sheets again, which takes a fifth of a second."""
     parse, known = Stylesheet._parse_rules, {}
 
     def once(self: Stylesheet, *source: object, **more: object) -> list[RuleSet]:
@@ -73,7 +73,7 @@ def fake_lab(tmp_path: Path) -> FakeLab:
 
 @pytest.fixture
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> ResultStore:
-    """The results that the app will find."""
+    """The store of the app, with the marked results."""
     found = ResultStore(tmp_path / "state" / "results")
     keep(found, *(record for mark in request.node.iter_markers("stored") for record in mark.args))
     return found
@@ -89,13 +89,13 @@ def lesson(tmp_path: Path) -> str:
 
 @pytest.fixture
 def size() -> tuple[int, int]:
-    """Columns and rows; a test that is parametrised with others has those."""
+    """Columns and rows; a test may be parametrised with other values."""
     return 120, 40
 
 
 @pytest.fixture
 def mode() -> str:
-    """The screen, for tests that are parametrised with it; others are marked."""
+    """The screen, for tests that are parametrised with it; other tests use the marker."""
     return ""
 
 
@@ -103,7 +103,7 @@ Start = Callable[..., AbstractAsyncContextManager[User]]
 
 
 def marked(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """How the app is started, as the test's marks ``app`` say, the nearest first."""
+    """The options of the markers ``app``; the nearest marker has precedence."""
     return {
         name: value for mark in reversed([*request.node.iter_markers("app")]) for name, value in mark.kwargs.items()
     }
@@ -123,7 +123,7 @@ async def user(start: Start) -> AsyncIterator[User]:
 
 @pytest.fixture
 def talk(request: pytest.FixtureRequest, fake_lab: FakeLab) -> Iterator[Talk]:
-    """The text mode on the fake lab, marked as the app is."""
+    """The text mode on the fake lab, with the options of the markers ``app``."""
     how = marked(request)
     if shows := how.get("shows"):
         fake_lab.show(shows)
@@ -151,9 +151,9 @@ async def started(
     was_welcomed: bool = True,
     **settings: Any,
 ) -> AsyncIterator[User]:
-    """The app with its lab open, which has the captured array ``shows`` and was looked at ``looks`` times.
+    """The app with its lab open, with the captured array ``shows``, after ``looks`` samples.
 
-    ``is_still``: with a client that opens no machine. ``waits``: until the lab is open.
+    ``is_still``: with a ``StillClient``. ``waits``: wait until the lab is open.
     """
     save_settings(settings_file, Settings(was_welcomed=was_welcomed, **settings))
     if shows:

@@ -1,4 +1,4 @@
-"""A lab for tests of the app: captured sysfs of real arrays on a machine that looks only when the test says so."""
+"""A lab for tests of the app: captured sysfs of real arrays on a machine that is sampled only by the test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DISKS = file_disks(*[500] * 9)
 
 
 class TickStream:
-    """Samples that the test hands out."""
+    """Samples that the test provides."""
 
     def __init__(self) -> None:
         self._samples: queue.SimpleQueue[RawSample | MachineLost | None] = queue.SimpleQueue()
@@ -73,7 +73,7 @@ class TickingMachine(FakeMachine):
 
 
 class FakeLab:
-    """Nine file disks, and whatever array the test shows on them."""
+    """Nine file disks, and the captured array that the test shows on them."""
 
     def __init__(self, state_folder: Path) -> None:
         self.clock = FakeClock()
@@ -103,18 +103,18 @@ class FakeLab:
         on_notice: Callable[[str], None],
         on_machine: Callable[[Machine], None],
     ) -> Iterator[Lab]:
-        """What ``open_session`` calls instead of ``open_lab``."""
+        """Replaces ``open_lab`` in ``open_session``."""
         if self.failure:
             raise self.failure
         self.opened += 1
         self.machine.is_lost = False
-        # What the session before sampled is not this one's.
+        # The samples of the previous session do not belong to this one.
         self.machine.stream_of_samples = None
         on_machine(self.machine)
         yield Lab(self.machine, self.host, DISKS)
 
     def show(self, label: str | None) -> None:
-        """Let the machine have the captured array md0, or none."""
+        """Give the machine the captured array md0, or none."""
         machine = self.machine
         machine.answers = {
             READS: Scripted(stdout=as_read([None] * len(DISKS))),
@@ -131,7 +131,7 @@ class FakeLab:
         machine.files["/proc/mdstat"] = f"Personalities : [raid6] [raid5]\nmd0 : active {label}\n" if label else "\n"
 
     def finish_sync(self) -> None:
-        """Let whatever md0 syncs be done: every member in sync, nothing lacks."""
+        """End the sync of md0: all members are in sync."""
         files = self.machine.files
         for path in [path for path in files if path.startswith("/sys/block/md0/md/dev-") and path.endswith("/state")]:
             files[path] = "in_sync\n"
@@ -142,14 +142,14 @@ class FakeLab:
         files["/proc/mdstat"] = "Personalities : [raid6] [raid5]\nmd0 : active and whole\n"
 
     def tick(self, count: int = 1) -> None:
-        """Let time pass: a quarter of a second and one look each."""
+        """Advance the clock by ``TICK_SECONDS`` and take a sample, ``count`` times."""
         for _ in range(count):
             self.seconds += TICK_SECONDS
             assert self.machine.stream_of_samples is not None
             self.machine.stream_of_samples.put(self.sample_now())
 
     def sample_now(self) -> RawSample:
-        """What a sample shows."""
+        """A sample of the current state."""
         lines = []
         members = sorted(entry for entry in self.machine.dirs.get("/sys/block/md0/md", ()) if entry.startswith("dev-"))
         for number, name in enumerate(self._moved):
@@ -172,7 +172,7 @@ class FakeLab:
         return RawSample(self.seconds, files, {"md0_raid5/81": ticks // 20 if self.md_works else 0})
 
     def lose(self, hint: str = "see its console log") -> None:
-        """The machine dies."""
+        """Lose the machine."""
         self.machine.is_lost = True
         assert self.machine.stream_of_samples is not None
         self.machine.stream_of_samples.put(MachineLost("the embedded kernel ended unexpectedly", hint=hint))

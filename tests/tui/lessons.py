@@ -1,4 +1,4 @@
-"""What the tests of lessons in the app share: a lesson that the captured arrays pass, and how one is opened."""
+"""Helpers of the tests of lessons in the app: a lesson that the captured arrays pass, and how it is opened."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ async def begin(user: User, lesson: str) -> None:
 
 
 async def begin_on_its_screen(user: User, lesson: str) -> None:
-    """Open a lesson on a blank lab, and look at it."""
+    """Open a lesson on a blank lab, on the Lessons screen."""
     await begin(user, lesson)
     await user.read("6")
 
 
 async def do_first_step(user: User, *, answer: str) -> None:
-    """Predict, and build what the first step of ``lesson`` asks for."""
+    """Predict, and build the array of the first step of ``lesson``."""
     user.app.guide.answer(answer)
     user.fake_lab.show("raid5")
     await user.look()

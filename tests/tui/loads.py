@@ -1,4 +1,4 @@
-"""Loads as the app hears of them, for tests of screens."""
+"""Messages about loads, for tests of screens."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -
 
 
 async def with_array(user: User, label: str = "raid5") -> None:
-    """Let the lab have an array."""
+    """Show an array in the lab."""
     await tell(user, LabLooked(Snapshot(100.0, (array(label),), {})))
 
 
 async def with_load(user: User, forecast: Forecast | None = None) -> None:
-    """Let ``rand-read-4k`` run for ten of 30 seconds on an array."""
+    """``rand-read-4k`` has run for 10 of 30 seconds on an array."""
     await with_array(user)
     user.lab.load = LoadView("rand-read-4k", "md0", 30.0, phase=LoadPhase.RUNNING.value, forecast=forecast)
     await user.show()
@@ -57,6 +57,6 @@ async def with_load(user: User, forecast: Forecast | None = None) -> None:
 
 
 async def tell(user: User, message: LabMessage) -> None:
-    """As if the lab's threads had said it."""
+    """Post a message as the lab's threads do."""
     user.app.post_message(message)
     await user.show()

@@ -13,7 +13,7 @@ STEADY = (100.0, 101.0, 99.0, 100.5, 99.5, 100.2)
 
 
 def result(number: int, iops: Sequence[float] = STEADY, **changes: Any) -> ResultRecord:
-    """A run of the experiment ``try`` at so many minutes past ten; with six repeats unless asked for otherwise."""
+    """A run of the experiment ``try`` at ``number`` minutes past ten, by default with six repeats."""
     cells = tuple(
         cell("raid5", "rand-read-4k", repeat, read_iops=value, raw_file="", predicted_iops=105.0)
         for repeat, value in enumerate(iops)

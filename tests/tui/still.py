@@ -1,4 +1,4 @@
-"""A client that opens no machine: a test sets what the app knows of the lab."""
+"""A client that opens no machine: the test sets the state of the lab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.state import SessionOpened
 
 
 class StillClient(LabClient):
-    """Opens at once, and keeps the jobs that it is given instead of doing them."""
+    """Opens at once, and stores submitted jobs instead of running them."""
 
     def __init__(self, post: Callable[[Message], object]) -> None:
         super().__init__("uml:", post)

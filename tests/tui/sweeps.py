@@ -1,4 +1,4 @@
-"""Sweeps as the app hears of them, for tests of the Run screen."""
+"""Sweeps for tests of the Run screen."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PROGRESS = SweepProgress(
 
 
 def going() -> SweepView:
-    """One that this app runs."""
+    """A sweep that this app runs."""
     return SweepView(NAME, PROGRESS)
 
 
 async def sweeping(user: User, look: SweepLook | None = None, view: SweepView | None = None) -> None:
-    """The Run screen with the sweep under the cursor, as if this were known of it."""
+    """Select the sweep on the Run screen, in this state."""
     user.app.sweeps._looks[NAME] = look or SweepLook(WORK)
     user.app.sweeps.view = view
     await choose(user)

@@ -1,4 +1,4 @@
-"""Somebody who types lines into the text mode."""
+"""A user of the text mode: types lines and reads the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 15.0
 
 
 class Typist:
-    """Types lines into a text mode and waits for what it says. Without ``make_client`` on a real machine."""
+    """Types lines into a text mode and waits for its output; without ``make_client`` on a real machine."""
 
     def __init__(self, make_client: ClientMaker | None = None, *, patience_seconds: float) -> None:
         self._patience_seconds = patience_seconds
@@ -45,12 +45,12 @@ class Typist:
         self._lines.put(f"{line}\n")
 
     def ask(self, line: str, words: str) -> str:
-        """Type a line, and wait for the answer."""
+        """Type a line, and wait for these words in the output after it."""
         self.type(line)
         return self.hear(words)
 
     def hear(self, words: str) -> str:
-        """Wait until it is said, after what was heard before."""
+        """Wait for these words after the output that was read before; returns the output up to them."""
         self.wait(lambda: words in self.said.getvalue()[self._heard :], words)
         text = self.said.getvalue()
         end = text.index(words, self._heard) + len(words)
@@ -70,7 +70,7 @@ class Typist:
 
 
 class Talk(Typist):
-    """The same on a lab of tests."""
+    """A typist on a fake lab."""
 
     def __init__(self, lab: FakeLab) -> None:
         self.lab = lab
@@ -80,10 +80,10 @@ class Talk(Typist):
         )
 
     def look(self) -> None:
-        """Let the lab of tests look once, and wait until that is seen."""
+        """Take one sample of the fake lab, and wait until the text mode has handled it."""
         self.wait(lambda: self.lab.machine.stream_of_samples is not None, "the monitor asks for samples")
         self.lab.tick()
-        self.wait(lambda: self._seen_seconds() >= self.lab.seconds, "the look")
+        self.wait(lambda: self._seen_seconds() >= self.lab.seconds, "the sample")
 
     def _seen_seconds(self) -> float:
         look = self.app.lab.look

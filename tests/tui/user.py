@@ -1,4 +1,4 @@
-"""The app without a terminal, and who uses it: presses keys, reads the screen, and waits for what threads bring."""
+"""A user of the app without a terminal: presses keys, reads the screen, and waits for results of threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Found = TypeVar("Found", bound=Widget)
 
 
 async def reached(is_reached: Callable[[], object], what: str) -> None:
-    """Wait for something that the app's threads bring about."""
+    """Wait until a condition holds that the app's threads change."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_reached():
         assert time.monotonic() < deadline, f"never: {what}"
@@ -38,14 +38,14 @@ def flat(text: str) -> str:
 
 
 def is_parsing(app: RaidlabApp) -> bool:
-    """Whether a text in Markdown is on its way to the screen."""
+    """Whether a text in Markdown is still being parsed."""
     texts = app.screen.query(Markdown)
     return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in app.workers)
 
 
 @dataclass
 class User:
-    """``fake_lab`` is not the app's where its client stands still."""
+    """``fake_lab`` is unused if the client is a ``StillClient``."""
 
     app: RaidlabApp
     pilot: Pilot[object]
@@ -57,7 +57,7 @@ class User:
 
     @property
     def jobs(self) -> list[Future[Any]]:
-        """What a client that stands still was asked for."""
+        """The jobs that were submitted to a ``StillClient``."""
         assert isinstance(self.app.client, StillClient)
         return self.app.client.jobs
 
@@ -67,19 +67,19 @@ class User:
 
     @property
     def text(self) -> str:
-        """What stands on the screen."""
+        """The text on the screen."""
         width, height = self.app.size
         lines = self.screen._compositor.render_strips()
         return "\n".join(strip.text[:width].rstrip() for strip in lines[:height])
 
     @property
     def told(self) -> list[str]:
-        """What was said beside the screen, the newest last."""
+        """The notifications, the newest last."""
         return [notification.message for notification in self.app._notifications]
 
     @property
     def words(self) -> str:
-        """The same as one line of words."""
+        """The text on the screen as one line of words."""
         return flat(self.text)
 
     @property
@@ -98,7 +98,7 @@ class User:
         return self.screen.query_one(selector, kind) if selector else self.screen.query_one(kind)
 
     def sees(self, *words: str) -> None:
-        """Asserts that all of these stand on the screen, whether on one line or wrapped."""
+        """Assert that all of these texts are on the screen, on one line or wrapped."""
         text = self.text
         shown = (text, flat(text), *self.halves)
         assert [each for each in words if not any(each in form for form in shown)] == [], text
@@ -108,7 +108,7 @@ class User:
         await self.show()
 
     async def show(self) -> None:
-        """Show what was told."""
+        """Handle the queued messages, and update the screen."""
         await self.pilot.pause()
         self.app.show_now()
         await self.pilot.pause()
@@ -120,39 +120,39 @@ class User:
         await self.show()
 
     async def until(self, is_reached: Callable[[], object], what: str) -> None:
-        """Wait for something that the app's threads bring about, and until it is shown."""
+        """Wait until a condition holds that the app's threads change, and until the screen shows it."""
         await reached(is_reached, what)
         await self.show()
 
     async def see(self, words: str) -> None:
-        """Wait for words that a thread brings."""
+        """Wait until the words are on the screen."""
         await self.until(lambda: words in self.text, words)
 
     async def look(self, count: int = 1) -> None:
-        """Let the fake lab look so many times, and the screens show it."""
+        """Take ``count`` samples of the fake lab, and show them."""
         machine = self.fake_lab.machine
         await self.until(lambda: machine.stream_of_samples is not None, "the monitor asks for samples")
         for _ in range(count):
             self.fake_lab.tick()
-            # One at a time: of looks that wait in the queue only the newest is kept.
-            await reached(self._has_seen_all, f"the look at {self.fake_lab.seconds}")
+            # One at a time: a newer sample in the queue replaces an older one.
+            await reached(self._has_seen_all, f"the sample at {self.fake_lab.seconds}")
         await self.show()
 
     def _has_seen_all(self) -> bool:
         return self.lab.look is not None and self.lab.look.time_seconds >= self.fake_lab.seconds
 
     async def read(self, *keys: str) -> None:
-        """Press keys, show what is new, and wait until texts in Markdown stand there too: a thread parses them."""
+        """Press keys, and wait until texts in Markdown are shown too: a thread parses them."""
         await self.press(*keys)
         await self.until(lambda: not is_parsing(self.app), "the texts are parsed")
 
     async def idle(self) -> None:
-        """Wait until every job that was asked for is done and shown."""
+        """Wait until all submitted jobs are done and shown."""
         done: list[object] = []
         self.app.look_up(lambda _: None, on_done=done.append, on_error=done.append)
         await self.until(lambda: bool(done), "the queue is empty")
         if isinstance(screen := self.screen, PlanScreen):
-            # Nobody can agree to it before; a plan that cannot be made is never shown.
+            # A plan can be confirmed only when it is shown; a plan that cannot be made is never shown.
             await self.until(lambda: screen.is_shown or not screen.is_attached, "the plan is on the screen")
 
     async def lose(self, hint: str = "see its console log") -> None:

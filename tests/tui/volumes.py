@@ -1,4 +1,4 @@
-"""Volumes of unequal disks for tests of the app: looks at them, without a machine that has any."""
+"""Samples of volumes of unequal disks, for tests of the app without a machine."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def volume(**how: object) -> VolumeStatus:
 
 
 def look_at(app: RaidlabApp, volumes: Iterable[VolumeStatus], seconds: float = 0.25) -> None:
-    """Let the app see these volumes, so many seconds after it looked last."""
+    """Give the app a sample with these volumes, ``seconds`` after the previous sample."""
     before = app.lab.look.time_seconds if app.lab.look else 100.0
     arrays = tuple(as_array(each) for each in volumes)
     app.on_lab_message(LabLooked(Snapshot(before + seconds, arrays, {})))
 
 
 def show_rebuild(app: RaidlabApp) -> None:
-    """Whole, failed, and with one of its arrays rebuilt and the next at work."""
+    """A whole volume; then a disk fails, one of its arrays is rebuilt, and the next one is being rebuilt."""
     own = volume().disks[FILLED].windows
     look_at(app, [volume()])
     look_at(app, [volume(failed=[FILLED])], 10)

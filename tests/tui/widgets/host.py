@@ -1,4 +1,4 @@
-"""A widget alone on a screen: what it paints, and what it says when keys and the mouse touch it."""
+"""A widget alone on a screen: its painted lines, and the messages that it posts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Host(App[None]):
 def shown(
     widget: Widget, size: tuple[int, int] = (60, 12), act: Act | None = None, glyphs: Glyphs = UNICODE
 ) -> list[str]:
-    """The lines that the widget paints, blanks at their ends left out."""
+    """The lines that the widget paints, without blanks at their ends."""
 
     async def run() -> list[str]:
         host = Host(widget, glyphs)
@@ -48,7 +48,7 @@ def shown(
 
 
 def messages_of(widget: Widget, act: Act, kind: type[Message], size: tuple[int, int] = (60, 12)) -> list[Message]:
-    """The messages of one kind that the widget sent while ``act`` ran."""
+    """The messages of one kind that the widget posted while ``act`` ran."""
     heard: list[Message] = []
 
     async def run() -> None:
