@@ -35,6 +35,7 @@ from lab.machine import parse_target
 from lab.machine.target import target_words
 from lab.units import human_bytes
 from tui.actions import KEY_ACTIONS, title_of
+from tui.keys import SCREENS
 from tui.look import Glyphs, glyphs_of
 from tui.runs import request_of
 from tui.state import LabLooked, LabMessage
@@ -240,7 +241,7 @@ class Guide:
             there = PLACES.get(view.step.read_at, "")
             place = f"{there}; " if there else ""
             return f"{where}, step {view.done_count + 1}: {place}[b]F6[/b], then [b]t[/b] to type the number."
-        count = f"{view.step.passed_count}/{len(view.step.checks)}"
+        count = f"{sum(check.is_passed for check in view.step.checks)}/{len(view.step.checks)}"
         return f"{where}, step {view.done_count + 1}, {count}; next: {escape(view.next_line)}"
 
     @property
@@ -513,10 +514,6 @@ class StepCard:
     """Id of the result with the number; empty: there is none."""
 
     @property
-    def passed_count(self) -> int:
-        return sum(check.is_passed for check in self.checks)
-
-    @property
     def must_answer(self) -> bool:
         return bool(self.question) and not self.answer
 
@@ -607,6 +604,7 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepVi
     progress = attempt.progress.in_step(step.id)
     shown = tell(attempt.words, view) if view else None
     read = step.read if is_predicted(step, progress) else None
+    record = attempt.results.get(getattr(read.source, "measure", "")) if read else None
     solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
     hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
     return StepCard(
@@ -624,13 +622,8 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepVi
         reading=ReadingCard(in_app(read.question), read.unit, progress.reading) if read else None,
         read_at=_read_at(step) if read else "",
         read_fault=_read_fault(read.source) if read else None,
-        read_result=_read_result(attempt, read.source) if read else "",
+        read_result=record.id if record else "",
     )
-
-
-def _read_result(attempt: LessonSession, source: Source) -> str:
-    record = attempt.results.get(getattr(source, "measure", ""))
-    return record.id if record else ""
 
 
 def _read_fault(source: Source) -> FaultToRead | None:
@@ -651,8 +644,9 @@ def _read_at(step: ReadyStep) -> str:
 
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
-_LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
-_COMMANDS, _FAULTS, _STRIPE = "5 Commands", "7 Faults", "8 Stripe"
+_TITLES = {entry.mode: f"{entry.key} {entry.title}" for entry in SCREENS}
+_LAB, _BUILD, _RUN, _RESULTS = (_TITLES[mode] for mode in ("lab", "build", "run", "results"))
+_COMMANDS, _LESSONS, _FAULTS, _STRIPE = (_TITLES[mode] for mode in ("commands", "lessons", "faults", "stripe"))
 _KEYS = {each.words: each for each in reversed(KEY_ACTIONS)}
 TYPED = ("fleet",)
 """Commands without an equivalent in the app; they need a terminal of their own."""

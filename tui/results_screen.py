@@ -55,13 +55,6 @@ if TYPE_CHECKING:
 _TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
 
 
-def summary_tone(summary: ResultSummary) -> Tone:
-    """The tone of a result: BAD if it is damaged, GOOD if complete, else NOTICE."""
-    if summary.problem:
-        return Tone.BAD
-    return Tone.GOOD if summary.status is RunStatus.COMPLETE else Tone.NOTICE
-
-
 def summary_facts(summary: ResultSummary) -> str:
     """The date, the number of measurements and the machine of a result."""
     if summary.problem:
@@ -180,8 +173,10 @@ def lint_lines(record: ResultRecord) -> list[str]:
 def condition_lines(record: ResultRecord) -> list[str]:
     """The machine, the tools and the disks of a result, and the commands that created the arrays."""
     conditions = record.conditions
+    missing = f"incomplete: {len(record.missing_keys)} measurements are missing"
+    how_far = "complete" if record.status is RunStatus.COMPLETE else missing
     lines = [
-        f"Measured    {record.created_utc}, raidlab {record.raidlab_version}, {_completeness(record)}",
+        f"Measured    {record.created_utc}, raidlab {record.raidlab_version}, {how_far}",
         f"Machine     {target_words(conditions.target)} on {conditions.host_name}, {conditions.architecture}",
         f"Kernel      {conditions.kernel_release}{_kernel_notes(conditions)}",
         f"Processor   {conditions.cpu_count} × {conditions.cpu_model or 'unknown'}",
@@ -199,12 +194,6 @@ def condition_lines(record: ResultRecord) -> list[str]:
         lines += ["", f"{array.name}: {what} of {human_bytes(array.size_bytes)} on {', '.join(array.members)}"]
         lines += [f"  {command}" for command in array.commands]
     return lines
-
-
-def _completeness(record: ResultRecord) -> str:
-    if record.status is RunStatus.COMPLETE:
-        return "complete"
-    return f"incomplete: {len(record.missing_keys)} measurements are missing"
 
 
 def _kernel_notes(conditions: Conditions) -> str:
@@ -396,7 +385,8 @@ class ResultsScreen(ModeScreen):
             self._show_nothing(_EMPTY)
 
     def _entry(self, summary: ResultSummary) -> Content:
-        tone, glyphs = summary_tone(summary), self.app.glyphs
+        is_complete, glyphs = summary.status is RunStatus.COMPLETE, self.app.glyphs
+        tone = Tone.BAD if summary.problem else Tone.GOOD if is_complete else Tone.NOTICE
         is_marked = self._marked is not None and summary.id == self._marked.id
         sign = (glyphs.chosen, "$text-accent") if is_marked else (tone.glyph(glyphs), tone.style)
         name = summary.experiment or summary.id
