@@ -14,7 +14,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lab.disks import Opener, open_lab
 from lab.errors import LabError, MachineLost
+from lab.host.files import bug_words
+from lab.machine import Host, default_target, parse_target
+from lab.session.session import Client, LabSession, open_session
 from tui.state import (
     CommandEntry,
     CommandRan,
@@ -32,12 +36,10 @@ from tui.state import (
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.disks import Opener
-    from lab.machine import CommandResult, Host, TypedCommand
+    from lab.machine import CommandResult, TypedCommand
     from lab.plans import Plan
     from lab.session.monitor import Monitor
     from lab.session.pace import Pacer
-    from lab.session.session import LabSession
 
 T = TypeVar("T")
 OUTPUT_CHARACTERS = 4000
@@ -91,8 +93,6 @@ def run_safely(work: Callable[[], T]) -> T:
     except LabError:
         raise
     except Exception as error:
-        from lab.host.files import bug_words
-
         raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
 
 
@@ -150,8 +150,6 @@ class LabClient:
         """This computer's services that the lab uses; created by the first thread that reads it."""
         with self._making_host:
             if self._host is None:
-                from lab.machine import Host
-
                 self._host = self._make_host() if self._make_host else Host.real("raidlab")
         return self._host
 
@@ -276,11 +274,8 @@ class LabClient:
             return error
 
     def _open(self, stack: ExitStack) -> None:
-        # Imported here, so that the first frame does not wait for these modules.
-        from lab.disks import open_lab
-        from lab.machine import default_target, parse_target
+        # Imported here, so that the text mode does not wait for it at its start.
         from lab.session.monitor import Monitor
-        from lab.session.session import Client, open_session
 
         host = self.host
         target = self.target = self.target or default_target(host)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import DrillError, LabError
+from lab.session.session import LabSession, Leftovers, keep_leftovers, read_leftovers
 from lab.units import counted
 from tui.state import LabLooked, LabMessage, SessionEnded, SessionOpened, forget_past
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from lab.drills.desk import DrillDesk
     from lab.drills.schema import ReadyDrill
     from lab.plans import Plan
-    from lab.session.session import LabSession, Leftovers
     from tui.frontend import Frontend
 
 T = TypeVar("T")
@@ -347,14 +347,10 @@ class Drills:
 
     def _read_left(self) -> None:
         """Read what the last drill left. Raises nothing: leftovers that cannot be read are not offered."""
-        from lab.session.session import read_leftovers
-
         session = self._frontend.client.session
         self.left = read_leftovers(session.folder) if session is not None else None
 
     def _forget_left(self) -> None:
-        from lab.session.session import keep_leftovers
-
         session = self._frontend.client.session
         if session is not None:
             keep_leftovers(session.folder, None)

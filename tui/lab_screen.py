@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice, Fills
 from lab.arrays.levels import layout_name
+from lab.session.monitor import History, LoadMeasure, Measure, load_value
 from lab.units import human_bytes
 from tui.actions import (
     FIRST_MEMBERS,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
-    from lab.session.monitor import History
 
 _STYLES = {
     BayState.FAULTY: "$text-error",
@@ -317,8 +317,6 @@ class ArrayPanel(Vertical):
             banner.show(tone, f"DATA {view.verdict.verdict.upper()}", view.verdict.sentence)
 
     def _show_tiles(self, state: LabState, status: ArrayStatus, history: History) -> None:
-        from lab.session.monitor import LoadMeasure, Measure, load_value
-
         def now(*measures: Measure) -> float | None:
             values = [history.now_rate(status.name, measure) for measure in measures]
             known = [value for value in values if value is not None]
@@ -337,8 +335,6 @@ class ArrayPanel(Vertical):
         self.query_one("#tile-cpu", Tile).show(busy[-1][1] if busy else None, Unit.FRACTION)
 
     def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
-        from lab.session.monitor import LoadMeasure, Measure
-
         shown = shown_seconds(state)
         window = shown * _BEYOND
         now = state.look.time_seconds if state.look else None

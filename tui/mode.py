@@ -18,7 +18,9 @@ from textual.widgets._footer import FooterKey
 from lab.errors import RUN_AGAIN
 from lab.lessons.verbs import LessonHint
 from lab.machine.target import target_words
+from tui.actions import next_step
 from tui.keys import SCREENS, command_key, key_for
+from tui.lessons import LessonPanel, LessonView
 from tui.look import glyphs_of
 from tui.quantities import clock_words
 from tui.state import LabState, MachinePhase
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from textual import getters
 
     from tui.base_app import BaseApp
-    from tui.lessons import LessonPanel, LessonView
 
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
@@ -219,8 +220,6 @@ class LessonSide(Vertical):
         self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
             return
-        from tui.lessons import LessonPanel
-
         self.set_class(width >= 150, "-roomy")
         panel = next(iter(self.query(LessonPanel)), None)
         if panel is None:
@@ -324,8 +323,6 @@ class ModeScreen(Screen[None]):
         """Update the body and the frame. Another mode's screen is updated when it is resumed."""
         if self not in self.app.screen_stack:
             return
-        from tui.actions import next_step
-
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)
         if self.SHOWS_LESSON and not self.has_class("-full"):

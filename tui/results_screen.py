@@ -41,6 +41,7 @@ from lab.report.tables import (
 )
 from lab.results.record import Conditions, ResultRecord, RunStatus, encode_record
 from lab.results.statistics import estimate
+from lab.results.store import ResultFormat, ResultStore, ResultSummary
 from lab.units import counted, human_bytes, human_seconds
 from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
 from tui.keys import command_key
@@ -49,7 +50,6 @@ from tui.mode import ModeScreen
 from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
 
 if TYPE_CHECKING:
-    from lab.results.store import ResultStore, ResultSummary
     from tui.state import LabState
 
 _TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
@@ -239,7 +239,6 @@ def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Pat
     """
     from lab.report.collected import collect, each_result
     from lab.report.page.build import html_report
-    from lab.results.store import ResultFormat
 
     file = folder / f"{result_id}.{suffix}"
     match suffix:
@@ -349,8 +348,6 @@ class ResultsScreen(ModeScreen):
 
     @property
     def _store(self) -> ResultStore:
-        from lab.results.store import ResultStore
-
         return ResultStore(self.app.client.host.state.results)
 
     def show_state(self, state: LabState) -> None:

@@ -13,6 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError, RunCancelled
+from lab.session.monitor import LoadMeasure, load_value
 from tui.charts import Series, TimeChart
 from tui.keys import command_key
 from tui.look import Tone
@@ -80,8 +81,6 @@ class RunPanel(Vertical):
             yield Static(id="run-lines", markup=False)
 
     def show_load(self, item: RunItem, state: LabState, forecast: Forecast | None) -> None:
-        from lab.session.monitor import LoadMeasure, load_value
-
         load = state.load if state.load and state.load.workload == item.id else None
         if load and load.forecast:
             # The forecast from the start of the load, even if the array has changed since.
@@ -177,8 +176,6 @@ class RunPanel(Vertical):
         return SyncView("runs", gone / load.runtime_seconds, eta_seconds=load.runtime_seconds - gone)
 
     def _show_load_charts(self, load: LoadView | None, state: LabState, predicted: float | None) -> None:
-        from lab.session.monitor import LoadMeasure
-
         chart, latency = self.query_one("#run-iops", TimeChart), self.query_one("#run-latency", TimeChart)
         chart.empty_text = "no figures yet"
         if load is None or state.history is None:
@@ -219,8 +216,6 @@ class RunPanel(Vertical):
 
 def _first_counted(state: LabState) -> float | None:
     """The time of the newest interval of the load, on the machine's clock; None without an interval."""
-    from lab.session.monitor import LoadMeasure
-
     points = state.history.load(LoadMeasure.IOPS) if state.history else []
     return points[-1][0] if points else None
 

@@ -13,7 +13,10 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lab.actions.arrays import workloads
 from lab.errors import LabError
+from lab.machine import parse_target
+from lab.results.store import ResultStore, ResultSummary
 from lab.units import GIB, MIB, human_bytes, human_seconds
 from tui.quantities import Unit, format_value
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
     from lab.results.record import ResultRecord
-    from lab.results.store import ResultStore, ResultSummary
     from lab.workloads.fio_output import DirectionFigures, MeasuredWindow
     from lab.workloads.workload import Workload
     from tui.frontend import Cancelled, Frontend, Progress
@@ -66,8 +68,6 @@ class RunItem:
 
 def workload_items() -> tuple[RunItem, ...]:
     """The catalogue of workloads, the common ones first, in the order of the menu on the Lab screen."""
-    from lab.actions.arrays import workloads
-
     items = []
     for workload in workloads():
         depth = f"depth {workload.queue_depth}" + (f" × {workload.jobs} jobs" if workload.jobs > 1 else "")
@@ -286,7 +286,6 @@ class Experiments:
     ) -> ResultRecord:
         from lab.experiments.run import resume_experiment, run_experiment
         from lab.experiments.schema import find_experiment
-        from lab.results.store import ResultStore
 
         store = ResultStore(self._frontend.client.host.state.results)
         before = set(store.ids())
@@ -309,7 +308,6 @@ def request_of(
     ``progress`` is called with each ``RunProgress``.
     """
     from lab.experiments.run import RunRequest
-    from lab.machine import parse_target
 
     target = parse_target(frontend.lab.target or "uml:")
     request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)

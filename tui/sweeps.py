@@ -15,6 +15,18 @@ from textual.containers import Horizontal, ScrollableContainer, Vertical
 from textual.content import Content
 
 from lab.errors import LabError, RunCancelled
+from lab.experiments.sweeps import (
+    LatestCell,
+    SweepDesk,
+    SweepEntry,
+    Sweeping,
+    SweepListener,
+    SweepProgress,
+    SweepStatus,
+    SweepWork,
+)
+from lab.machine import parse_target
+from lab.plugins import extension
 from lab.units import counted
 from tui.look import Glyphs, Tone
 from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
@@ -22,7 +34,6 @@ from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, en
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lab.experiments.sweeps import LatestCell, SweepDesk, SweepEntry, SweepProgress, SweepStatus, SweepWork
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.runs import RunItem
 
@@ -125,8 +136,6 @@ class Sweeps:
             self._frontend.say(f"sweep {name}: all cells have been measured", title="Done")
 
         def work(progress: Progress, cancelled: Cancelled) -> object:
-            from lab.experiments.sweeps import SweepListener
-
             return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
 
         has_started = self._frontend.background.run(
@@ -146,10 +155,6 @@ class Sweeps:
 
 def _desk(frontend: Frontend) -> SweepDesk:
     """The plugin's interface to sweeps; call it on a separate thread. Raises LabError without the plugin."""
-    from lab.experiments.sweeps import Sweeping
-    from lab.machine import parse_target
-    from lab.plugins import extension
-
     sweeping = extension(Sweeping)
     if sweeping is None:
         raise LabError("the plugin for sweeps is missing", hint="install the complete raidlab package")

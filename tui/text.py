@@ -41,6 +41,7 @@ from lab.errors import LabError
 from lab.gates.decoding import digits
 from lab.host import signals
 from lab.plain_page import page_lines
+from lab.session.session import LabSession, Shell
 from lab.units import human_bytes
 from tui.actions import (
     FIRST_MEMBERS,
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan
-    from lab.session.session import LabSession, Shell
     from lab.workloads.fio_output import LiveInterval
     from tui.widgets import ChoiceRow
 
@@ -485,8 +485,6 @@ class TextShell:
         if self.running_line or session is None:
             return False
         if self._session is not session or self._shell is None:
-            from lab.session.session import Shell
-
             # A new machine does not have the folder and the variables of the previous one.
             self._session, self._shell = session, Shell(session)
         self.running_line = line

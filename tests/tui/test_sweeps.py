@@ -140,7 +140,7 @@ async def test_a_sweep_that_cannot_run_says_why(user: User, look: SweepLook, sai
 
 
 async def test_without_the_part_there_are_no_sweeps(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.plugins.extension", lambda _kind: None)
+    monkeypatch.setattr("tui.sweeps.extension", lambda _kind: None)
     async with start() as user:
         await user.pilot.pause(0.2)
         assert not [option.id for option in user.find(OptionList).options if (option.id or "").startswith("sweep-")]
