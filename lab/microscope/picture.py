@@ -409,13 +409,19 @@ def look_at_stripe(
         if found.failure:
             missing[key] = found.failure
         seen.append(SeenCell(cell, None if found.failure else found.data))
+    if isinstance(geometry, ParityGeometry):
+        comparison = compare_parity(seen, geometry.row(stripe.number))
+    else:
+        # md compares within a chunk (raid10_sync_request in drivers/md/raid10.c).
+        chunk: int = getattr(geometry, "chunk_sectors", RESYNC_BLOCK_SECTORS)
+        comparison = compare_copies(seen, unit_sectors=min(RESYNC_BLOCK_SECTORS, chunk))
     return StripePicture(
         shape=shape,
         geometry=geometry,
         stripe=stripe,
         skip_bytes=skip_bytes,
         length_bytes=length,
-        comparison=_compared(geometry, stripe, seen),
+        comparison=comparison,
         holders=holders,
         missing=missing,
         is_before=is_before,
@@ -474,14 +480,6 @@ def _holders(
         else:
             holders[key] = member
     return holders, missing
-
-
-def _compared(geometry: ArrayGeometry, stripe: StripeMap, seen: list[SeenCell]) -> StripeComparison:
-    if isinstance(geometry, ParityGeometry):
-        return compare_parity(seen, geometry.row(stripe.number))
-    # md compares within a chunk (raid10_sync_request in drivers/md/raid10.c).
-    chunk: int = getattr(geometry, "chunk_sectors", RESYNC_BLOCK_SECTORS)
-    return compare_copies(seen, unit_sectors=min(RESYNC_BLOCK_SECTORS, chunk))
 
 
 _FEWEST_STRIPES, _MANY_STRIPES = 17, 256

@@ -460,6 +460,8 @@ class _Run:
         source = random.Random(seed)
         self._random = source.random
         members = len(load.servers)
+        # Pages of the load's working set on each member.
+        used = None if load.working_bytes is None else int(load.working_bytes / load.level.data_members(members))
         is_mirror = load.level.name in (LevelName.RAID1, LevelName.RAID10)
         self._servers = Servers(load.servers, follows_heads=is_mirror)
         self._requests: Requests = requests_for(
@@ -469,7 +471,7 @@ class _Run:
             self._servers,
             self._random,
             is_rotational=load.is_rotational,
-            stripes=_stripes(load.level, members, load.working_bytes),
+            stripes=None if used is None else max(1, used // STRIPE_PAGE_BYTES),
             chunks=load.chunks,
             shares=load.shares,
         )
@@ -528,13 +530,6 @@ class _Run:
             reads_per_request=(sum(self._servers.ios[False]) - begin.reads) / count,
             writes_per_request=(sum(self._servers.ios[True]) - begin.writes) / count,
         )
-
-
-def _stripes(level: Level, members: int, working_bytes: int | None) -> int | None:
-    """Pages of the load's working set on each member."""
-    if working_bytes is None:
-        return None
-    return max(1, int(working_bytes / level.data_members(members)) // STRIPE_PAGE_BYTES)
 
 
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:

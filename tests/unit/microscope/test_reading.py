@@ -16,7 +16,7 @@ from lab.microscope import extents_program, member_program
 from lab.microscope.array_map import AreaKind, MappedArray, areas_of, locate, on_member, read_shape, superblock_sector
 from tests.unit.arrays import captures
 from tests.unit.fakes import FakeMachine
-from tests.unit.microscope.arrays import CHUNK_SECTORS, MD, OFFSET, arrays_on, shape_of, sysfs
+from tests.unit.microscope.arrays import CHUNK_SECTORS, OFFSET, arrays_on, shape_of
 
 
 @pytest.mark.parametrize("label", captures.labels())
@@ -39,11 +39,9 @@ def test_a_place_names_disk_and_sector() -> None:
 
 
 def test_a_member_that_lacks_or_is_not_filled_is_told() -> None:
-    files = sysfs("raid1", 3, 64)
-    files |= {f"{MD}/dev-ubda/slot": "none\n", f"{MD}/dev-ubda/state": "faulty\n"}
-    files |= {f"{MD}/dev-ubdb/state": "spare\n", f"{MD}/dev-ubdb/recovery_start": "40\n"}
-    files |= {f"{MD}/dev-ubdc/bad_blocks": f"{OFFSET + 60} 8\n"}
-    shape = read_shape(arrays_on(FakeMachine(files=files)), "md0")
+    words = {"dev___ubda__slot": "none", "dev___ubda__state": "faulty", "dev___ubdb__state": "spare"}
+    words |= {"dev___ubdb__recovery_start": "40", "dev___ubdc__bad_blocks": f"{OFFSET + 60} 8"}
+    shape = shape_of("raid1", 3, 64, **words)
     notes = {sector: [place.note for place in locate(shape, sector).places] for sector in (0, 40, 64)}
     assert notes[0] == ["no member has this slot", "", ""]
     assert notes[40] == ["no member has this slot", "not rebuilt so far", ""]
@@ -53,10 +51,8 @@ def test_a_member_that_lacks_or_is_not_filled_is_told() -> None:
 
 
 def test_a_replacement_has_the_block_too() -> None:
-    files = sysfs("raid5", 3, 128)
-    for name, text in {"state": "spare,replacement", "slot": "1", "recovery_start": "16", "offset": "256"}.items():
-        files[f"{MD}/dev-ubdh/{name}"] = f"{text}\n"
-    shape = read_shape(arrays_on(FakeMachine(files=files)), "md0")
+    told = {"state": "spare,replacement", "slot": "1", "recovery_start": "16", "offset": "256"}
+    shape = shape_of("raid5", 3, 128, **{f"dev___ubdh__{name}": text for name, text in told.items()})
     sector = next(s for s in range(0, 256, CHUNK_SECTORS) if locate(shape, s).places[0].slot == 1)
     first, second = locate(shape, sector).places
     assert (first.member, second.member, second.note) == ("disk02", "disk08", "the replacement has it too")
@@ -95,23 +91,16 @@ def growing(**words: str) -> MappedArray:
     return shape_of("raid5", 5, **{f"dev___ubd{letter}__new_offset": "64" for letter in "abcde"}, **told)
 
 
-def test_during_a_reshape_two_shapes_hold() -> None:
+def test_during_a_reshape_two_shapes_hold_and_what_it_left_behind_is_no_data() -> None:
     shape = growing(sync_max="16", sync_completed="16 / 128")
     behind, ahead = locate(shape, 56), locate(shape, 64)
     assert (behind.shape, ahead.shape) == ("new", "before")
     assert behind.places[0].device_sector == 64 + CHUNK_SECTORS
     assert ahead.places[0].device_sector == OFFSET + 2 * CHUNK_SECTORS
     assert behind.doubt == ahead.doubt == ""
-
-
-def test_a_reshape_that_runs_leaves_a_doubt_where_it_may_have_been() -> None:
-    shape = growing()
-    assert locate(shape, 56).doubt == ""
-    assert "md last recorded sector 64" in locate(shape, 64).doubt
-
-
-def test_what_a_reshape_left_behind_is_no_data() -> None:
-    shape = growing(sync_max="16", sync_completed="16 / 128")
+    # One that runs leaves a doubt where it may have been.
+    assert locate(growing(), 56).doubt == ""
+    assert "md last recorded sector 64" in locate(growing(), 64).doubt
     member = shape.members[0]
     areas = areas_of(shape, member, b"")
     assert on_member(shape, member, 64, areas).shape == "new"
@@ -211,10 +200,6 @@ def test_writes_wait_while_members_are_read_and_then_go_on(device: Path, monkeyp
     assert told == [(f"/sys/md/{name}", text) for name, text in expected]
 
 
-def test_an_array_that_takes_nothing_more_is_read_all_the_same(device: Path) -> None:
-    assert read([[str(device), 4, 4]], array=str(device.parent / "none"))[0] == bytes([4, 5, 6, 7])
-
-
 def test_they_go_on_even_if_reading_fails_in_an_unknown_way(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(member_program, "tell", lambda path, text: told.append(f"{path}={text}"))
@@ -228,7 +213,8 @@ def test_they_go_on_even_if_reading_fails_in_an_unknown_way(device: Path, monkey
     assert told[-2:] == ["/suspend_hi=0", "/suspend_lo=0"]
 
 
-def test_an_array_that_cannot_be_held_is_read_all_the_same(device: Path, tmp_path: Path) -> None:
+def test_an_array_that_cannot_be_flushed_or_held_is_read_all_the_same(device: Path, tmp_path: Path) -> None:
+    assert read([[str(device), 4, 4]], array=str(tmp_path / "none"))[0] == bytes([4, 5, 6, 7])
     data, answer = read([[str(device), 0, 4]], hold=[str(tmp_path / "none"), 0, 8])
     assert data == bytes([0, 1, 2, 3])
     assert (answer["held"], answer["why_not"]) == (False, "No such file or directory")
@@ -262,9 +248,7 @@ def test_all_extents_are_asked_for_in_pieces(device: Path, monkeypatch: pytest.M
     assert asked == [0, 8192]
     assert found["bytes"] == 40960
     assert found["device"].count(":") == 1
-
-
-def test_a_hole_has_no_extents(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A hole has no extents.
     fiemap(monkeypatch, [])
     assert json.loads(extents_program.main([str(device)], never))["extents"] == []
 
