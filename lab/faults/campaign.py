@@ -42,7 +42,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -448,6 +448,7 @@ def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
     ]
     for number, act in enumerate(history.acts):
         lines += ["", f"# {number}: {act.title()}", *_lines(act, history)]
+    pulled = {act.drive for act in history.acts if act.kind in (ActKind.PULL, ActKind.SLOW)}
     noise, blank = 'head -c 8M /dev/urandom >"$work/drive$drive"', 'truncate -s 8M "$work/drive$drive"'
     values = {
         "title": title.replace("\n", " "),
@@ -459,7 +460,7 @@ def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
         "fill": noise if shape.has_junk else blank,
         "started": "\n".join(f"  {line}" for line in _started(history)) or "  :",
         "acts": "\n".join(lines),
-        "plugged": "\n".join(f'table {drive} "$(linear {drive})"' for drive in _pulled(history)),
+        "plugged": "\n".join(f'table {drive} "$(linear {drive})"' for drive in sorted(pulled)),
     }
     return re.sub(r"@(\w+)@", lambda found: values[found[1]], _SCRIPT.read_text(encoding="utf-8"))
 
@@ -471,10 +472,6 @@ def _started(history: FaultHistory) -> list[str]:
     if shape.policy is HistoryPolicy.WRITE_BACK:
         lines.append("echo write-back >/sys/block/md0/md/journal_mode")
     return lines
-
-
-def _pulled(history: FaultHistory) -> list[int]:
-    return sorted({act.drive for act in history.acts if act.kind in (ActKind.PULL, ActKind.SLOW)})
 
 
 def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
@@ -492,7 +489,8 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
         depth = history.shape.depth
         if depth > 1:
             yield f"# In raidlab up to {depth} of these are in flight at once, some still when the next act begins."
-        yield from map(_write_line, act.writes)
+        for first, count, is_through in act.writes:
+            yield f"w {first} {count}{' dsync' * is_through}" if count else "flush"
     elif act.kind is ActKind.SLOW:
         yield f'table {act.drive} "delay ${{loop[{act.drive}]}} 0 {act.number}"'
     elif act.kind is ActKind.CORRUPT:
@@ -503,11 +501,6 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
         yield simple[act.kind]
     else:
         yield from map(shlex.join, commands(act, history.shape, "/dev/mapper/drive{}".format))
-
-
-def _write_line(write: Write) -> str:
-    first, count, is_through = write
-    return f"w {first} {count}{' dsync' * is_through}" if count else "flush"
 
 
 def _corruption(act: Act) -> Iterator[str]:
@@ -847,21 +840,14 @@ class Campaign:
         self.said_no: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._hunt = threading.Lock()
-        self._seeds = self._undone()
+        seeds = range(run.first, run.first + run.seeds) if run.seeds else count(run.first)
+        self._seeds: Iterator[int] = (seed for seed in seeds if seed not in self.journal.done)
         self._over, self._stopped = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._began = 0.0
         self._played = 0
         self._left: list[FindingRecord] = []
         self._found_after: float | None = None
-
-    def _undone(self) -> Iterator[int]:
-        run = self.journal.run
-        seed = run.first
-        while not run.seeds or seed < run.first + run.seeds:
-            if seed not in self.journal.done:
-                yield seed
-            seed += 1
 
     def run(self) -> CampaignSummary:
         """Run the campaign to its end. Raises the error that ended it early; findings up to then remain stored."""

@@ -436,6 +436,7 @@ class Chooser:
         ready = m.in_sync - m.pulled
         has_log = m.shape.policy.has_journal or m.shape.policy is HistoryPolicy.PPL
         can_add = m.blank | m.stale - m.pulled
+        can_grow = m.shape.level != "10" or (m.shape.layout == "n2" and m.shape.members > 2)
         return [
             (30, self.load, True),
             (10, self.fail, is_calm and bool(self._bearable() or (ready and not m.pulled))),
@@ -443,7 +444,7 @@ class Chooser:
             (10, self.add, bool(can_add) and (None in m.slots or len(m.spares) < 1) and not m.is_reshaping),
             (12, self.readd, bool(m.stale - m.pulled) and None in m.slots and is_calm),
             (4, self.replace, m.is_whole and bool(m.spares)),
-            (4, self.grow, m.is_whole and bool(m.blank) and not m.grown and not has_log and self._can_grow()),
+            (4, self.grow, m.is_whole and bool(m.blank) and not m.grown and not has_log and can_grow),
             (3, self.enlarge, m.is_whole and not m.size_kib and not has_log and not m.grown),
             (5, self.scrub, m.is_whole),
             (5, self.corrupt, m.is_whole and not m.may_have_bad_blocks),
@@ -455,10 +456,6 @@ class Chooser:
             (6, self.pause, True),
             (10, self.idle, True),
         ]
-
-    def _can_grow(self) -> bool:
-        shape = self.model.shape
-        return shape.level in ("1", "4", "5", "6") or (shape.layout == "n2" and shape.members > 2)
 
     def load(self) -> Act:
         """Choose writes: anywhere in the array, repeatedly in a small region, or at its end."""

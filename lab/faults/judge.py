@@ -155,10 +155,6 @@ class ExpectedArray:
         there = {each.slot for drive, each in self.drives.items() if each.is_in_sync and drive not in self.pulled}
         return frozenset(range(self.members)) - there
 
-    def slots_of(self, drives: Collection[int]) -> frozenset[int]:
-        """The slots of these drives in md's last report."""
-        return frozenset(each.slot for drive, each in self.drives.items() if drive in drives and each.slot >= 0)
-
     @property
     def is_alive(self) -> bool:
         """Whether all data can be read by the level's arithmetic."""
@@ -434,8 +430,9 @@ class HistoryJudge:
         if not (standing and standing.is_in_sync):
             return
         # A drive that was pulled temporarily may have failed since md's last report.
-        gone = expected.missing | {standing.slot} | expected.slots_of(expected.waived)
-        if expected.shape.raid.survives(frozenset(gone), expected.members):
+        waived = {each.slot for drive, each in expected.drives.items() if drive in expected.waived and each.slot >= 0}
+        gone = expected.missing | {standing.slot} | waived
+        if expected.shape.raid.survives(gone, expected.members):
             self.differ("fail refused", step, f"drive{act.drive}: {refused}, although the level survives without it")
         elif not expected.map.has_parity:
             expected.is_broken = True

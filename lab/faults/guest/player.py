@@ -807,7 +807,9 @@ class Points:
             self.allowed = {event: self.ledger.allowed(event, is_power_cut=True)}
         seen: dict[str, Any] = {"cut": word}
         if self.job.get("tells_labels"):
-            seen["labels"] = label_fields(nodes)
+            names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")
+            labels = map(MemberLabel, freshest(nodes))
+            seen["labels"] = [{name: getattr(label, name) for name in names} for label in labels]
         if not self.begin(nodes, seen):
             return seen
         try:
@@ -854,12 +856,6 @@ class Points:
         if has_parity:
             seen["wrong_rows"] = wrong_rows(self.array.folder, self.job["geometry"])
         return seen
-
-
-def label_fields(nodes: list[str]) -> list[dict[str, Any]]:
-    """Fields of the superblocks from which an array would be started, freshest first."""
-    names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")
-    return [{name: getattr(label, name) for name in names} for label in map(MemberLabel, freshest(nodes))]
 
 
 def run_job(player: type[Player]) -> None:

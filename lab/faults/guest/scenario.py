@@ -68,6 +68,7 @@ from lab.faults.guest.player import (
 
 LAYER_PREFIX = "fault-"
 MAPPER_FOLDER = "/dev/mapper"
+# md's parameters that scenarios change.
 DEFAULTS = {
     "/proc/sys/dev/raid/speed_limit_min": "1000",
     "/proc/sys/dev/raid/speed_limit_max": "200000",
@@ -350,12 +351,6 @@ class ScenarioPlayer(Player):
             if name.startswith(LAYER_PREFIX):
                 command(["dmsetup", "remove", "--force", name], 30.0)
         self.over.clear()
-
-    def clear_settings(self) -> None:
-        """Reset md's parameters that scenarios change to their defaults."""
-        for path, value in DEFAULTS.items():
-            if read_text(path) not in ("", value):
-                write_text(path, value)
 
     # The oracle
 
@@ -752,7 +747,9 @@ class ScenarioPlayer(Player):
         os.makedirs(WORK_FOLDER, exist_ok=True)
         self.clear_layers()
         reset_drives(self.bare, are_ours=self.job["has_record"])
-        self.clear_settings()
+        for path, value in DEFAULTS.items():
+            if read_text(path) not in ("", value):
+                write_text(path, value)
         # md may never stop an array whose journal supports discards (docs/findings.md, 4).
         for node in self.bare if self.job.get("has_journal") else ():
             write_text(f"/sys/block/{os.path.basename(node)}/queue/discard_max_bytes", "0")
