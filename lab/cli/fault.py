@@ -53,14 +53,17 @@ from lab.faults.crash_points import (
     MACHINES,
     MOST_DRIVES,
     CutConfiguration,
+    DriveImages,
     DriveRecording,
     Exploration,
     Explored,
     Judge,
     PointJudgement,
+    StoredRecording,
     all_configurations,
     explore_all,
     find_configuration,
+    find_recording,
     judge_points,
     keep_points,
     make_recording,
@@ -70,7 +73,6 @@ from lab.faults.crash_points import (
 from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
-from lab.faults.recordings import DriveImages, StoredRecording, find_recording
 from lab.faults.scenario import DRIVES, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,

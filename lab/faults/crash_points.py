@@ -6,7 +6,11 @@ started and compared with what md promises (promises.toml). One result per confi
 
     STATE/faults/points/<id>.json
 
-In real time a recording cannot be repeated, so one that shows something wrong is stored (lab/faults/recordings.py).
+In real time the same history never gives the same requests twice, so a recording that shows something wrong is stored
+whole, with what the drives held when it began. Its crash points can then be tried again on any machine, with or without
+drives that record::
+
+    STATE/faults/recordings/<id>.json
 """
 
 from __future__ import annotations
@@ -32,11 +36,11 @@ import msgspec
 
 from lab import __version__
 from lab.arrays.levels import Level, level_with_layout
+from lab.disks.attaching import DRIVES_CONTROL
 from lab.errors import LabError, MachineLost, SpecError
-from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, creation_argv
+from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, PARITY_LEVELS, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
-from lab.faults.recordings import DriveImages, StoredRecording, images_of, keep_recording
 from lab.gates.decoding import FormatVersion, Name, decode_json
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.store import RecordFiles, stem
@@ -47,7 +51,6 @@ CHUNK_BYTES = 16 * KIB
 MEMBER_BYTES = 1 * MIB
 """Data of each member in bytes. The drives leave room for a partial parity log, which mdadm makes 1 MiB long."""
 MEMBERS = {"raid1": 2, "raid4": 4, "raid5": 4, "raid6": 5, "raid10": 4}
-PARITY_LEVELS = ("raid4", "raid5", "raid6")
 LOADS = {
     "mixed": {"depth": 4, "flush": 8, "through": 16, "largest": 8, "whole": 8},
     "deep": {"depth": 16, "flush": 24, "through": 0, "largest": 4, "whole": 0},
@@ -302,6 +305,59 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
     return steps
 
 
+RECORDING_FORMAT = 1
+
+
+class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
+    """What a drive's state is made of, beside the record; each compressed by gzip."""
+
+    data: bytes
+    """The data of the recorded writes, as in /dev/lab-record-data."""
+    bases: dict[str, bytes]
+    """Number of a drive -> what it held when the recording began."""
+
+    def job(self, record: bytes) -> dict[str, Any]:
+        """The same for a program on a machine (``DriveStates`` in guest/player.py), with the record."""
+
+        def text(data: bytes) -> str:
+            return base64.b64encode(data).decode()
+
+        return {
+            "record": text(record),
+            "data": text(self.data),
+            "bases": {number: text(data) for number, data in self.bases.items()},
+        }
+
+
+class StoredRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a recording's file."""
+
+    format_version: FormatVersion = RECORDING_FORMAT
+    id: Name
+    target: str
+    configuration: str
+    seed: str
+    cuts: tuple[str, ...]
+    """The crash points that showed something wrong."""
+    events: list[list[Any]]
+    """Those of the ledger."""
+    record: bytes
+    images: DriveImages
+
+
+def images_of(place: FaultPlace, drives: Sequence[int]) -> DriveImages:
+    """Read the images from drives that have been recorded; afterwards each holds what it held at the beginning."""
+
+    def packed(command: str) -> bytes:
+        return base64.b64decode(place.lab.machine.run(("sh", "-c", f"{command} | gzip -1nc | base64 -w0")).stdout)
+
+    data, bases = packed("cat /dev/lab-record-data"), {}
+    for drive in drives:
+        place.lab.machine.write(DRIVES_CONTROL, f"restore {drive}")
+        bases[str(drive)] = packed(f"dd if={place.nodes[drive]} bs=1M iflag=direct status=none")
+    return DriveImages(data=data, bases=bases)
+
+
 MOST_TRIED_BY_ALL = 4
 """If a moment has at most this many open writes, every subset of them is tried."""
 
@@ -409,6 +465,34 @@ def _recording(
 ) -> DriveRecording:
     digest = hashlib.sha256(data + repr(events).encode()).hexdigest()
     return DriveRecording(configuration, seed, events, Record(data), digest, data, images)
+
+
+def _recording_files(host: Host) -> RecordFiles[StoredRecording]:
+    root = host.state.root / "faults" / "recordings"
+    return RecordFiles(root, "recording", StoredRecording, state_root=host.state.root)
+
+
+def keep_recording(host: Host, configuration: str, **fields: Any) -> StoredRecording:
+    """Store a recording. Raises LabError if the state folder cannot be used."""
+    name = configuration.replace("-", "").replace("/", "-")
+    return _recording_files(host).add(
+        f"{stem(host.clock.utc_now())}{name}",
+        lambda record_id: StoredRecording(id=record_id, configuration=configuration, **fields),
+    )
+
+
+def find_recording(host: Host, word: str) -> StoredRecording:
+    """The stored recording with this id. Raises SpecError with the nearest id, LabError for another format."""
+    known = {record_id: each for record_id, each in _recording_files(host).read() if each.id == record_id}
+    if word not in known:
+        raise unknown_word("recording", word, known)
+    found = known[word]
+    if found.format_version != RECORDING_FORMAT:
+        raise LabError(
+            f"the recording '{word}' has format {found.format_version}, and this raidlab reads {RECORDING_FORMAT}",
+            hint="read it with the raidlab version that made it",
+        )
+    return found
 
 
 def recording_of(stored: StoredRecording) -> DriveRecording:
@@ -539,7 +623,8 @@ class Judge:
         reasons = []
         if "dead" in seen:
             reasons.append(f"could not be started, even when forced: {seen['dead']}")
-        elif "refused" in seen and not self._may_be_refused(cut):
+        elif "refused" in seen and not (self.configuration.policy.is_refused and self._lacks_a_member(cut)):
+            # md may refuse an array that is dirty and degraded (md(4), start_dirty_degraded).
             reasons.append(f"was refused: {seen['refused']}")
         used = [each for each in excuses if reasons and each.is_start]
         reasons = [] if used else reasons
@@ -617,19 +702,15 @@ class Judge:
         written = self._places(cut, only_open=False)
         return {block for block, place in self.places.items() if first <= block < end and place in written}
 
-    def _may_be_refused(self, cut: Cut) -> bool:
-        """Whether md may refuse to start the array: it may if it is dirty and degraded (md(4), start_dirty_degraded).
-
-        It must not if no member is missing, or at a level without parity.
-        """
+    def _lacks_a_member(self, cut: Cut) -> bool:
+        """Whether a member is missing at a level with parity."""
         is_degraded = bool(cut.missing) or self.configuration.removed is not None
-        return self.configuration.policy.is_refused and self.configuration.level in PARITY_LEVELS and is_degraded
+        return self.configuration.level in PARITY_LEVELS and is_degraded
 
     def _exempt(self, cut: Cut) -> frozenset[int]:
         """The blocks for which nothing is promised at this cut."""
         configuration = self.configuration
-        is_degraded = bool(cut.missing) or configuration.removed is not None
-        if configuration.level not in PARITY_LEVELS or not is_degraded or configuration.policy.exempt == "none":
+        if not self._lacks_a_member(cut) or configuration.policy.exempt == "none":
             return frozenset()
         lost = {configuration.slot(each) for each in cut.missing}
         if configuration.removed is not None:
@@ -926,9 +1007,6 @@ def keep_points(host: Host, explored: Explored) -> StoredPoints:
 
 def stored_points(host: Host) -> tuple[StoredPoints, ...]:
     """All readable results, newest first."""
-    found = [each for record_id, each in _files(host).read() if _is_good(record_id, each)]
+    read = _files(host).read()
+    found = [each for record_id, each in read if (each.format_version, each.id) == (FORMAT_VERSION, record_id)]
     return tuple(sorted(found, key=lambda each: (each.created_utc, each.id), reverse=True))
-
-
-def _is_good(record_id: str, stored: StoredPoints) -> bool:
-    return stored.format_version == FORMAT_VERSION and stored.id == record_id

@@ -11,12 +11,11 @@ import pytest
 
 from lab.errors import SpecError
 from lab.faults.campaign import HistoryOutcome, Repeats
-from lab.faults.crash_points import recording_of
+from lab.faults.crash_points import DriveImages, find_recording, keep_recording, recording_of
 from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, Cut, Record, cut_of
 from lab.faults.guest.player import DriveStates, accept_discards
 from lab.faults.history import generated
 from lab.faults.judge import HistoryDifference
-from lab.faults.recordings import DriveImages, find_recording, keep_recording
 from lab.machine import Host
 
 # Writes of one letter: came, ended, sector, place of the data, sectors, drive, kind, flags.
