@@ -16,7 +16,7 @@ from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
 from lab.machine.api import Machine, MachineFacts
-from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start_ssh
+from lab.machine.attached import AgentProcess, find_vagrant_host, ssh_arguments, start_local, start_ssh
 from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
 from lab.machine.kernel_image import find_kernel
@@ -25,7 +25,6 @@ from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
 from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu, startable_images
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
-from lab.machine.vagrant import find_host
 from lab.units import MIB
 
 QEMU_MORE_BYTES = 512 * MIB
@@ -107,7 +106,7 @@ def _start(
     elif target.kind is TargetKind.LOCAL:
         started = start_local(host.processes)
     elif target.kind is TargetKind.VAGRANT:
-        name, arguments = find_host(target, host.processes)
+        name, arguments = find_vagrant_host(target, host.processes)
         started = start_ssh(str(target), arguments, host.processes, by_hand=f"vagrant ssh {name}")
     else:
         started = start_ssh(target.host, ssh_arguments(target), host.processes)

@@ -12,15 +12,17 @@ import msgspec
 import pytest
 
 from lab.doctor import (
+    PROGRAMS,
     Check,
     DoctorReport,
     Outcome,
     check_computer,
     check_machine,
     machine_kinds,
+    parse_distribution,
     report_schema,
+    version_in,
 )
-from lab.doctor.checks import PROGRAMS, parse_distribution, version_in
 from lab.errors import ExitCode
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
