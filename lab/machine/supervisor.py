@@ -67,15 +67,15 @@ def start_kernel(
 
     Returns the child to wait for, the kernel's process (the same without a namespace) and the layers that confine it.
     """
-    (said, say), (told, tell) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    (report_read, report_write), (go_read, go_write) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        os.close(said)
-        os.close(tell)
-        become_kernel(argv, kept_fds, confinement, processor, told, say)
-    os.close(say)
-    os.close(told)
-    with open(said, "rb", buffering=0) as words, open(tell, "wb", buffering=0) as go:
+        os.close(report_read)
+        os.close(go_write)
+        become_kernel(argv, kept_fds, confinement, processor, go_read, report_write)
+    os.close(report_write)
+    os.close(go_read)
+    with open(report_read, "rb", buffering=0) as words, open(go_write, "wb", buffering=0) as go:
         answer = words.read(select.PIPE_BUF)
         if answer == HALF_CONFINED:
             os.waitpid(child, 0)
@@ -97,8 +97,8 @@ def become_kernel(
     kept_fds: Sequence[int],
     confinement: Mapping[str, Sequence[str]],
     processor: int | None,
-    told: int,
-    say: int,
+    go_read: int,
+    report_write: int,
 ) -> NoReturn:
     """Report the process to wait for and the layers that confine it; after the go-ahead, report the kernel's process.
 
@@ -109,8 +109,8 @@ def become_kernel(
         layers = confine(**confinement)
         if NAMESPACE in layers and os.fork():
             os._exit(0)
-        os.write(say, json.dumps([own_id(proc), layers]).encode())
-        if not os.read(told, 1):
+        os.write(report_write, json.dumps([own_id(proc), layers]).encode())
+        if not os.read(go_read, 1):
             os._exit(1)
         # Only now: a change of capabilities, or of the parent, clears this setting.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -120,7 +120,7 @@ def become_kernel(
             argv = [*argv, OWN_ROOT] if is_user_mode(argv) else [each.replace(NO_OWN_ROOT, OWN_ROOT) for each in argv]
         os.setpgid(0, 0)
         # Fails if the supervisor has died.
-        os.write(say, str(own_id(proc)).encode())
+        os.write(report_write, str(own_id(proc)).encode())
         for fd in kept_fds:
             os.set_inheritable(fd, True)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -137,7 +137,7 @@ def become_kernel(
             ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
         os.execv(argv[0], argv)
     except HalfConfined:
-        os.write(say, HALF_CONFINED)
+        os.write(report_write, HALF_CONFINED)
     except OSError as error:
         os.write(2, f"{error.filename or argv[0]}: {error.strerror}\n".encode())
     finally:
