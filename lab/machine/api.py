@@ -12,8 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from lab.errors import RUN_AGAIN, CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
+from lab.gates.decoding import SizeBytes
 from lab.host.clock import Clock, HostClock
 from lab.machine.channel import Channel, Message, Pending
 from lab.machine.programs import Change, GuestProgram, program_files, unchanged
@@ -64,8 +68,8 @@ class MachineFacts:
     kernel_release: str
     architecture: str
     host_name: str
-    cpu_count: int
-    memory_bytes: int
+    cpu_count: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    memory_bytes: SizeBytes
     is_embedded: bool
     is_virtual_time: bool = False
 

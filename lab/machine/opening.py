@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from lab.errors import LabError, MachineLost
-from lab.gates.decoding import SizeBytes, convert, parse_bytes
+from lab.gates.decoding import convert, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
@@ -163,26 +163,15 @@ def _greet(
         raise
 
 
-class _FactsSaid(msgspec.Struct, frozen=True):
-    """The facts that agent.py sends."""
-
-    kernel_release: str
-    architecture: str
-    host_name: str
-    cpu_count: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
-    memory_bytes: SizeBytes
-
-
 def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
+    own = {
+        "target": str(target),
+        "is_embedded": target.is_embedded,
+        "is_virtual_time": target.is_virtual_time,
+    }
     try:
-        said = convert(hello.get("facts"), _FactsSaid)
+        return convert({**convert(hello.get("facts"), dict[str, Any]), **own}, MachineFacts)
     except msgspec.ValidationError as error:
         raise LabError(
             f"raidlab cannot interpret the agent's greeting: {error}", hint="make sure that raidlab answers there"
         ) from None
-    return MachineFacts(
-        target=str(target),
-        **msgspec.structs.asdict(said),
-        is_embedded=target.is_embedded,
-        is_virtual_time=target.is_virtual_time,
-    )
