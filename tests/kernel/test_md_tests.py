@@ -194,7 +194,7 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGINT
-    assert "1 of 3 tests have a result; to go on: raidlab md-tests" in rest
+    assert "1 of 3 tests have a result; to continue: raidlab md-tests" in rest
     assert machines(state) == []
     # In virtual time, as it began.
     resume = ["--json", "md-tests", str(checkout), "--resume"]
