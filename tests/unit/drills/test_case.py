@@ -42,9 +42,9 @@ from tests.unit.disks.machines import host_in
 from tests.unit.drills.outcomes import put_outcome
 
 
-def opened(lab_folder: Path) -> DrillCase:
+def opened(lab_folder: Path, exam: ExamTerms | None = None) -> DrillCase:
     path = find_drill("1")
-    record = CaseRecord(drill=path.stem, target="uml:", began_utc="", file_system_uuid="x", blocks=10)
+    record = CaseRecord(drill=path.stem, target="uml:", began_utc="", file_system_uuid="x", blocks=10, exam=exam)
     (lab_folder / "drill").mkdir(parents=True, exist_ok=True)
     case = DrillCase(lab_folder / "drill", record, ready(read_drill(path), path))
     case.change()
@@ -152,10 +152,7 @@ def test_time_goes_by_the_clock() -> None:
 
 
 def test_it_has_no_hints_and_is_not_given_up(tmp_path: Path) -> None:
-    path = find_drill("1")
-    record = CaseRecord(drill=path.stem, target="uml:", began_utc=BEGAN, file_system_uuid="x", blocks=1, exam=TERMS)
-    (tmp_path / "drill").mkdir()
-    DrillCase(tmp_path / "drill", record, ready(read_drill(path), path)).change()
+    opened(tmp_path, TERMS)
     case = DrillCase.find(tmp_path)
     assert case is not None
     assert case.record.exam == TERMS

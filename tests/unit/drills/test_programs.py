@@ -7,6 +7,7 @@ import json
 import os
 import random
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab.drills
-from lab.arrays.geometry import ChunkKind, StripeRow, period_rows, stripe_rows
-from lab.arrays.levels import ROTATIONS, Raid10, Raid10Layout, level_with_layout
+from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
+from lab.arrays.levels import Raid10, Raid10Layout, level_with_layout
 from lab.drills import truth_program
 from lab.drills.desk import DiskTruth, geometry_of
 from lab.drills.images_program import PIECE_BYTES, changed, keep, main, put_back
@@ -142,6 +143,7 @@ class Made:
     folder: Path
     rows: tuple[StripeRow, ...]
     parts: int
+    geometry: dict[str, Any]
     noted: dict[str, Any]
     members: list[Path]
     data: list[bytes]
@@ -183,25 +185,25 @@ def make(folder: Path, level_name: str, members: int, layout: str | None = None,
     paths = [folder / f"member{slot}" for slot in range(members)]
     for path, text in zip(paths, texts, strict=True):
         path.write_bytes(text)
-    number = list(ROTATIONS).index(rotation) if rotation else 0
     numbers = {"left-asymmetric": 0, "right-asymmetric": 1, "left-symmetric": 2, "right-symmetric": 3}
     status: Any = SimpleNamespace(
         raid=level,
-        layout_number=numbers.get(rotation or "left-symmetric", number),
+        layout_number=numbers[rotation or "left-symmetric"],
         component_bytes=ROW_PAGES * PAGE_BYTES,
         raid_disks=members,
         members=(),
     )
-    asked = {
-        "node": str(array),
-        "files": range(0, count * CHUNK_PAGES, 1),
-        "meta": [],
-        "also": [],
-        "geometries": [geometry_of(status, chunk_bytes)],
-    }
-    noted = truth_program.note({**asked, "files": list(asked["files"])})
+    geometry = geometry_of(status, chunk_bytes)
+    noted = note(folder, range(count * CHUNK_PAGES), geometry)
+    return Made(folder, rows, parts, geometry, noted, paths, data)
+
+
+def note(folder: Path, files: Iterable[int], geometry: dict[str, Any]) -> dict[str, Any]:
+    """Record the location of these pages of the array."""
+    asked = {"node": str(folder / "array"), "files": [*files], "meta": [], "also": [], "geometries": [geometry]}
+    noted = truth_program.note(asked)
     (folder / "noted").write_text(json.dumps(noted))
-    return Made(folder, rows, parts, noted, paths, data)
+    return noted
 
 
 def _row(row: StripeRow, data: list[bytes], length: int) -> list[bytes]:
@@ -281,19 +283,7 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     row_bytes = 3 * CHUNK_PAGES * PAGE_BYTES
     text[4 * row_bytes : 5 * row_bytes] = bytes(row_bytes)
     array.write_bytes(text)
-    status_rows = made.noted["geometries"][0]
-    assert status_rows
-    geometry = {
-        "chunk": CHUNK_PAGES, "member": ROW_PAGES, "parts": 1, "parities": 1,
-        "pattern": [
-            [row.part, row.row, [[{"data": "D", "P": "P"}[c.kind.value], c.number] for c in row.chunks]]
-            for row in made.rows[: period_rows(level_with_layout("raid5", None), 4)]
-        ],
-    }  # fmt: skip
-    noted = truth_program.note(
-        {"node": str(array), "files": made.noted["files"], "meta": [], "also": [], "geometries": [geometry]}
-    )
-    (made.folder / "noted").write_text(json.dumps(noted))
+    note(made.folder, made.noted["files"], made.geometry)
     # The members still hold the old data of this row, and zeros elsewhere do not count as copies.
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
