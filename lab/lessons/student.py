@@ -120,9 +120,9 @@ class LessonStore:
         """Store the progress in a lesson. Raises LessonError if it cannot be written."""
         self._write(f"{progress.lesson}.json", msgspec.json.format(msgspec.json.encode(progress), indent=1))
 
-    def keep_experiment(self, name: str, text: str) -> Path:
-        """Store an experiment file for ``raidlab run``; returns its path."""
-        return self._write(f"{name}.toml", text.encode())
+    def keep_experiment(self, name: str, text: str) -> None:
+        """Store an experiment file for ``raidlab run``."""
+        self._write(f"{name}.toml", text.encode())
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -133,7 +133,7 @@ class LessonStore:
             again = "or start the lesson again: raidlab lesson start NAME --again"
             raise LessonError(error.message, hint=f"{error.hint}, {again}") from None
 
-    def _write(self, name: str, data: bytes) -> Path:
+    def _write(self, name: str, data: bytes) -> None:
         path = self._path(name)
         self._state.make(self._folder, what="the folder for lessons")
         try:
@@ -141,14 +141,13 @@ class LessonStore:
         except ResultError as error:
             hint = "free some space, or choose another state folder with RAIDLAB_STATE=FOLDER"
             raise LessonError(error.message, hint=hint) from error
-        return path
 
     def _path(self, name: str) -> Path:
         return self._folder / checked_name(name, "file of a lesson", error=LessonError)
 
 
 def do_apart(lesson: ReadyLesson, action: ApartAction, request: RunRequest) -> None:
-    """Run the action, and store its result.
+    """Run the action on a separate lab, and store its result.
 
     Raises SpecError with the nearest name for a measurement that the lesson does not have, RunCancelled if it was
     cancelled, and any error that stops it.
