@@ -12,8 +12,8 @@ from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.rig import run_toml
-from lab.report.tables import rows
 from lab.results.record import ResultRecord
+from lab.results.rows import rows
 
 HALF_WIDTH = 0.05
 BOUND = 0.25

@@ -18,7 +18,7 @@ from benchmarks.support.rig import drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, specs
-from lab.results.statistics import Estimate, paired_ratio
+from lab.results.statistics import Estimate, RatioTest
 from lab.units import MIB
 
 LEVELS = ("raid0", "raid10", "raid5", "raid6")
@@ -115,7 +115,7 @@ def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
         return {cell.repeat: found[cell] for cell in cells}
 
     kind = (claim.direction, claim.depth)
-    return paired_ratio(values(claim.above), values(claim.below))
+    return RatioTest.paired(values(claim.above), values(claim.below)).ratio
 
 
 def holds(claim: Claim, estimate: Estimate) -> bool:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 from statistics import median
 from typing import NamedTuple
 
 from lab.errors import ResultError, SpecError
-from lab.results.record import CellRecord, Conditions, ResultRecord
+from lab.results.record import HEALTHY, REBUILDING, Conditions, ResultRecord
+from lab.results.rows import Row, grouped, rows
 from lab.results.statistics import (
     DEFAULT_MARGIN,
     Asked,
@@ -32,13 +33,9 @@ from lab.results.statistics import (
     check_margin,
     estimate,
     judge_family,
-    looks_of,
-    paired_ratio,
-    ratio_apart,
 )
 from lab.tomlfile import as_meant, unknown_word
 from lab.units import human_bytes
-from lab.workloads.fio_output import DirectionFigures
 
 ALL = "all"
 _MEMORY_SLACK = 0.05
@@ -187,12 +184,11 @@ def _figures(record: ResultRecord) -> _Figures:
     """Repeats of every figure, in the order of the record."""
     found: _Figures = {}
     for cell in record.cells:
-        for name, section in (("read IOPS", cell.figures.reads), ("write IOPS", cell.figures.writes)):
-            if section:
-                found.setdefault((cell.array, cell.workload, cell.phase, name), []).append(section.iops)
+        for way, section in cell.figures.sections.items():
+            found.setdefault((cell.array, cell.workload, cell.phase, f"{way} IOPS"), []).append(section.iops)
     for rebuild in record.rebuilds:
         key = (rebuild.array, f"rebuild under {rebuild.under_workload}" if rebuild.under_workload else "rebuild")
-        found.setdefault((*key, "rebuilding", "rebuild seconds"), []).append(rebuild.rebuild_seconds)
+        found.setdefault((*key, REBUILDING, "rebuild seconds"), []).append(rebuild.rebuild_seconds)
     return found
 
 
@@ -224,7 +220,6 @@ def _test(first: list[float], second: list[float]) -> RatioTest | SpecError:
         return error
 
 
-HEALTHY = "healthy"
 SINGLE = "single"
 _SMALLEST = 1e-12
 _SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
@@ -244,45 +239,23 @@ class Key(NamedTuple):
         return f"{self.array}, {self.workload}, {self.direction}{phase}"
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """All repeats of one figure, by number."""
+def figures_of(record: ResultRecord) -> Mapping[Key, Row]:
+    """All figures.
 
-    iops: Mapping[int, float]
-    bytes_per_second: Mapping[int, float]
-    cpu_microseconds_per_io: Mapping[int, float]
-    predicted_iops: float | None
-    is_sequential: bool
+    Repeats without a valid speed (0, NaN, infinite) are omitted, and figures with no repeats left too.
+    """
+    valid = (replace(row, cells=tuple(c for c in row.cells if is_speed(row.section(c).iops))) for row in rows(record))
+    return {Key(row.array, row.workload, row.phase, row.direction): row for row in valid if row.cells}
 
 
-def figures_of(record: ResultRecord) -> Mapping[Key, Repeats]:
-    """All figures, without repeats whose speed is 0, NaN or infinite."""
-    cells: dict[Key, list[tuple[CellRecord, DirectionFigures]]] = {}
-    for cell in sorted(record.cells, key=lambda cell: cell.repeat):
-        for direction, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
-            if section is not None and is_speed(section.iops):
-                key = Key(cell.array, cell.workload, cell.phase, direction)
-                cells.setdefault(key, []).append((cell, section))
-    return {key: _repeats(found) for key, found in cells.items()}
+def _iops(row: Row) -> dict[int, float]:
+    return row.by_repeat(lambda section: section.iops)
 
 
-def _repeats(found: list[tuple[CellRecord, DirectionFigures]]) -> Repeats:
-    first = found[0][0]
-    predicted = first.predicted_iops
-    costs = {cell.repeat: cell.cpu.cpu_microseconds_per_io for cell, _ in found if cell.cpu}
-    return Repeats(
-        iops=_values(found, lambda section: section.iops),
-        bytes_per_second=_values(found, lambda section: section.bandwidth_bytes_per_second),
-        cpu_microseconds_per_io={n: cost for n, cost in costs.items() if cost is not None and is_speed(cost)},
-        predicted_iops=predicted if predicted is not None and is_speed(predicted) else None,
-        is_sequential=bool(_SEQUENTIAL.search(first.job_text)),
-    )
-
-
-def _values(
-    found: list[tuple[CellRecord, DirectionFigures]], pick: Callable[[DirectionFigures], float]
-) -> Mapping[int, float]:
-    return {cell.repeat: pick(section) for cell, section in found}
+def _cpu_costs(row: Row) -> dict[int, float]:
+    """Number of the repeat -> CPU time per I/O, for the repeats that have one."""
+    costs = {cell.repeat: cell.cpu.cpu_microseconds_per_io for cell in row.cells if cell.cpu}
+    return {repeat: cost for repeat, cost in costs.items() if cost is not None and is_speed(cost)}
 
 
 def is_speed(value: float) -> bool:
@@ -292,13 +265,9 @@ def is_speed(value: float) -> bool:
 
 def bad_repeats(record: ResultRecord) -> tuple[str, ...]:
     """Cells whose figures are 0, NaN or infinite, and planned cells that are missing."""
-    sections = (
-        (cell.key, section) for cell in record.cells for section in (cell.figures.reads, cell.figures.writes) if section
-    )
+    sections = ((cell.key, section) for cell in record.cells for section in cell.figures.sections.values())
     bad = [f"{key}: {section.iops:g} IOPS, left out" for key, section in sections if not is_speed(section.iops)]
-    bad += [
-        f"{cell.key}: no I/O, left out" for cell in record.cells if not cell.figures.reads and not cell.figures.writes
-    ]
+    bad += [f"{cell.key}: no I/O, left out" for cell in record.cells if not cell.figures.sections]
     return (*bad, *(f"{key}: planned, not measured" for key in record.missing_keys))
 
 
@@ -399,10 +368,7 @@ class PlatformComparison:
 
 def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
     """The platforms of each experiment; only equal experiments are comparable."""
-    found: dict[str, list[Platform]] = {}
-    for platform in platforms:
-        found.setdefault(platform.record.experiment, []).append(platform)
-    return found
+    return grouped(platforms, lambda platform: platform.record.experiment)
 
 
 def platform_of(record: ResultRecord) -> Platform:
@@ -476,7 +442,7 @@ def _comparable(platforms: Sequence[Platform]) -> tuple[list[Platform], list[str
     return kept, left_out
 
 
-def _platform_rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]]) -> Iterator[PlatformRow]:
+def _platform_rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Row]]) -> Iterator[PlatformRow]:
     per_platform = [_dimensionless(each.record, found) for each, found in zip(platforms, figures, strict=True)]
     keys = dict.fromkeys(key for found in per_platform for key in found)
     for measure, what in sorted(keys, key=lambda key: list(PlatformMeasure).index(key[0])):
@@ -485,34 +451,36 @@ def _platform_rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key,
             yield PlatformRow(measure, what, values)
 
 
-def _dimensionless(record: ResultRecord, figures: Mapping[Key, Repeats]) -> dict[tuple[PlatformMeasure, str], Estimate]:
+def _dimensionless(record: ResultRecord, figures: Mapping[Key, Row]) -> dict[tuple[PlatformMeasure, str], Estimate]:
     """Every dimensionless figure of one platform."""
     found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     disks = singles(record)
-    looks = looks_of(record)
-    for key, repeats in figures.items():
-        if repeats.predicted_iops is not None:
-            found[PlatformMeasure.THEORY_SHARE, key.words] = estimate(
-                [value / repeats.predicted_iops for value in repeats.iops.values()], looks
-            )
+    for key, row in figures.items():
+        predicted = row.predicted_iops
+        if predicted is not None and is_speed(predicted):
+            shares = [value / predicted for value in _iops(row).values()]
+            found[PlatformMeasure.THEORY_SHARE, key.words] = estimate(shares, row.looks)
         disk = next((figures[each] for name in disks if (each := key._replace(array=name)) in figures), None)
         if disk is None or key.array in disks:
             continue
-        if repeats.iops.keys() & disk.iops.keys():
-            found[PlatformMeasure.SPEED_UP, key.words] = paired_ratio(repeats.iops, disk.iops)
-        ours, theirs = repeats.cpu_microseconds_per_io, disk.cpu_microseconds_per_io
-        if ours.keys() & theirs.keys():
-            found[PlatformMeasure.CPU_COST, key.words] = paired_ratio(ours, theirs)
+        for measure, values in ((PlatformMeasure.SPEED_UP, _iops), (PlatformMeasure.CPU_COST, _cpu_costs)):
+            ours, theirs = values(row), values(disk)
+            if ours.keys() & theirs.keys():
+                found[measure, key.words] = RatioTest.paired(ours, theirs).ratio
     return found | _rebuilds(record, figures, disks)
 
 
 def _rebuilds(
-    record: ResultRecord, figures: Mapping[Key, Repeats], disks: frozenset[str]
+    record: ResultRecord, figures: Mapping[Key, Row], disks: frozenset[str]
 ) -> dict[tuple[PlatformMeasure, str], Estimate]:
     found: dict[tuple[PlatformMeasure, str], Estimate] = {}
-    sequential = [each for key, each in figures.items() if key.array in disks and each.is_sequential]
+    sequential = [
+        row.values(lambda section: section.bandwidth_bytes_per_second)
+        for key, row in figures.items()
+        if key.array in disks and _SEQUENTIAL.search(row.cells[0].job_text)
+    ]
     # A rebuild is as fast as its slowest part, and for a disk that is mostly writing.
-    slowest = min(sequential, key=lambda each: min(each.bytes_per_second.values()), default=None)
+    slowest = min(sequential, key=min, default=None)
     groups: dict[str, list[tuple[float, float | None]]] = {}
     for rebuild in record.rebuilds:
         if is_speed(rebuild.rebuild_seconds) and rebuild.rebuilt_bytes > 0:
@@ -523,23 +491,20 @@ def _rebuilds(
         if slowest is not None:
             rates = [rate for rate, _ in group]
             # Jobs run first and rebuilds after them, so repeats of the two are not paired.
-            found[PlatformMeasure.REBUILD, what] = ratio_apart(rates, list(slowest.bytes_per_second.values()))
+            found[PlatformMeasure.REBUILD, what] = RatioTest.apart(rates, slowest).ratio
         shares = [share for _, share in group if share is not None]
         if shares:
             found[PlatformMeasure.REBUILD_SHARE, what] = estimate(shares)
     return found
 
 
-def _settings(figures: Mapping[Key, Repeats]) -> dict[tuple[str, str, str], list[Key]]:
+def _settings(figures: Mapping[Key, Row]) -> dict[tuple[str, str, str], list[Key]]:
     """Workload, phase and direction -> the arrays with such a measurement."""
-    found: dict[tuple[str, str, str], list[Key]] = {}
-    for key in figures:
-        found.setdefault((key.workload, key.phase, key.direction), []).append(key)
-    return found
+    return grouped(figures, lambda key: (key.workload, key.phase, key.direction))
 
 
 def _agreements(
-    platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Repeats]], conclusions: Sequence[Conclusion]
+    platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Row]], conclusions: Sequence[Conclusion]
 ) -> Iterator[Agreement]:
     from scipy import stats
 
@@ -550,7 +515,7 @@ def _agreements(
             # The order of two arrays is a conclusion of its own.
             if len(both) < 3:
                 continue
-            medians = [[median(found[key].iops.values()) for key in both] for found in (first, other)]
+            medians = [[found[key].iops.median for key in both] for found in (first, other)]
             arrays = {key.array for key in both}
             transfers = [
                 each.transfers[place]
@@ -572,7 +537,7 @@ def _setting_words(setting: tuple[str, str, str]) -> str:
     return Key("", *setting).words.removeprefix(", ")
 
 
-def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Iterator[Conclusion]:
+def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterator[Conclusion]:
     """All pairs of arrays on all platforms form one family of comparisons."""
     pairs = [
         (setting, one, other)
@@ -585,11 +550,12 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
             f"{len(pairs):,} pairs of arrays are too many to compare together: {MOST_PAIRS:,} at most",
             hint="omit that result, or compare two results of one machine cell by cell",
         )
+    iops = [{key: _iops(row) for key, row in found.items()} for found in figures]
     tests = {
-        (place, one, other): RatioTest.paired(found[one].iops, found[other].iops)
-        for place, found in enumerate(figures)
+        (place, one, other): RatioTest.paired(found[one], found[other])
+        for place, found in enumerate(iops)
         for _, one, other in pairs
-        if one in found and other in found and found[one].iops.keys() & found[other].iops.keys()
+        if one in found and other in found and found[one].keys() & found[other].keys()
     }
     judged = judge_family([Asked(test) for test in tests.values()], margin=margin)
     verdicts = dict(zip(tests, judged, strict=True))

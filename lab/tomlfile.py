@@ -21,6 +21,7 @@ from lab.errors import LabError, SpecError
 from lab.gates.decoding import MOST_TOML_BYTES, bounds, convert, parse_bytes, parse_toml, shown
 from lab.gates.files import read_text
 from lab.gates.text import shortened
+from lab.plugins import catalogue
 
 _KEYS = {"personality": "model"}
 """Version 1 of experiments, lessons and results, and lists of disks from before those, use ``personality`` for the
@@ -91,6 +92,19 @@ def known_word(words: type[W], text: str, what: str) -> W:
 def read_toml(path: Path, kind: type[T]) -> T:
     """Read one file. Raises SpecError for a missing or unreadable file, and as decode_toml does."""
     return decode_toml(toml_text(path), kind, source=str(path))
+
+
+def file_of(what: str, name: str, folder: Path) -> Path:
+    """The file that a name of the catalogue in ``folder``, or a path that ends in ``.toml``, refers to.
+
+    Raises SpecError with the nearest name for an unknown one.
+    """
+    if name.endswith(".toml"):
+        return Path(name)
+    known = catalogue(folder)
+    if name not in known:
+        raise unknown_word(what, name, known)
+    return known[name]
 
 
 def toml_text(path: Path) -> str:

@@ -10,18 +10,28 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lab.adapt.layout import System, capacity
 from lab.experiments.published import Published
-from lab.report.page.blocks import DASHES, SYMBOLS, PageGroup, Plot, Trace, colour
-from lab.report.page.blocks import number as short
+from lab.report.page.blocks import PageGroup, Plot
 from lab.report.page.plots import line
-from lab.report.tables import READ, WRITE, Row, interval_text, paired_note, ratio_text, rows
+from lab.report.tables import interval_note, interval_text, paired_note, ratio_text
 from lab.results.record import ArrayRecord, ResultRecord
-from lab.results.statistics import SIGNIFICANCE, Estimate, PValues, Ratio, RatioTest, Side, adjusted, repeats_needed
+from lab.results.rows import READ, WRITE, Row, rows
+from lab.results.statistics import (
+    SIGNIFICANCE,
+    Estimate,
+    PValues,
+    Ratio,
+    RatioTest,
+    Side,
+    adjusted,
+    estimate,
+    repeats_needed,
+)
 from lab.tables import NOTHING, Column, Table
 from lab.units import human_bytes
 
@@ -117,14 +127,6 @@ def times_of(row: Row) -> dict[int, float]:
 
 def _paired(above: dict[int, float], below: dict[int, float]) -> RatioTest | None:
     return RatioTest.paired(above, below) if above.keys() & below.keys() else None
-
-
-def coverage_note(found: Measurements) -> str:
-    """The note on the coverage of the intervals."""
-    coverages = [row.iops.coverage for row in rows(found.record) if len(row.cells) > 1]
-    if not coverages:
-        return "one repeat: no interval can be given"
-    return f"median [interval of order statistics; covers the true median with at least {min(coverages):.1%}]"
 
 
 FLAT_MARGIN = 0.10
@@ -434,8 +436,8 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
     due = [each.number for each in judged if each.verdict is ClaimVerdict.FAILS and each.number in explanations]
     notes = (
-        f"{coverage_note(found)}; a claim holds if every comparison shows it, and does not if one shows the contrary; "
-        "at most 5 % of these claims are expected to be wrong",
+        f"{interval_note(rows(found.record))}; a claim holds if every comparison shows it, and does not if one shows "
+        "the contrary; at most 5 % of these claims are expected to be wrong",
         f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
         f"a ratio is the first system's requests per second through the other's",
         *(f"{number}: possible reason for the difference: {explanations[number]}" for number in due),
@@ -462,7 +464,10 @@ def _plots(record: ResultRecord) -> Iterator[Plot]:
         )
     ]
     if any(len(points) > 1 for _, points in capacities):
-        traces = [_plain_line(name, points, place) for place, (name, points) in enumerate(capacities)]
+        traces = [
+            line(name, [str(k) for k, _ in points], [estimate([size]) for _, size in points], place, 1)
+            for place, (name, points) in enumerate(capacities)
+        ]
         yield Plot("Capacity", "Gigabytes by the number of fast disks.", traces, _axes("GB"))
     for workload, title in WORKLOADS.items():
         lines = []
@@ -474,18 +479,6 @@ def _plots(record: ResultRecord) -> Iterator[Plot]:
         if lines:
             summary = "Requests per second of each system, by the number of fast disks among nine."
             yield Plot(title, summary, lines, _axes("requests per second"))
-
-
-def _plain_line(name: str, points: Sequence[tuple[int, float]], place: int) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [str(k) for k, _ in points],
-        "y": [short(value) for _, value in points],
-        "line": {"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
-        "marker": {"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
-    }
 
 
 def _axes(unit: str) -> dict[str, object]:
@@ -530,7 +523,7 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
         known = [ratio.ratio if ratio else None for ratio in ratios]
         shown += known
         body.append((str(k), *rates, *map(ratio_text, known)))
-    return Table(WORKLOADS[workload], columns, tuple(body), (coverage_note(found), paired_note(shown)))
+    return Table(WORKLOADS[workload], columns, tuple(body), (interval_note(rows(found.record)), paired_note(shown)))
 
 
 def trace_table(found: Measurements) -> Table | None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
-from lab.compare import HEALTHY, is_speed, singles
+from lab.compare import is_speed, singles
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
@@ -43,7 +43,7 @@ from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress
 from lab.lessons.student import LessonStore
 from lab.machine import Host
-from lab.results.record import CellRecord, ResultRecord, decode_visible, refuse_newer
+from lab.results.record import HEALTHY, CellRecord, ResultRecord, decode_visible, refuse_newer
 from lab.results.store import ResultFiles
 from lab.units import MIB
 

@@ -15,12 +15,12 @@ from lab.errors import ExperimentError, SpecError
 from lab.experiments.schema import ArrayPlan, Cache, DiskPlan, Experiment, Order
 from lab.gates.decoding import decode_json
 from lab.lint.experiment_checks import (
+    CELL_CHECKS,
+    CONDITION_CHECKS,
     TRUSTWORTHY_REPEATS,
     CellFacts,
-    lint_cell,
-    lint_conditions,
+    fewest_ios,
     stamped,
-    steady_words,
     summarised,
 )
 from lab.lint.fio_checks import lint_fio
@@ -273,9 +273,7 @@ def lint_measured(
 ) -> tuple[LintFinding, ...]:
     """Findings on one cell, immediately after its measurement."""
     figures = measured.figures
-    sections = [section for section in (figures.reads, figures.writes) if section]
-    percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
-    steady, members = measured.steady, measured.members
+    members = measured.members
     share = members.share if members else 0.0
     facts = CellFacts(
         name=name,
@@ -289,13 +287,12 @@ def lint_measured(
         steal_fraction=measured.cpu.steal_fraction if measured.cpu else None,
         waited_fraction=measured.waited_fraction,
         share_measured=measured.share_measured,
-        is_steady=steady.is_steady if steady else None,
-        steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
-        fewest_ios=min(percentiles, default=None),
+        steady=measured.steady,
+        fewest_ios=fewest_ios(figures),
         is_cold=is_cold,
         declared_cold=declared_cold,
     )
-    return tuple(lint_cell(facts))
+    return tuple(run_checks(CELL_CHECKS, facts))
 
 
 def stamps_of(
@@ -305,7 +302,7 @@ def stamps_of(
 
     They come from its plan, the machine's conditions, its arrays before the run and its cells.
     """
-    found = [*lint_conditions(conditions), *lint_plan(experiment), *bench]
+    found = [*run_checks(CONDITION_CHECKS, conditions), *lint_plan(experiment), *bench]
     planned = {finding.rule_id for finding in found}
     cell_stamps = (finding for cell in cells for finding in stamped(cell.stamps))
     return (

@@ -6,7 +6,7 @@ bench builds an experiment's arrays on the lab's disks, ready for measurement, a
 
 from __future__ import annotations
 
-import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +38,6 @@ from lab.errors import (
 )
 from lab.experiments.linting import lint_experiment, lint_measured, require_sound, stamps_of
 from lab.experiments.schedule import (
-    DEGRADED,
-    HEALTHY,
-    REBUILDING,
-    RESTORED,
     Cell,
     ProgressMeter,
     RebuildCell,
@@ -58,8 +54,8 @@ from lab.experiments.schedule import (
 )
 from lab.experiments.schema import ArrayPlan, Cache, Experiment, Sharing, check, seeded
 from lab.host.clock import utc_second_text
-from lab.lint.experiment_checks import DeviceFacts, LintedMachine, lint_machine, summarised
-from lab.lint.rules import LintFinding
+from lab.lint.experiment_checks import MACHINE_CHECKS, DeviceFacts, LintedMachine, summarised
+from lab.lint.rules import LintFinding, run_checks
 from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import make_folder
 from lab.measure.job import (
@@ -89,6 +85,10 @@ from lab.measure.rebuild import (
 from lab.measure.samples import Recorder, idle_fraction
 from lab.plans import Plan, Step, write_file_step
 from lab.results.record import (
+    DEGRADED,
+    HEALTHY,
+    REBUILDING,
+    RESTORED,
     ArrayRecord,
     CellRecord,
     Conditions,
@@ -99,7 +99,7 @@ from lab.results.record import (
     Timeline,
 )
 from lab.results.store import ResultNotStored, ResultStore, RunJournal
-from lab.theory.model import DiskRates, LoadPrediction, predict_load
+from lab.theory.model import DiskRates, LoadPrediction, Prediction, predict_load
 from lab.tomlfile import decode_toml
 from lab.units import MIB, SECTOR_BYTES, human_bytes
 from lab.workloads.workload import Workload
@@ -360,7 +360,7 @@ def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...
         )
         for name in names
     )
-    return tuple(lint_machine(LintedMachine(devices, (), holders)))
+    return tuple(run_checks(MACHINE_CHECKS, LintedMachine(devices, (), holders)))
 
 
 def _paths(name: str) -> dict[str, str]:
@@ -375,7 +375,7 @@ def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
     argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
     found = lab.machine.run(argv, check=False)
     options = tuple(line.partition("=")[0].removeprefix("CONFIG_") for line in found.stdout.split())
-    return tuple(lint_machine(LintedMachine((), options)))
+    return tuple(run_checks(MACHINE_CHECKS, LintedMachine((), options)))
 
 
 IDLE_SECONDS = 1.0
@@ -437,7 +437,7 @@ def run_experiment(
         request.on_notice(f"lint: {stamp}")
     if experiment.why:
         request.on_notice(experiment.why)
-    _require_room(store.root)
+    require_room(make_folder(store.root, what="the folder for results"), RESULT_ROOM_BYTES, "results")
     target = with_fitting_time(request.target, request.host, experiment.disk_specs, request.on_notice)
     progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled)
     progress.doing("start the machine", 3.0)
@@ -504,12 +504,11 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
         )
 
 
-def _require_room(results: Path) -> None:
-    folder = make_folder(results, what="the folder for results")
-    room = os.statvfs(folder)
-    if room.f_bavail * room.f_frsize < RESULT_ROOM_BYTES:
+def require_room(folder: Path, needed_bytes: int, what: str) -> None:
+    """Raises ResultError if the file system of the folder has less room."""
+    if shutil.disk_usage(folder).free < needed_bytes:
         raise ResultError(
-            f"{folder} has less than {human_bytes(RESULT_ROOM_BYTES)} left for results",
+            f"{folder} has less than {human_bytes(needed_bytes)} left for {what}",
             hint="free some space, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
         )
 
@@ -756,28 +755,27 @@ class RebuildRunner:
         after = self._last_sums[built.plan.id] = self._sum(built)
         integrity = Integrity(before, degraded, after)
         timeline = timeline_of([Recording(REBUILDING, measured.samples)], name, built.target.members)
-        reason = predicted.reason if predicted else ""
-        self._store(cell, measured, integrity, predicted.value if predicted else None, reason, timeline)
+        self._store(cell, measured, integrity, predicted, timeline)
 
     def _store(
         self,
         cell: RebuildCell,
         measured: RebuildMeasured,
         integrity: Integrity,
-        predicted_seconds: float | None,
-        reason: str,
+        predicted: Prediction | None,
         timeline: Timeline | None,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
         parts = (integrity.before, integrity.degraded, integrity.after)
         stamps = tuple(f"unreadable: {part.error}" for part in parts if part.error)
         is_checked = bool(integrity.before.digest)
+        reason = f"{predicted.reason}{', without load' if cell.under else ''}" if predicted else ""
         self._run.journal.add(
             RebuildRecord(
                 array=cell.array,
                 repeat=cell.repeat,
                 rebuild_seconds=measured.rebuild_seconds,
-                predicted_seconds=predicted_seconds,
+                predicted_seconds=predicted.value if predicted else None,
                 prediction_reason=reason,
                 rebuilt_bytes=measured.rebuilt_bytes,
                 request_bytes=measured.request_bytes,
@@ -834,16 +832,8 @@ class RebuildRunner:
             self._add_cell(cell, built, load, measured.load, REBUILDING)
         phases.append(self._phase(cell, built, load, RESTORED, recordings))
         after = self._witness(built)
-        reason = f"{predicted.reason}, without load" if predicted else ""
-        self._store(
-            cell,
-            measured,
-            Integrity(before, degraded, after),
-            predicted.value if predicted else None,
-            reason,
-            timeline_of(recordings, name, built.target.members),
-            tuple(phases),
-        )
+        timeline = timeline_of(recordings, name, built.target.members)
+        self._store(cell, measured, Integrity(before, degraded, after), predicted, timeline, tuple(phases))
 
     def _phase(
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]

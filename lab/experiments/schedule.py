@@ -28,12 +28,10 @@ from lab.host.clock import Clock
 from lab.lint.experiment_checks import LEAST_SHARE_MEASURED, MOST_WAITED_FRACTION
 from lab.machine.api import CommandResult, Machine
 from lab.measure.samples import Rates, Sample, rates_between
-from lab.results.record import ResultRecord, Timings
+from lab.results.record import HEALTHY, PHASES, ResultRecord, Timings
 from lab.results.statistics import Estimate, estimate, looks
 from lab.workloads.fio_output import window_for
 from lab.workloads.workload import Workload
-
-HEALTHY, DEGRADED, REBUILDING, RESTORED = "healthy", "degraded", "rebuilding", "restored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,7 @@ class RebuildCell:
         """The rebuild's own key and those of the cells of its phases."""
         if self.under is None:
             return (self.key,)
-        phases = (HEALTHY, DEGRADED, REBUILDING, RESTORED)
-        return (*(f"{self.array}/{self.under.id}/{phase}/{self.repeat}" for phase in phases), self.key)
+        return (*(f"{self.array}/{self.under.id}/{phase}/{self.repeat}" for phase in PHASES), self.key)
 
 
 def victim_slot(repeat: int, members: int) -> int:
@@ -225,14 +222,11 @@ def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_
     values: dict[_Key, dict[str, list[float]]] = {}
     for cell in record.cells:
         if cell.phase == HEALTHY:
-            both = values.setdefault((cell.array, cell.workload), {})
-            for name, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
-                if section:
-                    both.setdefault(name, []).append(section.iops)
+            for way, section in cell.figures.sections.items():
+                values.setdefault((cell.array, cell.workload), {}).setdefault(way, []).append(section.iops)
     for key, both in values.items():
-        if both:
-            found = (estimate(samples, planned) for samples in both.values())
-            yield key, max(found, key=lambda each: each.half_width_fraction)
+        found = (estimate(samples, planned) for samples in both.values())
+        yield key, max(found, key=lambda each: each.half_width_fraction)
 
 
 class SpareMeasurements:
@@ -419,12 +413,7 @@ class Stopwatch:
         simulated = _whole(self._simulated, self._machine_seconds()) if self._machine_clock else {}
         old = before.simulated_seconds
         return Timings(
-            fio_seconds=before.fio_seconds + account["fio"],
-            mkfs_seconds=before.mkfs_seconds + account["mkfs"],
-            mdadm_seconds=before.mdadm_seconds + account["mdadm"],
-            resync_seconds=before.resync_seconds + account["resync"],
-            other_seconds=before.other_seconds + account["other"],
-            total_seconds=before.total_seconds + account["total"],
+            **{f"{word}_seconds": getattr(before, f"{word}_seconds") + seconds for word, seconds in account.items()},
             simulated_seconds={word: old.get(word, 0.0) + seconds for word, seconds in simulated.items()},
         )
 

@@ -5,6 +5,7 @@ An unknown key is an error that names the nearest valid one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -43,7 +44,7 @@ from lab.gates.decoding import (
 )
 from lab.plugins import catalogue
 from lab.results.statistics import DEFAULT_REPEATS
-from lab.tomlfile import decode_toml, toml_text, unknown_word
+from lab.tomlfile import decode_toml, file_of, toml_text, unknown_word
 from lab.workloads.workload import Workload, changed, find_workload
 
 
@@ -234,22 +235,46 @@ class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """md's sync_speed_min during the rebuild; without it a load can delay a rebuild for as long as it runs."""
 
 
-class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One experiment. Raises ValueError (SpecError through lab.tomlfile) for inconsistent parts."""
+class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys that experiments and sweeps share."""
 
     format_version: FormatVersion
     id: Name
     title: str
     question: str
-    why: str = ""
-    """Reason for the method, in one sentence that is printed before the run and above its figures."""
-    study: NameOrNone = ""
-    """Study whose published figures are shown beside the measured ones."""
     repeats: RepeatCount = DEFAULT_REPEATS
     most_repeats: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPEATS)] = 0
     """If above ``repeats``: cells with a wide interval get more repeats, up to this number. 0: never."""
     wanted_half_width: Share = 0.05
     """Target precision: half the width of the median's interval as a fraction of the median."""
+    seed: Seed = 1
+    """Seed of the order and, combined with the number of the repeat, of the addresses."""
+    cache: Cache = Cache.COLD
+    file_system: FileSystem = FileSystem.EXT4
+    sampling_hertz: Hertz = 4.0
+    writes_files_first: bool = True
+    """Write all files before measuring, so reads do not hit unallocated space. Emulated drives take equally long."""
+    jobs: tuple[JobPlan, ...] = ()
+
+    @property
+    def job_ids(self) -> list[str]:
+        return [job.id or job.workload for job in self.jobs]
+
+    def shared_complaints(self) -> Iterator[str]:
+        """Contradictions between these keys."""
+        if self.most_repeats and self.most_repeats < self.repeats:
+            yield "most_repeats is below repeats"
+        if len(set(self.job_ids)) < len(self.jobs):
+            yield "two jobs have the same id: give one a different id"
+
+
+class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One experiment. Raises ValueError (SpecError through lab.tomlfile) for inconsistent parts."""
+
+    why: str = ""
+    """Reason for the method, in one sentence that is printed before the run and above its figures."""
+    study: NameOrNone = ""
+    """Study whose published figures are shown beside the measured ones."""
     order: Order = Order.INTERLEAVED
     rounds_per_build: RepeatCount = 1
     """With shared disks: number of repeats measured on an array before the next array replaces it.
@@ -257,17 +282,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     A higher number builds arrays less often, but drift then affects some arrays more than others, so it should stay
     below ``repeats``.
     """
-    seed: Seed = 1
-    """Seed of the order and, combined with the number of the repeat, of the addresses."""
-    cache: Cache = Cache.COLD
-    file_system: FileSystem = FileSystem.EXT4
-    sampling_hertz: Hertz = 4.0
     disks: DiskPlan = DiskPlan()
     arrays: tuple[ArrayPlan, ...]
     jobs: tuple[JobPlan, ...]
     rebuild: RebuildPlan | None = None
-    writes_files_first: bool = True
-    """Write all files before measuring, so reads do not hit unallocated space. Emulated drives take equally long."""
     keeps_going: bool = False
     """Continue after a cell that cannot be measured, and note the reason: for recipes with known defects."""
     publication: NameOrNone = ""
@@ -325,47 +343,39 @@ def seeded(experiment: Experiment, seed: int | None) -> Experiment:
     return experiment if seed is None else msgspec.structs.replace(experiment, seed=seed)
 
 
-def _complaints(experiment: Experiment) -> list[str]:
+def _complaints(experiment: Experiment) -> Iterator[str]:
     ids = [array.id for array in experiment.arrays]
-    job_ids = [job.id or job.workload for job in experiment.jobs]
-    load = experiment.rebuild.under if experiment.rebuild else None
-    rebuilds = experiment.rebuild.repeats if experiment.rebuild else None
-    checks: list[tuple[object, str]] = [
-        (experiment.format_version not in FORMAT_VERSIONS, f"format_version must be {FORMAT_VERSION}"),
-        (not experiment.why.isprintable() or len(experiment.why) > 400, "why is one printable line of 400 characters"),
-        (experiment.most_repeats and experiment.most_repeats < experiment.repeats, "most_repeats is below repeats"),
-        (
-            rebuilds is not None and not 1 <= rebuilds <= experiment.repeats,
-            "repeats of rebuilds must be between 1 and those of the jobs",
-        ),
-        (
-            experiment.rounds_per_build > 1 and experiment.disks.sharing is not Sharing.SHARED,
-            "rounds_per_build needs sharing 'shared': separate arrays are built once",
-        ),
-        (not 0 < experiment.wanted_half_width < 1, "wanted_half_width is a fraction of 1, such as 0.05"),
-        (not experiment.arrays, "it has no arrays"),
-        (not experiment.jobs and not experiment.rebuild, "it has neither jobs nor a rebuild"),
-        (
-            bool(experiment.disks.pools) and experiment.disks.sharing is not Sharing.SHARED,
-            "pools need sharing 'shared'",
-        ),
-        (experiment.disk_count > MOST_DISKS, f"it needs {experiment.disk_count} disks, and {MOST_DISKS} are possible"),
-        (
-            experiment.measurement_count > MOST_MEASUREMENTS,
-            f"it has {experiment.measurement_count:,} measurements, and {MOST_MEASUREMENTS:,} are possible",
-        ),
-        (len(set(ids)) < len(ids), "two arrays have the same id"),
-        (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one a different id"),
-        # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would replace the earlier one.
-        (load is not None and (load.id or load.workload) in job_ids, "the rebuild's load needs an id that no job has"),
-    ]
-    found = [complaint for wrong, complaint in checks if wrong]
-    named = [*(experiment.rebuild.arrays if experiment.rebuild else ())]
-    named += [name for job in experiment.jobs for name in job.arrays]
-    for name in dict.fromkeys(named):
+    is_shared, rebuild = experiment.disks.sharing is Sharing.SHARED, experiment.rebuild
+    if experiment.format_version not in FORMAT_VERSIONS:
+        yield f"format_version must be {FORMAT_VERSION}"
+    if not experiment.why.isprintable() or len(experiment.why) > 400:
+        yield "why is one printable line of 400 characters"
+    yield from experiment.shared_complaints()
+    if rebuild and rebuild.repeats is not None and not 1 <= rebuild.repeats <= experiment.repeats:
+        yield "repeats of rebuilds must be between 1 and those of the jobs"
+    if experiment.rounds_per_build > 1 and not is_shared:
+        yield "rounds_per_build needs sharing 'shared': separate arrays are built once"
+    if not 0 < experiment.wanted_half_width < 1:
+        yield "wanted_half_width is a fraction of 1, such as 0.05"
+    if not experiment.arrays:
+        yield "it has no arrays"
+    if not experiment.jobs and not rebuild:
+        yield "it has neither jobs nor a rebuild"
+    if experiment.disks.pools and not is_shared:
+        yield "pools need sharing 'shared'"
+    if experiment.disk_count > MOST_DISKS:
+        yield f"it needs {experiment.disk_count} disks, and {MOST_DISKS} are possible"
+    if experiment.measurement_count > MOST_MEASUREMENTS:
+        yield f"it has {experiment.measurement_count:,} measurements, and {MOST_MEASUREMENTS:,} are possible"
+    if len(set(ids)) < len(ids):
+        yield "two arrays have the same id"
+    # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would replace the earlier one.
+    if rebuild and rebuild.under and (rebuild.under.id or rebuild.under.workload) in experiment.job_ids:
+        yield "the rebuild's load needs an id that no job has"
+    named = (*(rebuild.arrays if rebuild else ()), *(name for job in experiment.jobs for name in job.arrays))
+    for name in named:
         if name not in ids:
-            found.append(f"an array '{name}' is named, and there are only {', '.join(ids)}")
-    return found
+            yield f"an array '{name}' is named, and there are only {', '.join(ids)}"
 
 
 def check(experiment: Experiment) -> None:
@@ -416,10 +426,7 @@ def find_experiment(name: str) -> tuple[Experiment, str]:
 
     Raises SpecError for an unknown name (and names the nearest) or an invalid file.
     """
-    is_path = name.endswith(".toml")
-    if not is_path and name not in built_in_names():
-        raise unknown_word("experiment", name, built_in_names())
-    path = Path(name) if is_path else catalogue(BUILT_IN_FOLDER)[name]
+    path = file_of("experiment", name, BUILT_IN_FOLDER)
     text = toml_text(path)
     experiment = decode_toml(text, Experiment, source=str(path))
     check(experiment)

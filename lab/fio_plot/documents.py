@@ -23,10 +23,10 @@ import msgspec
 
 from lab.cli.context import current, out, out_json
 from lab.errors import LabError, ResultError
-from lab.experiments.schedule import HEALTHY
 from lab.host.files import make_folder, write_file
 from lab.report.collected import Loaded, each_result
-from lab.report.tables import Row, rows
+from lab.results.record import HEALTHY
+from lab.results.rows import Row, rows
 from lab.results.store import ResultStore
 
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")

@@ -18,9 +18,11 @@ import msgspec
 from lab.disks.kinds import find_drive_model
 from lab.errors import LabError
 from lab.lint.rules import Check, LintFinding, Seen, all_rules, distinct, run_checks
-from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus
+from lab.results.record import REBUILDING, CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, SteadyFigures
+from lab.results.rows import grouped
 from lab.results.statistics import Estimate, estimate, looks_of
 from lab.units import MIB, human_bytes
+from lab.workloads.fio_output import JobFigures
 from lab.workloads.jobs import deaf_jobs, fingerprint
 
 TRUSTWORTHY_REPEATS = 6
@@ -30,9 +32,6 @@ MOST_STEAL_FRACTION = 0.02
 MOST_CACHED_FRACTION = 0.05
 MOST_WAITED_FRACTION = 0.10
 """A measurement was disturbed if the machine waited longer than this for a processor."""
-_PHASES_WITH_SYNC = frozenset({"rebuilding"})
-
-
 LEAST_SHARE_MEASURED = 0.8
 """Minimum share of the requested time; if fio's documents are late, there is less time between them."""
 
@@ -79,22 +78,16 @@ class CellFacts:
     steal_fraction: float | None = None
     waited_fraction: float | None = None
     share_measured: float = 1.0
-    is_steady: bool | None = None
-    steady_words: str = ""
+    steady: SteadyFigures | None = None
     fewest_ios: int | None = None
     """I/Os of the direction with the fewest; None if there are no percentiles."""
     is_cold: bool = True
     declared_cold: bool = True
 
 
-def lint_cell(cell: CellFacts) -> Iterator[LintFinding]:
-    """All findings for the cell."""
-    yield from run_checks(CELL_CHECKS, cell)
-
-
 def _resync_running(cell: CellFacts) -> Iterator[Seen]:
     busy = sorted(cell.sync_actions - IDLE_ACTIONS)
-    if busy and cell.phase not in _PHASES_WITH_SYNC:
+    if busy and cell.phase != REBUILDING:
         yield Seen(cell.name, f"sync_action was {', '.join(busy)}", "idle in every sample")
 
 
@@ -118,8 +111,9 @@ def _io_not_on_members(cell: CellFacts) -> Iterator[Seen]:
 
 
 def _unsteady(cell: CellFacts) -> Iterator[Seen]:
-    if cell.is_steady is False:
-        yield Seen(cell.name, cell.steady_words, "range 20 % and slope 10 % at most")
+    if (found := cell.steady) and not found.is_steady:
+        both = f"a range of {found.range_fraction:.0%} and a slope of {found.slope_fraction:.0%}"
+        yield Seen(cell.name, f"five rounds with {both} of their mean", "range 20 % and slope 10 % at most")
 
 
 def _too_few_samples(cell: CellFacts) -> Iterator[Seen]:
@@ -156,11 +150,6 @@ CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
     "disturbed": _disturbed,
     "warm-cache": _cell_warm_cache,
 }
-
-
-def lint_machine(machine: LintedMachine) -> Iterator[LintFinding]:
-    """All findings for the machine."""
-    yield from run_checks(MACHINE_CHECKS, machine)
 
 
 def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
@@ -266,17 +255,23 @@ class BesideTheory:
 
 def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
     """All figures with both a measurement and a prediction, in the order of the record."""
-    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
-    for cell in record.cells:
-        if cell.predicted_iops and _SHARES[0] < _total_iops(cell) / cell.predicted_iops < _SHARES[1]:
-            groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
+    predicted = [
+        cell
+        for cell in record.cells
+        if cell.predicted_iops and _SHARES[0] < _total_iops(cell) / cell.predicted_iops < _SHARES[1]
+    ]
     looks = looks_of(record)
     beside = []
-    for key, cells in groups.items():
+    for key, cells in _by_load(predicted).items():
         share = estimate([_total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
         limiters = _limiters(cells, record.conditions, is_above=share.median > 1)
         beside.append(_explained(BesideTheory(*key, share), limiters))
     return tuple(beside)
+
+
+def _by_load(cells: Iterable[CellRecord]) -> dict[tuple[str, str, str], list[CellRecord]]:
+    """Array, workload and phase -> all repeats."""
+    return grouped(cells, lambda cell: (cell.array, cell.workload, cell.phase))
 
 
 def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
@@ -287,16 +282,15 @@ def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
 
 def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
     """The pace of every rebuild with a prediction, in the order of the record."""
-    groups: dict[tuple[str, str, str], list[RebuildRecord]] = {}
-    for each in record.rebuilds:
-        if (
-            each.predicted_seconds
-            and each.rebuild_seconds
-            and _SHARES[0] < each.predicted_seconds / each.rebuild_seconds < _SHARES[1]
-        ):
-            groups.setdefault((each.array, REBUILD, each.under_workload or IDLE), []).append(each)
+    predicted = [
+        each
+        for each in record.rebuilds
+        if each.predicted_seconds
+        and each.rebuild_seconds
+        and _SHARES[0] < each.predicted_seconds / each.rebuild_seconds < _SHARES[1]
+    ]
     beside = []
-    for key, group in groups.items():
+    for key, group in grouped(predicted, lambda each: (each.array, REBUILD, each.under_workload or IDLE)).items():
         share = estimate([(each.predicted_seconds or 0.0) / each.rebuild_seconds for each in group])
         limiters = _rebuild_limiters(group, is_above=share.median > 1)
         beside.append(_explained(BesideTheory(*key, share), limiters))
@@ -317,7 +311,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
 
 def _total_iops(cell: CellRecord) -> float:
     """Reads and writes together: a prediction covers both."""
-    return sum(section.iops for section in (cell.figures.reads, cell.figures.writes) if section)
+    return sum(section.iops for section in cell.figures.sections.values())
 
 
 def _limiters(cells: Sequence[CellRecord], conditions: Conditions, *, is_above: bool) -> Iterator[str]:
@@ -386,7 +380,7 @@ def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
     if found is None or not int(found[1]):
         return None
     asked = int(found[1]) / (1000 if found[2] == "ms" else 1)
-    counted = max(part.runtime_seconds for part in (cell.figures.reads, cell.figures.writes) if part)
+    counted = max(section.runtime_seconds for section in cell.figures.sections.values())
     return asked, counted
 
 
@@ -439,17 +433,13 @@ _MOST_SHOWN = 3
 _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
-def lint_conditions(conditions: Conditions) -> Iterator[LintFinding]:
-    """Findings on the trustworthiness of figures that follow from the machine alone."""
-    yield from run_checks(CONDITION_CHECKS, conditions)
-
-
 def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
     """All findings for a stored result, including its stamps."""
-    found = [*run_checks(SHOWN_CHECKS, record), *lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
+    found = [*run_checks(SHOWN_CHECKS, record), *run_checks(CONDITION_CHECKS, record.conditions)]
+    found += run_checks(RESULT_CHECKS, record)
     for cell in record.cells:
         found += stamped(cell.stamps)
-        found += lint_cell(_facts_of_cell(cell))
+        found += run_checks(CELL_CHECKS, _facts_of_cell(cell))
     found += stamped(record.stamps)
     return distinct(found)
 
@@ -495,11 +485,8 @@ def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
 
 def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
     """Stamps for a result: of a rule with many violations, the first ``shown`` and the number of the others."""
-    by_rule: dict[str, list[LintFinding]] = {}
-    for finding in findings:
-        by_rule.setdefault(finding.rule_id, []).append(finding)
     stamps = []
-    for group in by_rule.values():
+    for group in grouped(findings, lambda finding: finding.rule_id).values():
         stamps += [finding.stamp for finding in group[:shown]]
         if len(group) > shown:
             stamps[-1] += f" (and {len(group) - shown} more)"
@@ -508,9 +495,6 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
 
 def _facts_of_cell(cell: CellRecord) -> CellFacts:
     """The facts on its measurement that a stored cell still contains."""
-    sections = [section for section in (cell.figures.reads, cell.figures.writes) if section]
-    percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
-    steady = cell.steady
     return CellFacts(
         name=cell.key,
         phase=cell.phase,
@@ -518,16 +502,16 @@ def _facts_of_cell(cell: CellRecord) -> CellFacts:
         is_mix=True,
         steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
         waited_fraction=cell.waited_fraction,
-        is_steady=steady.is_steady if steady else None,
-        steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
-        fewest_ios=min(percentiles, default=None),
+        steady=cell.steady,
+        fewest_ios=fewest_ios(cell.figures),
         declared_cold=False,
     )
 
 
-def steady_words(range_fraction: float, slope_fraction: float) -> str:
-    """The variation of five rounds."""
-    return f"five rounds with a range of {range_fraction:.0%} and a slope of {slope_fraction:.0%} of their mean"
+def fewest_ios(figures: JobFigures) -> int | None:
+    """I/Os of the direction with the fewest of those that have percentiles; None if there are no percentiles."""
+    counts = (section.total_ios for section in figures.sections.values() if section.p99_seconds is not None)
+    return min(counts, default=None)
 
 
 def _simulated_origin(conditions: Conditions) -> Iterator[Seen]:
@@ -578,30 +562,22 @@ CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {
 }
 
 
-def _repeats(record: ResultRecord) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for cell in record.cells:
-        name = f"{cell.array}/{cell.workload}/{cell.phase}"
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
 def _too_few_kept(record: ResultRecord) -> Iterator[Seen]:
-    for name, count in _repeats(record).items():
-        if count < TRUSTWORTHY_REPEATS:
-            yield Seen(name, f"{count} repeats kept", f"{TRUSTWORTHY_REPEATS}")
+    for key, cells in _by_load(record.cells).items():
+        if len(cells) < TRUSTWORTHY_REPEATS:
+            yield Seen("/".join(key), f"{len(cells)} repeats kept", f"{TRUSTWORTHY_REPEATS}")
 
 
 def _no_dispersion(record: ResultRecord) -> Iterator[Seen]:
-    for name, count in _repeats(record).items():
-        if count == 1:
-            yield Seen(name, "one value, no interval", "six repeats")
+    for key, cells in _by_load(record.cells).items():
+        if len(cells) == 1:
+            yield Seen("/".join(key), "one value, no interval", "six repeats")
 
 
 def _no_percentiles(record: ResultRecord) -> Iterator[Seen]:
     for cell in record.cells:
-        for section in (cell.figures.reads, cell.figures.writes):
-            if section and section.p99_seconds is None:
+        for section in cell.figures.sections.values():
+            if section.p99_seconds is None:
                 yield Seen(cell.key, "no p99", "lat_percentiles=1 in the job")
 
 
@@ -634,10 +610,7 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
 
     For older records this is derived from their jobs.
     """
-    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
-    for cell in record.cells:
-        groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
-    for key, cells in groups.items():
+    for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
             continue
         name, wanted = "/".join(key), "another one for each"

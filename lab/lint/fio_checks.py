@@ -8,7 +8,7 @@ unless ``kb_base=1000``, and of an expression only the first number counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
@@ -165,12 +165,6 @@ def _group_of_value(name: str, value: str) -> tuple[FioGroup, str]:
     return FioGroup.CHANGES, "is a value that raidlab's loads do not have"
 
 
-def moves_data(engine: str) -> bool:
-    """Whether an engine reads or writes at all."""
-    entry = fio_table().engine_by_name.get(engine.partition(":")[0])
-    return entry is None or entry.moves_data
-
-
 def _is_variable(value: str) -> bool:
     """Whether the value is known only at fio's run time."""
     return "$" in value or "`" in value
@@ -220,17 +214,14 @@ def number_of(text: str) -> int | None:
 
 
 def _are_numbers(text: str) -> bool:
-    return all(number_of(word) is not None for word in _parts(text))
+    parts = [word for word in re.split(r"[,:]", text) if word] or [text]
+    return all(number_of(word) is not None for word in parts) or all(map(bytes_of, parts))
 
 
-def _parts(text: str) -> Iterable[str]:
-    return [word for word in re.split(r"[,:]", text) if word] or [text]
-
-
-_READERS = {
+_READERS: Mapping[str, Callable[[str], bool]] = {
     "size": lambda text: bool(_PERCENT.fullmatch(text)) or sizes_of(text) is not None,
     "time": lambda text: seconds_of(text) is not None,
-    "number": lambda text: _are_numbers(text) or all(map(bytes_of, _parts(text))),
+    "number": _are_numbers,
     "switch": lambda text: number_of(text) is not None or text.lower() in ("true", "false"),
 }
 
@@ -296,7 +287,9 @@ class FioSection:
 
     @property
     def moves_data(self) -> bool:
-        return moves_data(self.engine)
+        """Whether the engine reads or writes at all."""
+        entry = fio_table().engine_by_name.get(self.engine.partition(":")[0])
+        return entry is None or entry.moves_data
 
     @property
     def block_sizes(self) -> tuple[int, ...] | None:
@@ -342,10 +335,6 @@ class FioJob:
     output: str = ""
     has_jobs: bool = False
     """Whether there are any jobs, here or in an included file."""
-
-
-def _parse_fio(text: str) -> tuple[FioSection, ...]:
-    return read_job(text).sections
 
 
 def read_job(text: str, where: str = "") -> FioJob:
@@ -486,10 +475,11 @@ def lint_job(job: FioJob) -> Iterator[LintFinding]:
 
 def lint_fio(text: str) -> Iterator[LintFinding]:
     """Check a fio job that was already validated on input."""
-    yield from run_checks(FIO_CHECKS, _parse_fio(text))
+    yield from run_checks(FIO_CHECKS, read_job(text).sections)
 
 
 _Sections = tuple[FioSection, ...]
+NOT_JUDGED = "nothing: the lint does not judge it"
 
 
 def _foreign_command(job: FioJob) -> Iterator[Seen]:
@@ -510,7 +500,7 @@ def _not_played(job: FioJob) -> Iterator[Seen]:
 
 def _not_analysed(job: FioJob) -> Iterator[Seen]:
     for where, why in job.skipped:
-        yield Seen(where, why, "nothing: the lint does not judge it")
+        yield Seen(where, why, NOT_JUDGED)
     for setting in job.settings:
         group, why = group_of(setting.name, setting.value)
         if group is FioGroup.PLAYED:
@@ -518,11 +508,7 @@ def _not_analysed(job: FioJob) -> Iterator[Seen]:
         elif group is not FioGroup.UNKNOWN:
             continue
         if why:
-            yield Seen(
-                setting.where,
-                f"'{shortened(setting.written, 60)}' is not analysed: it {why}",
-                "nothing: the lint does not judge it",
-            )
+            yield Seen(setting.where, f"'{shortened(setting.written, 60)}' is not analysed: it {why}", NOT_JUDGED)
 
 
 def _mixed_directions(sections: _Sections) -> Iterator[Seen]:

@@ -131,7 +131,7 @@ class FioRun:
             finally:
                 with self._lock:
                     self._command = None
-            if ended is None or (self.is_stopped and not (ended.figures.reads or ended.figures.writes)):
+            if ended is None or (self.is_stopped and not ended.figures.sections):
                 break
             if invocation.phase is not FioPhase.PREPARE:
                 finished.append(ended)
@@ -178,7 +178,7 @@ class FioRun:
 
 def _longest_seconds(figures: JobFigures) -> float:
     """Measured time of a job: fio's runtime without the ramp time."""
-    return max((part.runtime_seconds for part in (figures.reads, figures.writes) if part), default=0.0)
+    return max((section.runtime_seconds for section in figures.sections.values()), default=0.0)
 
 
 SLICES = 5
@@ -442,7 +442,7 @@ def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: floa
     seconds = _longest_seconds(figures)
     covered = window[-1].time_seconds - window[0].time_seconds if len(window) > 1 else 0.0
     share = min(1.0, covered / seconds) if seconds else 0.0
-    sections = [section for section in (figures.reads, figures.writes) if section]
+    sections = figures.sections.values()
     return cpu_figures(
         window,
         idle_baseline=idle_baseline,
@@ -538,13 +538,14 @@ def read_conditions(lab: Lab) -> Conditions:
         f"/sys/block/{disk.kernel_name}/queue/{name}" for disk in lab.disks for name in ("scheduler", "write_cache")
     ]
     texts = lab.machine.read(["/proc/cpuinfo", *TUNABLES, *queue_files])
+    has_servers = any(disk.kind is DiskKind.SPINDLE and not is_kernel_drive(disk) for disk in lab.disks)
     known = {path: text.strip() for path, text in texts.items() if text is not None and path != "/proc/cpuinfo"}
     return Conditions(
         **asdict(facts),
         cpu_model=_cpu_model(texts["/proc/cpuinfo"] or ""),
         mdadm_version=_version(lab, "mdadm"),
         fio_version=_version(lab, "fio"),
-        nbdkit_version=_version(lab, "nbdkit") if _has_servers(lab) else "",
+        nbdkit_version=_version(lab, "nbdkit") if has_servers else "",
         disks=tuple(
             DiskRecord(
                 name=disk.name,
@@ -633,10 +634,6 @@ def _digest(files: Iterable[Path]) -> str:
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
-def _has_servers(lab: Lab) -> bool:
-    return any(disk.kind is DiskKind.SPINDLE and not is_kernel_drive(disk) for disk in lab.disks)
-
-
 def _cache_notes(lab: Lab) -> tuple[str, ...]:
     # Virtual time does not advance while the computer reads or writes.
     if lab.machine.facts.is_virtual_time:
@@ -700,12 +697,7 @@ def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> 
     workload = changed(find_workload(name), jobs=1)
     if workload.pattern is AccessPattern.RANDOM:
         workload = changed(workload, queue_depth=1)
-    return _direction(run_workload(lab, target, workload, options))
-
-
-def _direction(measured: Measured) -> DirectionFigures:
-    figures = measured.figures.reads or measured.figures.writes
-    assert figures
+    (figures,) = run_workload(lab, target, workload, options).figures.sections.values()
     return figures
 
 

@@ -26,9 +26,9 @@ def _names() -> Sequence[str]:
 
 
 def _lint_study(name: str) -> Sequence[LintFinding]:
-    from lab.publications.recipes import lint_study
+    from lab.publications.recipes import find_publication, lint_publication
 
-    return lint_study(name)
+    return lint_publication(find_publication(name))
 
 
 PLUGIN = Plugin(

@@ -25,7 +25,7 @@ from lab.errors import SpecError
 from lab.gates.decoding import FormatVersion, digits, parse_bytes
 from lab.gates.text import shortened
 from lab.lint.experiment_checks import TRUSTWORTHY_REPEATS
-from lab.lint.fio_checks import FioJob, FioSection, lint_fio, lint_job, read_command, read_job, seconds_of
+from lab.lint.fio_checks import NOT_JUDGED, FioJob, FioSection, lint_fio, lint_job, read_command, read_job, seconds_of
 from lab.lint.rules import NOT_ANALYSED, Check, LintFinding, Seen, distinct, run_checks
 from lab.publications.shell import ShellCommand, Word, read_script
 from lab.tomlfile import read_toml, unknown_word
@@ -167,7 +167,6 @@ _CARRIERS = {
 _FOLLOWED = ("fio", "mdadm")
 _STARTS = re.compile(r"(?:^|[\s;&|(/'\"])(fio|mdadm)\s+-{1,2}[A-Za-z]")
 _WIPES = {"wipefs", "blkdiscard", "sgdisk", "shred", "dd"}
-_NOTHING = "nothing: the lint does not judge it"
 _RESYNCED = ("1", "4", "5", "6", "10")
 _WITHOUT_RESYNC = {"assume-clean", "readonly", "write-journal", "write-zeroes"}
 _WAITING_OPTIONS = {"wait", "stop", "readonly", "action"}
@@ -188,14 +187,6 @@ class Created:
     is_certain: bool
     """Whether these are all members, and the command certainly runs."""
     assumes_clean: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Unwaited:
-    """An array in its first resync."""
-
-    array: str
-    created_line: int
 
 
 @dataclass(slots=True)
@@ -221,8 +212,8 @@ class Recipe:
     made_files: frozenset[str] = frozenset()
     named_twice: list[tuple[int, str, str]] = field(default_factory=list)
     """Line, array, and a member that the command names twice."""
-    while_syncing: list[tuple[ShellCommand, dict[str, Unwaited]]] = field(default_factory=list)
-    """fio commands, each with the arrays for whose first resync nothing before it has waited."""
+    while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
+    """fio commands, each with the arrays for whose first resync nothing before it has waited (``_Syncs.running``)."""
     skipped: list[tuple[int, str]] = field(default_factory=list)
     """Line of a command that is not analysed, and the reason."""
 
@@ -397,8 +388,8 @@ class _Syncs:
     """
 
     def __init__(self, commands: Sequence[ShellCommand]) -> None:
-        self.running: dict[str, Unwaited] = {}
-        """Key of an array (``_key``) -> the array."""
+        self.running: dict[str, tuple[str, int]] = {}
+        """Key of an array (``_key``) -> its name as written, and the line that creates it."""
         self._waits_somewhere = any(command.is_conditional and _may_wait(command) for command in commands)
 
     def take(self, command: ShellCommand) -> None:
@@ -413,7 +404,7 @@ class _Syncs:
         elif call.mode == "create":
             self.running.pop(_key(call.array), None)
             if _resyncs(call):
-                self.running[_key(call.array)] = Unwaited(call.array, command.line)
+                self.running[_key(call.array)] = (call.array, command.line)
         elif _WAITING_OPTIONS & set(call.values):
             for key in [_key(word.text) for word in call.names] or list(self.running):
                 self.running.pop(key, None)
@@ -522,7 +513,7 @@ def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) ->
 
 def _not_analysed(recipe: Recipe) -> Iterator[Seen]:
     for line, why in recipe.skipped:
-        yield Seen(f"line {line}", f"not analysed: {why}", _NOTHING)
+        yield Seen(f"line {line}", f"not analysed: {why}", NOT_JUDGED)
 
 
 def _member_reused(recipe: Recipe) -> Iterator[Seen]:
@@ -539,10 +530,10 @@ def _resync_running(recipe: Recipe) -> Iterator[Seen]:
     for command, syncing in recipe.while_syncing:
         jobs = _fio_jobs(command, recipe.files, "") if syncing else ()
         measured = [section for job in jobs for section in job.sections if _measures(section)]
-        for key, each in syncing.items():
-            if any(_is_on((each.array, *recipe.mounted.get(key, ())), section) for section in measured):
-                observed = f"{each.array} is in its first resync: nothing after line {each.created_line} waits for it"
-                yield Seen(f"line {command.line}: fio", observed, f"mdadm --wait {each.array} before it")
+        for key, (array, created_line) in syncing.items():
+            if any(_is_on((array, *recipe.mounted.get(key, ())), section) for section in measured):
+                observed = f"{array} is in its first resync: nothing after line {created_line} waits for it"
+                yield Seen(f"line {command.line}: fio", observed, f"mdadm --wait {array} before it")
 
 
 def _measures(section: FioSection) -> bool:
@@ -726,11 +717,6 @@ def find_publication(name: str) -> Publication:
     return read_toml(FOLDER / f"{name}.toml", Publication)
 
 
-def lint_study(name: str) -> tuple[LintFinding, ...]:
-    """The lint findings of a built-in publication. Raises SpecError for an unknown one."""
-    return lint_publication(find_publication(name))
-
-
 def lint_publication(published: Publication) -> tuple[LintFinding, ...]:
     """The lint findings of a publication's text and commands. Raises SpecError for commands that cannot be parsed."""
     found = list(run_checks(CHECKS, published))
@@ -781,9 +767,8 @@ def _file_exceeds_fs(published: Publication) -> Iterator[Seen]:
 def _file_fits_cache(published: Publication) -> Iterator[Seen]:
     buffered = parse_recipe(published.commands).buffered_loops
     if buffered and published.file_bytes is not None and published.file_bytes <= LEAST_MEMORY_BYTES:
-        yield Seen(
-            published.study, f"files of {human_bytes(published.file_bytes)} behind the cache", "files above memory"
-        )
+        observed = f"files of {human_bytes(published.file_bytes)} behind the cache"
+        yield Seen(published.study, observed, "files above memory")
 
 
 def _io_not_on_members(published: Publication) -> Iterator[Seen]:

@@ -23,29 +23,7 @@ _MOST_TEXT = 256 * KIB
 _MOST_BRACES = 256
 _MOST_DEPTH = 12
 _META = set(" \t\n;&|<>()")
-_OPERATORS = (
-    "<<<",
-    "<<-",
-    "&>>",
-    "<<",
-    ">>",
-    ">&",
-    "<&",
-    "&>",
-    "<>",
-    ">|",
-    "|&",
-    "&&",
-    "||",
-    ";;",
-    ";",
-    "&",
-    "|",
-    "<",
-    ">",
-    "(",
-    ")",
-)
+_OPERATOR = re.compile(r"<<<|<<-|&>>|<<|>>|>&|<&|&>|<>|>\||\|&|&&|\|\||;;|[;&|<>()]")
 _REDIRECTIONS = {"<", ">", ">>", ">&", "<&", "&>", "&>>", "<>", ">|", "<<<"}
 _WRITES = {">", ">>", "&>", "&>>", ">|"}
 _BREAKS = {";", "&", "&&", "||", "\n", ";;"}
@@ -186,9 +164,9 @@ class _Lexer:
         elif text[at] == "#":
             end = text.find("\n", at)
             self._at = len(text) if end < 0 else end
-        elif operator := next((each for each in _OPERATORS if text.startswith(each, at)), ""):
-            self._at += len(operator)
-            self._tokens.append(Token(self._line, operator))
+        elif operator := _OPERATOR.match(text, at):
+            self._at = operator.end()
+            self._tokens.append(Token(self._line, operator[0]))
         else:
             self._word()
 

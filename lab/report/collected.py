@@ -21,8 +21,8 @@ from lab.compare import (
 )
 from lab.errors import LabError, ResultError
 from lab.lint.experiment_checks import as_shown
-from lab.report.tables import rows
-from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
+from lab.results.record import HEALTHY, CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
+from lab.results.rows import rows
 from lab.results.store import FoundResult, ResultStore, find_results
 from lab.tables import Column, Table
 from lab.workloads.fio_output import DirectionFigures
@@ -252,7 +252,7 @@ class _Ratios:
         medians = {
             (row.array, row.workload, row.direction): statistics.median(row.values(lambda section: section.iops))
             for row in rows(record)
-            if row.phase == "healthy"
+            if row.phase == HEALTHY
         }
         names = list(dict.fromkeys(array for array, _, _ in medians))
         baseline = next((name for name in names if name in singles(record)), names[0] if names else "")

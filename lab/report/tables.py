@@ -8,7 +8,7 @@ Fig. 4), performance (its Fig. 5), ratios between levels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -26,7 +26,6 @@ from lab.experiments.published import (
     Relation,
     find_published,
 )
-from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import ArrayPlan, Experiment
 from lab.gates.decoding import convert, parse_toml
 from lab.lint.experiment_checks import (
@@ -39,12 +38,12 @@ from lab.lint.experiment_checks import (
 )
 from lab.machine.target import target_words
 from lab.report.extension import study_report
-from lab.results.record import ArrayRecord, CellRecord, RebuildRecord, ResultRecord, RunStatus
+from lab.results.record import HEALTHY, ArrayRecord, RebuildRecord, ResultRecord, RunStatus
+from lab.results.rows import READ, WRITE, Row, grouped, rows
 from lab.results.statistics import (
     DEFAULT_MARGIN,
     SIGNIFICANCE,
     Estimate,
-    InterimLook,
     PValues,
     Ratio,
     RatioOutcome,
@@ -54,105 +53,20 @@ from lab.results.statistics import (
     difference_p_values,
     estimate,
     is_beyond,
-    looks_of,
     outliers,
-    paired_ratio,
     why_not,
 )
 from lab.tables import NOTHING, Column, Table, Value, as_csv, as_line
 from lab.theory.model import DiskRates, predict_load
 from lab.tomlfile import decode_toml
 from lab.units import counted, human_bytes, human_rate, human_seconds
-from lab.workloads.fio_output import DirectionFigures
 from lab.workloads.workload import Direction, Workload
-
-READ, WRITE = "read", "write"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """All repeats of one array, workload, phase and direction."""
-
-    array: str
-    workload: str
-    phase: str
-    direction: str
-    cells: tuple[CellRecord, ...]
-    looks: tuple[InterimLook, ...] = ()
-    """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
-
-    def section(self, cell: CellRecord) -> DirectionFigures:
-        section = cell.figures.reads if self.direction == READ else cell.figures.writes
-        assert section is not None
-        return section
-
-    def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
-        """A figure of each repeat, without repeats in which it is missing."""
-        return list(self.by_repeat(pick).values())
-
-    def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
-        """Number of the repeat -> figure; rows of one result are paired by this number."""
-        return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
-
-    def estimate(self, values: Sequence[float]) -> Estimate:
-        """The median of values from this row's repeats, with its interval."""
-        return estimate(values, self.looks)
-
-    @property
-    def iops(self) -> Estimate:
-        return self.estimate(self.values(lambda section: section.iops))
-
-    @property
-    def bytes_per_second(self) -> Estimate:
-        return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
-
-    def latency_seconds(self, name: str) -> Estimate | None:
-        """A latency by field name, such as ``p99_seconds``; None if no repeat has it."""
-        values = self.values(lambda section: getattr(section, name))
-        return self.estimate(values) if values else None
-
-    @property
-    def cpu_microseconds_per_io(self) -> Estimate | None:
-        """CPU time of the whole machine per I/O, without the CPU time of the idle machine; None if not measured."""
-        values = [
-            cell.cpu.cpu_microseconds_per_io
-            for cell in self.cells
-            if cell.cpu is not None and cell.cpu.cpu_microseconds_per_io is not None
-        ]
-        return self.estimate(values) if values else None
-
-    @property
-    def predicted_iops(self) -> float | None:
-        """The predicted IOPS of this direction; a mixed load is predicted as a whole, and this is its share."""
-        cell, ours = self.cells[0], self.section(self.cells[0])
-        if cell.predicted_iops is None or not (cell.figures.reads and cell.figures.writes):
-            return cell.predicted_iops
-        both = cell.figures.reads.total_ios + cell.figures.writes.total_ios
-        return cell.predicted_iops * ours.total_ios / both if both else None
-
-
-def rows(record: ResultRecord) -> tuple[Row, ...]:
-    """All rows of a record: arrays in the record's order, reads before writes."""
-    found: dict[tuple[str, str, str, str], list[CellRecord]] = {}
-    for cell in sorted(record.cells, key=lambda cell: cell.repeat):
-        for direction, section in ((READ, cell.figures.reads), (WRITE, cell.figures.writes)):
-            if section is not None:
-                found.setdefault((cell.array, cell.workload, cell.phase, direction), []).append(cell)
-    order = {array.name: number for number, array in enumerate(record.arrays)}
-    keys = sorted(found, key=lambda key: (order.get(key[0], 99), key[3], _phase_rank(key[2]), key[1]))
-    looks = looks_of(record)
-    return tuple(Row(*key, tuple(found[key]), looks) for key in keys)
 
 
 def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
     """The first row of the healthy array in this direction."""
     wanted = (array, direction, HEALTHY)
     return next((row for row in all_rows if (row.array, row.direction, row.phase) == wanted), None)
-
-
-def _phase_rank(phase: str) -> int:
-    phases = ("healthy", "degraded", "rebuilding", "restored")
-    return phases.index(phase) if phase in phases else len(phases)
 
 
 _WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
@@ -256,7 +170,7 @@ def figures_table(record: ResultRecord) -> Table:
     body = tuple(
         _figures_row(row, theory.get((row.array, row.workload, row.phase)), bool(theory), has_cpu) for row in all_rows
     )
-    notes = (_interval_note(all_rows), *_notes_of(beside_theory(record)), *_outlier_notes(all_rows))
+    notes = (interval_note(all_rows), *_notes_of(beside_theory(record)), *_outlier_notes(all_rows))
     return Table(f"Figures of {record.experiment}", (*columns, Column("n")), body, notes)
 
 
@@ -305,7 +219,8 @@ def _theory_text(found: BesideTheory | None) -> str:
     return f"{found.share.median:.2f} {OFF_THEORY}" if found.is_off else f"{found.share.median:.2f}"
 
 
-def _interval_note(all_rows: tuple[Row, ...]) -> str:
+def interval_note(all_rows: Iterable[Row]) -> str:
+    """The note on the coverage of the intervals."""
     coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
     if not coverages:
         return "one repeat: no interval can be given"
@@ -316,9 +231,7 @@ def rebuild_table(record: ResultRecord) -> Table | None:
     """Rebuild times with their predictions, and the data checks; None if there was no rebuild."""
     if not record.rebuilds:
         return None
-    groups: dict[tuple[str, str], list[RebuildRecord]] = {}
-    for rebuild in record.rebuilds:
-        groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
+    groups = grouped(record.rebuilds, lambda rebuild: (rebuild.array, rebuild.under_workload))
     beside = rebuilds_beside_theory(record)
     off = {(each.array, each.phase) for each in beside if each.is_off}
     columns = (Column("array", False), Column("meanwhile", False), Column("rebuild", unit="s"))
@@ -362,22 +275,15 @@ def integrity_text(group: list[RebuildRecord]) -> str:
 
 def timings_table(record: ResultRecord) -> Table:
     """The wall-clock time by activity."""
-    timings = record.timings
-    parts = (
-        ("fio", timings.fio_seconds),
-        ("mkfs", timings.mkfs_seconds),
-        ("mdadm", timings.mdadm_seconds),
-        ("resync and rebuild", timings.resync_seconds),
-        ("everything else", timings.other_seconds),
-        ("total", timings.total_seconds),
-    )
+    timings, names = record.timings, {"resync": "resync and rebuild", "other": "everything else"}
+    parts = [
+        (word, names.get(word, word), getattr(timings, f"{word}_seconds"))
+        for word in ("fio", "mkfs", "mdadm", "resync", "other", "total")
+    ]
     if not timings.simulated_seconds:
-        return Table("Time spent", (Column("on", False), Column("", unit="seconds", form=".1f")), parts)
-    words = ("fio", "mkfs", "mdadm", "resync", "other", "total")
-    both = tuple(
-        (name, timings.simulated_seconds.get(word, 0.0), seconds)
-        for word, (name, seconds) in zip(words, parts, strict=True)
-    )
+        columns = (Column("on", False), Column("", unit="seconds", form=".1f"))
+        return Table("Time spent", columns, tuple((name, seconds) for _, name, seconds in parts))
+    both = tuple((name, timings.simulated_seconds.get(word, 0.0), seconds) for word, name, seconds in parts)
     clocks = (Column(whose, unit="s", form=".1f") for whose in ("simulated", "this computer's"))
     return Table("Time spent", (Column("on", False), *clocks), both)
 
@@ -851,7 +757,7 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
         *(Column("published read"), Column("published write")),
     )
     body = tuple(_performance_row(record, array.name, all_rows, published, has_cpu) for array in record.arrays)
-    notes = (_interval_note(all_rows), *_outlier_notes(all_rows), *published.remarks)
+    notes = (interval_note(all_rows), *_outlier_notes(all_rows), *published.remarks)
     return Table("Performance (the study's Fig. 5, extended)", columns, body, notes)
 
 
@@ -929,7 +835,9 @@ def _ratio(ours: Row | None, base: Row | None) -> Ratio | None:
     """The paired ratio, or None if one row is missing or the rows have no repeat in common."""
     if ours is None or base is None or not {c.repeat for c in ours.cells} & {c.repeat for c in base.cells}:
         return None
-    return paired_ratio(ours.by_repeat(lambda section: section.iops), base.by_repeat(lambda section: section.iops))
+    return RatioTest.paired(
+        ours.by_repeat(lambda section: section.iops), base.by_repeat(lambda section: section.iops)
+    ).ratio
 
 
 def _members(record: ResultRecord, name: str, base: str) -> str:

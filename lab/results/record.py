@@ -29,6 +29,8 @@ from lab.units import MIB
 from lab.workloads.fio_output import JobFigures
 
 KIND = "raidlab-result"
+HEALTHY, DEGRADED, REBUILDING, RESTORED = PHASES = ("healthy", "degraded", "rebuilding", "restored")
+"""The states of an array in which a cell is measured."""
 SCHEMA_VERSION = 2
 MOST_CELLS = 10_000
 MOST_ARRAYS = 200
@@ -143,7 +145,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     array: Word
     workload: Word
     phase: Word
-    """State of the array: healthy, degraded, rebuilding, restored."""
+    """State of the array: one of ``PHASES``."""
     repeat: RepeatNumber
     order_index: SizeBytes
     """Position in the order of measurement."""

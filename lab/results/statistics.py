@@ -309,16 +309,6 @@ class RatioTest:
         return stats.mannwhitneyu(moved, others, method=method, alternative=side, axis=0).pvalue
 
 
-def paired_ratio(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Ratio:
-    """The ratio of interleaved repeats, by number. Raises SpecError as RatioTest.paired."""
-    return RatioTest.paired(numerator, denominator).ratio
-
-
-def ratio_apart(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio:
-    """The ratio of two separate runs. Raises SpecError as RatioTest.apart."""
-    return RatioTest.apart(numerator, denominator).ratio
-
-
 def smallest_p_value(first: int, second: int | None) -> float:
     """Smallest p-value of a two-sided test of ``first`` pairs, or of ``first`` and ``second`` separate samples."""
     outcomes = 2**first if second is None else math.comb(first + second, first)

@@ -15,15 +15,14 @@ import gzip
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
@@ -80,7 +79,7 @@ def _with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecor
     return msgspec.structs.replace(record, cells=tuple(cells.values()), rebuilds=tuple(rebuilds.values()))
 
 
-class RunJournal:
+class RunJournal(AbstractContextManager["RunJournal"]):
     """The writer of one result. Only one process can have it open at a time."""
 
     def __init__(self, runs: RunFolders, record: ResultRecord) -> None:
@@ -156,12 +155,7 @@ class RunJournal:
         """Release the lock; the entries added so far remain as an incomplete result."""
         self._held.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -558,9 +552,10 @@ def _format_of(file: Path) -> ResultFormat | None:
 def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
     path = Path(name)
     if not is_file_name(name) and not (path.is_dir() and name not in store.ids()):
-        yield _stored(store, store.find(name))
+        result_id = store.find(name)
+        yield FoundResult(store.load(result_id), result_id, partial(store.raw_json, result_id))
     elif _format_of(path):
-        yield from _of_file(path)
+        yield from _each(read_files(path))
     elif path.is_dir() or path.is_file():
         yield from _of_folder(path if path.is_dir() else path.parent)
     else:
@@ -576,17 +571,9 @@ def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
     yield from _each(stored)
     for file in files:
         try:
-            yield from _of_file(file)
+            yield from _each(read_files(file))
         except LabError as error:
             yield error.message
-
-
-def _stored(store: ResultStore, result_id: str) -> FoundResult:
-    return FoundResult(store.load(result_id), result_id, partial(store.raw_json, result_id))
-
-
-def _of_file(file: Path) -> Iterator[FoundResult | str]:
-    yield from _each(read_files(file))
 
 
 def _each(found: ResultFiles) -> Iterator[FoundResult | str]:
@@ -623,7 +610,8 @@ def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], t
         else:
             new[result_id] = (RECORD_NAME, *record.files)
     for result_id, names in new.items():
-        _store(store, result_id, names, found)
+        contents = chain((b"",), found.read(result_id, names))
+        store.runs.put(result_id, zip((IMPORTED_NAME, *names), contents, strict=True))
     return tuple(new), tuple(known)
 
 
@@ -635,12 +623,6 @@ def _is_known(store: ResultStore, record: ResultRecord) -> bool:
     raise ResultError(
         f"there is another result '{record.id}' here", hint=f"delete it first: raidlab results delete {record.id}"
     )
-
-
-def _store(store: ResultStore, result_id: str, names: Sequence[str], found: ResultFiles) -> None:
-    """Store a result atomically."""
-    data = zip((IMPORTED_NAME, *names), chain((b"",), found.read(result_id, names)), strict=True)
-    store.runs.put(result_id, data)
 
 
 def _in_folder(folder: Path) -> ResultFiles:

@@ -36,7 +36,6 @@ import msgspec
 from lab.disks.kinds import DiskKind
 from lab.errors import LabError, ResultError, RunCancelled, SpecError, ToolMissing
 from lab.experiments.run import RunRequest, run_experiment
-from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
 from lab.experiments.sweeps import SweepProgress as SweepProgress
 from lab.gates.decoding import decode_json, read_own_json
@@ -48,7 +47,7 @@ from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import find_kernel, kernel_cache
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.job import depends_on
-from lab.results.record import CellRecord, ResultRecord, digest, encode_record
+from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
 from lab.store import Journal, RunFolders, id_word
@@ -56,7 +55,6 @@ from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
 from lab.units import human_seconds
-from lab.workloads.fio_output import DirectionFigures
 
 SUFFIX = ".cell"
 _CELL_FORMAT = 1
@@ -140,7 +138,7 @@ def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> It
         workload = job.build()
         cells = [cell for cell in record.cells if cell.workload == workload.id and cell.phase == HEALTHY]
         for direction in ("read", "write"):
-            figures = [found for cell in cells if (found := _section(cell, direction)) is not None]
+            figures = [found for cell in cells if (found := cell.figures.sections.get(direction))]
             if not figures:
                 continue
             middle = estimate([each.iops for each in figures])
@@ -169,10 +167,6 @@ def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> It
                 is_virtual_time=task.is_virtual_time,
                 **common,
             )
-
-
-def _section(cell: CellRecord, direction: str) -> DirectionFigures | None:
-    return cell.figures.reads if direction == "read" else cell.figures.writes
 
 
 def _median(values: list[float]) -> Any:
@@ -228,20 +222,15 @@ class CellStore:
         write_file(path, data)
 
 
-def record_of(data: bytes) -> bytes:
-    """The complete record in a cell's file, as JSON. Raises ResultError if the file is damaged."""
-    return gunzip(data, MOST_RECORD_BYTES, "the cell").partition(b"\n")[2]
-
-
 def toml_of(experiment: Experiment) -> str:
     """A cell as an experiment file for ``raidlab run``, with which it can be measured again on its own."""
     tree = msgspec.to_builtins(experiment)
     plain = msgspec.to_builtins(
         Experiment(format_version=FORMAT_VERSION, id="", title="", question="", arrays=(_NO_ARRAY,), jobs=(_NO_JOB,))
     )
-    lines = [f"{name} = {_value(value)}" for name, value in tree.items() if _is_told(name, value, plain)]
-    for table in ("disks",):
-        lines += ["", f"[{table}]", *_lines(tree[table], msgspec.to_builtins(DiskPlan()))]
+    values = {name: value for name, value in tree.items() if name not in ("disks", "arrays", "jobs")}
+    lines = _lines(values, plain | dict.fromkeys(("format_version", "id", "title", "question")))
+    lines += ["", "[disks]", *_lines(tree["disks"], msgspec.to_builtins(DiskPlan()))]
     for table, defaults in (("arrays", _NO_ARRAY), ("jobs", _NO_JOB)):
         for each in tree[table]:
             lines += ["", f"[[{table}]]", *_lines(each, msgspec.to_builtins(defaults))]
@@ -250,23 +239,13 @@ def toml_of(experiment: Experiment) -> str:
 
 _NO_ARRAY = ArrayPlan(id="-", level="")
 _NO_JOB = JobPlan(workload="")
-_FIRST = ("format_version", "id", "title", "question")
-
-
-def _is_told(name: str, value: Any, plain: Mapping[str, Any]) -> bool:
-    is_table = isinstance(value, dict) or (
-        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
-    )
-    return not is_table and value is not None and (name in _FIRST or value != plain[name])
 
 
 def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    return [f"{name} = {_value(value)}" for name, value in tree.items() if value != plain[name] and value is not None]
-
-
-def _value(value: Any) -> str:
+    """A line for each value that differs from that in ``plain``."""
+    told = {name: value for name, value in tree.items() if value != plain[name] and value is not None}
     # Strings, numbers, booleans and lists of these have the same notation in JSON and TOML.
-    return msgspec.json.encode(value).decode()
+    return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in told.items()]
 
 
 def sweeps_folder(host: Host) -> Path:
@@ -525,12 +504,9 @@ class MeasuredCell(msgspec.Struct, frozen=True):
 @cache
 def computer() -> str:
     """Host name of this computer, with the model and number of its processors."""
-    models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
+    lines = (Host.real().files.read("/proc/cpuinfo") or "").splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{os.uname().nodename} ({models[0]}, {len(models)} processors)" if models else os.uname().nodename
-
-
-def _cpuinfo() -> list[str]:
-    return (Host.real().files.read("/proc/cpuinfo") or "").splitlines()
 
 
 def kernel_path(word: str) -> str:
@@ -541,19 +517,16 @@ def kernel_path(word: str) -> str:
     """
     if not word or "/" in word:
         return word
-    folders = sorted(kernel_cache().glob(f"{_FLAVOUR}-*"))
-    found = [each for each in folders if _is_version(each.name.removeprefix(f"{_FLAVOUR}-"), word)]
+    built = {each.name.removeprefix(f"{_FLAVOUR}-"): each for each in sorted(kernel_cache().glob(f"{_FLAVOUR}-*"))}
+    found = {version: folder for version, folder in built.items() if f"{version}.".startswith(f"{word}.")}
     if len(found) != 1:
-        there = ", ".join(each.name.removeprefix(f"{_FLAVOUR}-") for each in found or folders)
+        there = ", ".join(found or built)
         raise ToolMissing(
             f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time: {there or 'none'}",
             hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source {shlex.quote(f'linux-source-{word}.tar.xz')}",
         )
-    return str(found[0] / "linux")
-
-
-def _is_version(version: str, word: str) -> bool:
-    return version == word or version.startswith(f"{word}.")
+    (folder,) = found.values()
+    return str(folder / "linux")
 
 
 def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
@@ -570,13 +543,6 @@ def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[st
     return found if is_virtual_time else {**found, "computer": computer()}
 
 
-def target_of(task: CellTask) -> Target:
-    """The machine that measures a cell on this computer. Raises ToolMissing as ``kernel_path``."""
-    target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
-    path = kernel_path(task.kernel)
-    return target.with_option("kernel", path) if path else target
-
-
 def measured(payload: bytes) -> bytes:
     """Measure a cell, or take it from this computer's store; returns ``MeasuredCell`` as msgpack.
 
@@ -590,7 +556,9 @@ def measured(payload: bytes) -> bytes:
         if was_there := store.load(task.key) is not None:
             data = store.read(task.key) or b""
         else:
-            require_same(task)
+            here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
+            if different := differing(task.depends_on, here):
+                raise ToolMissing(f"{computer()} has another {different}", hint="install the same version there")
             data = _measured_now(task, host)
             store.add(task.key, data)
     return msgspec.msgpack.encode(MeasuredCell(data, was_there))
@@ -637,13 +605,6 @@ def claimed(key: str, host: Host) -> Iterator[None]:
         os.close(descriptor)
 
 
-def require_same(task: CellTask) -> None:
-    """Check that this computer gives the figures that were planned. Raises ToolMissing if it does not."""
-    here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
-    if different := differing(task.depends_on, here):
-        raise ToolMissing(f"{computer()} has another {different}", hint="install the same version there")
-
-
 def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
     """The differences between two results of ``facts``, as text for a message; empty if none matters."""
     names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
@@ -652,7 +613,9 @@ def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
     """The cell's record, without raw documents and this computer's paths, so it is the same on any computer."""
-    target = target_of(task)
+    target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
+    if path := kernel_path(task.kernel):
+        target = target.with_option("kernel", path)
     request = RunRequest(target, host, is_cancelled=is_cancelled, allowed_rules=frozenset(task.allowed_rules))
     record = run_experiment(task.experiment, toml_of(task.experiment), request)
     with suppress(LabError):

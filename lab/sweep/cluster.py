@@ -147,14 +147,15 @@ class ClusterSpec:
 
 def parse_cluster(text: str) -> ClusterSpec:
     """Parse ``local``, ``local:4``, ``ssh:HOST,HOST``, ``slurm`` or ``tcp://HOST:PORT``. Raises SpecError."""
-    word, _, rest = text.strip().partition(":")
-    if _ADDRESS.fullmatch(text.strip()) and int(text.strip().rpartition(":")[2]) in range(1, 65_536):
-        return ClusterSpec(ClusterKind.ADDRESS, address=text.strip(), text=text.strip())
+    text = text.strip()
+    word, _, rest = text.partition(":")
+    if _ADDRESS.fullmatch(text) and int(text.rpartition(":")[2]) in range(1, 65_536):
+        return ClusterSpec(ClusterKind.ADDRESS, address=text, text=text)
     if word == ClusterKind.LOCAL:
         workers = whole(rest, "workers of --cluster local:") if rest else 0
         if rest and not 1 <= workers <= MOST_WORKERS:
             raise SpecError(f"{workers} workers are not possible", hint=f"choose 1 to {MOST_WORKERS}")
-        return ClusterSpec(ClusterKind.LOCAL, workers=workers, text=text.strip())
+        return ClusterSpec(ClusterKind.LOCAL, workers=workers, text=text)
     if word == ClusterKind.SSH and rest:
         hosts = tuple(host.strip() for host in rest.split(","))
         for host in hosts:
@@ -164,9 +165,9 @@ def parse_cluster(text: str) -> ClusterSpec:
             raise SpecError(
                 "a host is named twice", hint="[cluster.ssh] workers sets the number of workers on each host"
             )
-        return ClusterSpec(ClusterKind.SSH, hosts=hosts, text=text.strip())
-    if text.strip() == ClusterKind.SLURM:
-        return ClusterSpec(ClusterKind.SLURM, text=text.strip())
+        return ClusterSpec(ClusterKind.SSH, hosts=hosts, text=text)
+    if text == ClusterKind.SLURM:
+        return ClusterSpec(ClusterKind.SLURM, text=text)
     raise SpecError(
         f"'{shortened(text)}' is not a cluster",
         hint="write local, local:4, ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786",

@@ -18,6 +18,7 @@ from lab.host.clock import Clock
 from lab.store import LATEST
 from lab.sweep.cells import SweepFolder, SweepStore
 from lab.sweep.cluster import PAGES, parse_cluster
+from lab.sweep.grid import summary_text
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines, plan_sweep, run_sweep
 
@@ -192,8 +193,6 @@ def _show(folder: SweepFolder, context: Context) -> None:
     if context.json:
         out_json(_document(folder))
         return
-    from lab.sweep.grid import summary_text
-
     out(summary_text(folder.result(), is_running=folder.is_running))
 
 

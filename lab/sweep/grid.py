@@ -6,13 +6,15 @@ There is one row for each cell, workload and direction. Main effects are shares 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 
+from lab.compare import is_speed
 from lab.gates.text import markdown, shortened
+from lab.results.rows import grouped
 from lab.tables import NOTHING, Column, Table, Value
 from lab.units import counted, human_bytes, human_seconds
 
@@ -103,12 +105,10 @@ class AxisEffect:
     """The main effect of one axis within a group of rows."""
 
     axis: str
-    title: str
     share: float
     """Share of the variance, 0 to 1."""
     factor: float
     """Geometric mean of the speeds at the best value divided by that at the worst value, at least 1."""
-    best: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,32 +159,23 @@ def _sensitivity(title: str, grid: SweepGrid, numbers: Sequence[int], axes: Sequ
         if len(set(codes)) < 2:
             continue
         columns.append(codes)
-        means = {code: math.fsum(values) / len(values) for code, values in _by_code(codes, logs).items()}
-        best = max(means, key=lambda code: means[code])
-        effects.append(
-            AxisEffect(
-                axis.name,
-                axis.title,
-                _between(codes, logs) / total,
-                math.exp(means[best] - min(means.values())),
-                axis.labels[best] if best != NOWHERE else "none",
-            )
-        )
+        means = [math.fsum(values) / len(values) for values in _groups(codes, logs)]
+        effects.append(AxisEffect(axis.name, _between(codes, logs) / total, math.exp(max(means) - min(means))))
     return Sensitivity(title, len(numbers), tuple(effects), _together(columns, logs) / total)
 
 
-def _by_code(codes: Sequence[int], logs: Sequence[float]) -> dict[int, list[float]]:
+def _groups(codes: Sequence[int], logs: Sequence[float]) -> Iterable[list[float]]:
+    """The values of each code."""
     groups: dict[int, list[float]] = {}
     for code, value in zip(codes, logs, strict=True):
         groups.setdefault(code, []).append(value)
-    return groups
+    return groups.values()
 
 
 def _between(codes: Sequence[int], logs: Sequence[float]) -> float:
     """Sum of squares between the groups."""
     mean = math.fsum(logs) / len(logs)
-    groups = _by_code(codes, logs).values()
-    return math.fsum(len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups)
+    return math.fsum(len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in _groups(codes, logs))
 
 
 def _together(columns: Sequence[Sequence[int]], logs: Sequence[float]) -> float:
@@ -297,9 +288,7 @@ class SweepGrid:
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """All workloads and directions, in the order of the rows."""
-        found: dict[tuple[str, str], list[int]] = {}
-        for number, row in enumerate(self.rows):
-            found.setdefault((row.workload, row.direction), []).append(number)
+        found = grouped(range(len(self.rows)), lambda n: (self.rows[n].workload, self.rows[n].direction))
         return tuple(Pair(*key, tuple(numbers)) for key, numbers in found.items())
 
     @cached_property
@@ -340,17 +329,13 @@ def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
 def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
     """The rows with speeds above 0; of their other figures, invalid ones become None."""
     for row in rows:
-        if not all(map(_is_figure, (row.iops, row.iops_low, row.iops_high, row.bytes_per_second))):
+        if not all(map(is_speed, (row.iops, row.iops_low, row.iops_high, row.bytes_per_second))):
             numbers = f"{row.iops:g} [{row.iops_low:g} – {row.iops_high:g}] IOPS, {row.bytes_per_second:g} B/s"
             problems.append(f"cell {row.cell[:12]}, {row.workload}, {row.direction}s: {numbers}, left out")
             continue
         values = ((name, getattr(row, name)) for name in ("mean_seconds", "p99_seconds", "predicted_iops"))
-        none = {name: None for name, value in values if value is not None and not _is_figure(value)}
+        none = {name: None for name, value in values if value is not None and not is_speed(value)}
         yield msgspec.structs.replace(row, **none) if none else row
-
-
-def _is_figure(value: float) -> bool:
-    return math.isfinite(value) and value > 0
 
 
 def _axes(result: SweepResult, rows: Sequence[CellRow]) -> Iterator[Axis]:
@@ -402,21 +387,6 @@ OFF_THEORY = 0.10
 _FEW_SURPRISES = 10
 _FEW_FAILED = 10
 _MOST_OF_MESSAGE = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Surprise:
-    """A row whose speed deviates from theory."""
-
-    number: int
-    """Index of the row in ``SweepGrid.rows``."""
-    ratio: float
-    """Measured speed divided by predicted speed."""
-
-    @property
-    def distance(self) -> float:
-        """Absolute logarithm of the ratio, so half the speed is as far as twice the speed."""
-        return abs(math.log(self.ratio))
 
 
 def summary_tables(result: SweepResult) -> tuple[Table, ...]:
@@ -497,16 +467,6 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
     return Table(title, (Column("", False), *_columns(grid.settings), *_FIGURES), body, tuple(notes))
 
 
-def surprises(grid: SweepGrid) -> tuple[Surprise, ...]:
-    """All surprises, largest deviation first."""
-    found = [
-        Surprise(number, row.iops / row.predicted_iops)
-        for number, row in enumerate(grid.rows)
-        if row.predicted_iops and is_off(row)
-    ]
-    return tuple(sorted(found, key=lambda each: -each.distance))
-
-
 def is_off(row: CellRow) -> bool:
     """Whether a row deviates from its prediction by more than ``OFF_THEORY`` and its interval does not contain it."""
     if not row.predicted_iops:
@@ -517,7 +477,10 @@ def is_off(row: CellRow) -> bool:
 
 def surprise_table(grid: SweepGrid, most: int) -> Table:
     """Measured and predicted speeds of the ``most`` largest surprises."""
-    found = surprises(grid)
+    predicted = [(number, row, row.predicted_iops) for number, row in enumerate(grid.rows) if row.predicted_iops]
+    off = [each for each in predicted if is_off(each[1])]
+    # By the logarithm of the ratio, half the speed is as far from theory as twice the speed.
+    off.sort(key=lambda each: -abs(math.log(each[1].iops / each[2])))
     columns = (
         Column("workload", False),
         *_columns(grid.settings),
@@ -527,18 +490,16 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
         Column("measured ÷ theory"),
     )
     body = []
-    for each in found[:most]:
-        row = grid.rows[each.number]
-        said = (f"{row.workload}, {row.direction}s", *_place(grid.settings, each.number))
-        theory = iops_text(row.predicted_iops or 0.0)
-        body.append((*said, iops_text(row.iops), interval_text(row), theory, f"{each.ratio:.2f}"))
-    predicted = sum(row.predicted_iops is not None for row in grid.rows)
-    far = f"more than {OFF_THEORY:.0%}"
+    for number, row, theory in off[:most]:
+        said = (f"{row.workload}, {row.direction}s", *_place(grid.settings, number))
+        figures = (iops_text(row.iops), interval_text(row), iops_text(theory), f"{row.iops / theory:.2f}")
+        body.append((*said, *figures))
+    lie, their = ("lies", "its") if len(off) == 1 else ("lie", "their")
     note = (
-        f"{len(found)} of {counted(predicted, 'figure')} with a prediction lie{'s' if len(found) == 1 else ''} {far} "
-        f"from it, and {'its' if len(found) == 1 else 'their'} interval does not hold it"
+        f"{len(off)} of {counted(len(predicted), 'figure')} with a prediction {lie} more than {OFF_THEORY:.0%} from "
+        f"it, and {their} interval does not hold it"
     )
-    if len(found) > most:
+    if len(off) > most:
         note += f"; the {most} farthest are shown"
     if not predicted:
         note = "theory says nothing about these cells"

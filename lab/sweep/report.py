@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import msgspec
 
@@ -42,6 +43,7 @@ from lab.report.page.blocks import (
     render_page,
 )
 from lab.report.page.build import explained
+from lab.results.rows import grouped
 from lab.results.store import ResultStore
 from lab.store import LATEST
 from lab.sweep.cells import SweepFolder, SweepStore
@@ -62,42 +64,18 @@ from lab.sweep.grid import (
     ranked_axes,
     sensitivities,
     sensitivity_table,
+    summary_text,
     surprise_table,
 )
 from lab.tables import Column, Table, as_csv
 from lab.units import counted, human_seconds
 
 _TEXT, _NUMBER, _WHOLE, _TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
-COLUMNS = {
-    "sweep": _TEXT,
-    "cell": _TEXT,
-    "digest": _TEXT,
-    "level": _TEXT,
-    "members": _WHOLE,
-    "chunk_bytes": _WHOLE,
-    "drive": _TEXT,
-    "kernel": _TEXT,
-    "workload": _TEXT,
-    "direction": _TEXT,
-    "block_bytes": _WHOLE,
-    "queue_depth": _WHOLE,
-    "jobs": _WHOLE,
-    "repeats": _WHOLE,
-    "iops": _NUMBER,
-    "iops_low": _NUMBER,
-    "iops_high": _NUMBER,
-    "bytes_per_second": _NUMBER,
-    "mean_seconds": _NUMBER,
-    "p99_seconds": _NUMBER,
-    "predicted_iops": _NUMBER,
-    "is_virtual_time": _TRUTH,
-    "computer": _TEXT,
-    "measured_utc": _TEXT,
-    "seconds": _NUMBER,
-    "stamps": _TEXT,
-}
+_SQL_TYPES = {str: _TEXT, float: _NUMBER, int: _WHOLE, bool: _TRUTH}
+_FIELDS = msgspec.structs.fields(CellRow)
+COLUMNS = {"sweep": _TEXT, **{each.name: _SQL_TYPES[(get_args(each.type) or (each.type,))[0]] for each in _FIELDS}}
 """Column -> DuckDB type, in the order of the file: the id of the sweep, then the fields of ``CellRow``."""
-NULLABLE = ("chunk_bytes", "mean_seconds", "p99_seconds", "predicted_iops")
+NULLABLE = tuple(each.name for each in _FIELDS if NoneType in get_args(each.type))
 """Columns with meaningful NULLs. In any column, a figure that is not finite becomes NULL."""
 
 
@@ -194,12 +172,11 @@ def report_sweep(
         return _written(result, kind, output)
     match kind:
         case "csv":
-            text = _csv(result)
+            names = CellRow.__struct_fields__
+            text = as_csv(names, [[getattr(row, name) for name in names] for row in result.rows])
         case "json":
             text = visible_json(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
         case _:
-            from lab.sweep.grid import summary_text
-
             is_running = folders[0].is_running
             text = f"{summary_text(result, is_markdown=kind == 'markdown', is_running=is_running)}\n"
     if output is None:
@@ -247,11 +224,6 @@ def _count(result: SweepResult) -> str:
     return f"{cells:,} of {counted(result.planned, 'cell')}"
 
 
-def _csv(result: SweepResult) -> str:
-    names = CellRow.__struct_fields__
-    return as_csv(names, [[getattr(row, name) for name in names] for row in result.rows])
-
-
 _PATTERNS = ("", "/", "x", ".", "\\", "-", "+", "|")
 _BAR_PIXELS, _FRAME_PIXELS = 26, 120
 _FULL = 101.0
@@ -263,7 +235,8 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
     # Plotly numbers the bars from the bottom.
     groups = sensitivities(grid)[::-1]
     places = list(range(len(groups)))
-    most = max(map(_together, groups), default=0.0)
+    # The sum may exceed 100 per cent, because shares overlap if combinations are missing.
+    most = max((100 * sum(effect.share for effect in group.effects) for group in groups), default=0.0)
     layout = {
         "barmode": "stack",
         "bargap": 0.3,
@@ -304,11 +277,6 @@ def _axis_bars(axis: Axis, place: int, groups: Sequence[Sensitivity]) -> Trace:
         "marker": {"color": colour(place), "pattern": pattern | {"fillmode": "overlay"}},
         "hovertemplate": f"%{{x:.3~g}} %<extra>{plain(axis.title)}</extra>",
     }
-
-
-def _together(group: Sensitivity) -> float:
-    """Sum of the shares in per cent, which may exceed 100 because shares overlap if combinations are missing."""
-    return 100 * sum(effect.share for effect in group.effects)
 
 
 PARTS = Path(__file__).with_name("parts")
@@ -512,12 +480,9 @@ def _facts(grid: SweepGrid) -> Iterator[tuple[str, str]]:
     yield "time", _clock_words(rows)
     times = sorted(row.measured_utc for row in rows)
     yield "measured (UTC)", visible(times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}")
-    yield "time spent", f"{human_seconds(sum(_seconds(rows).values()))} of all computers together"
-
-
-def _seconds(rows: Sequence[CellRow]) -> dict[str, float]:
-    """Cell -> seconds of its measurement; a cell may have several rows."""
-    return {row.cell: row.seconds for row in rows}
+    # A cell may have several rows.
+    spent = sum({row.cell: row.seconds for row in rows}.values())
+    yield "time spent", f"{human_seconds(spent)} of all computers together"
 
 
 def _computers(grid: SweepGrid) -> Table:
@@ -535,9 +500,7 @@ def _computers(grid: SweepGrid) -> Table:
 
 def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
     """A box for each error message with its cells, most cells first, and the consoles of the first of them."""
-    groups: dict[str, list[FailedCell]] = {}
-    for each in failed:
-        groups.setdefault(each.message, []).append(each)
+    groups = grouped(failed, lambda each: each.message)
     left = _MOST_CONSOLES
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):
         told = [each for each in cells if each.console][:left]

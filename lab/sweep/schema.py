@@ -23,21 +23,15 @@ from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, find_drive_model
 from lab.errors import SpecError, WorkloadError
 from lab.experiments.schedule import load_seconds
-from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, Cache, DiskPlan, Experiment, JobPlan, check
+from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan, MeasurementPlan, check
 from lab.gates.decoding import (
-    MOST_REPEATS,
     BlockBytes,
     CacheEntries,
     DiskBytes,
     DiskCount,
-    FormatVersion,
-    Hertz,
     JobCount,
-    Name,
     QueueDepth,
     RepeatCount,
-    Seed,
-    Share,
     checked,
     parse_bytes,
 )
@@ -46,7 +40,7 @@ from lab.machine.embedded import DEFAULT_MEMORY_BYTES, MAX_UBD_DISKS
 from lab.plugins import catalogue
 from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables
-from lab.tomlfile import decode_toml, toml_text, unknown_word
+from lab.tomlfile import decode_toml, file_of, toml_text
 from lab.units import KIB, counted, format_bytes, human_bytes
 from lab.workloads.jobs import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
 from lab.workloads.workload import AccessPattern, Workload, find_workload
@@ -135,26 +129,16 @@ class DiskBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Model of emulated drives, if there is no ``drive`` axis."""
 
 
-class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Sweep(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One sweep. Raises ValueError (SpecError through lab.tomlfile) for fields that contradict each other."""
 
-    format_version: FormatVersion
-    id: Name
-    title: str
-    question: str
     sweep: Axes
     skip: tuple[dict[str, Any], ...] = ()
     """Combinations to skip: each table gives values of some axes; combinations that match all of them are skipped."""
     array: ArrayBase = ArrayBase()
     disks: DiskBase = DiskBase()
-    jobs: tuple[JobPlan, ...] = ()
     repeats: RepeatCount = 1
-    most_repeats: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPEATS)] = 0
-    wanted_half_width: Share = 0.05
-    seed: Seed = 1
-    cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.RAW
-    sampling_hertz: Hertz = 4.0
     writes_files_first: bool = False
     cluster: ClusterTables = ClusterTables()
 
@@ -175,10 +159,7 @@ def find_sweep(name: str) -> tuple[Sweep, str]:
 
     Raises SpecError for an unknown name, with the nearest known name in its hint, and for an invalid file.
     """
-    known = built_in_names()
-    if not name.endswith(".toml") and name not in known:
-        raise unknown_word("sweep", name, known)
-    path = Path(name) if name.endswith(".toml") else catalogue(BUILT_IN_FOLDER)[name]
+    path = file_of("sweep", name, BUILT_IN_FOLDER)
     text = toml_text(path)
     return decode_sweep(text, str(path)), text
 
@@ -220,9 +201,13 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
         yield f"the machine of a cell has no disks of kind {sweep.disks.kind}: use spindle, file, loop or ram"
     if sweep.combination_count > MOST_CELLS:
         yield f"it has {sweep.combination_count:,} combinations, and {MOST_CELLS:,} are possible"
-    if sweep.most_repeats and sweep.most_repeats < sweep.repeats:
-        yield "most_repeats is below repeats"
-    yield from _load_complaints(sweep)
+    yield from sweep.shared_complaints()
+    if any(job.arrays for job in sweep.jobs):
+        yield "a job names arrays, but a cell has only one, on which all jobs run"
+    # The key of a cell does not cover a workload file, which may change or differ on a worker.
+    for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
+        if name.endswith(".toml"):
+            yield f"'{shortened(name)}' is a file, but a sweep's loads come from the catalogue"
     for skip in sweep.skip:
         if not skip:
             yield "a [[skip]] that names no axis would skip everything"
@@ -234,18 +219,6 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
                 yield f"[[skip]] names no value of {name}"
             elif wrong := [each for each in said if each not in axes[name]]:
                 yield f"[[skip]] names {name} {shortened(repr(wrong[0]))}, which that axis does not have"
-
-
-def _load_complaints(sweep: Sweep) -> Iterator[str]:
-    names = [job.id or job.workload for job in sweep.jobs]
-    if len(set(names)) < len(names):
-        yield "two jobs have the same id: give one a different id"
-    if any(job.arrays for job in sweep.jobs):
-        yield "a job names arrays, but a cell has only one, on which all jobs run"
-    # The key of a cell does not cover a workload file, which may change or differ on a worker.
-    for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
-        if name.endswith(".toml"):
-            yield f"'{shortened(name)}' is a file, but a sweep's loads come from the catalogue"
 
 
 def _check(sweep: Sweep) -> None:
@@ -387,34 +360,18 @@ def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
         assume_clean=base.assume_clean and is_array and _level(level).is_redundant,
         stripe_cache_pages=base.stripe_cache_pages if _level(level).parity_members else None,
     )
-    changes: dict[str, Any] = {}
-    if "queue_depth" in place:
-        changes["queue_depth"] = place["queue_depth"]
-    if "jobs" in place:
-        changes["jobs"] = place["jobs"]
+    changes = {name: place[name] for name in ("queue_depth", "jobs") if name in place}
     if "block" in place:
         changes["block_bytes"] = parse_bytes(place["block"], what="block")
     jobs = sweep.jobs
     if "workload" in place:
         first = jobs[0] if jobs else JobPlan(workload="")
         jobs = (msgspec.structs.replace(first, workload=place["workload"], id=""),)
-    return Experiment(
-        format_version=FORMAT_VERSION,
-        id=CELL,
-        title="",
-        question="",
-        repeats=sweep.repeats,
-        most_repeats=sweep.most_repeats,
-        wanted_half_width=sweep.wanted_half_width,
-        seed=sweep.seed,
-        cache=sweep.cache,
-        file_system=sweep.file_system,
-        sampling_hertz=sweep.sampling_hertz,
-        writes_files_first=sweep.writes_files_first,
-        disks=DiskPlan(kind=disks.kind, size_bytes=disks.size_bytes, model=str(place.get("drive", disks.model))),
-        arrays=(array,),
-        jobs=tuple(msgspec.structs.replace(job, **changes) for job in jobs),
-    )
+    shared = {name: getattr(sweep, name) for name in MeasurementPlan.__struct_fields__}
+    shared |= {"id": CELL, "title": "", "question": ""}
+    shared["jobs"] = tuple(msgspec.structs.replace(job, **changes) for job in jobs)
+    plan = DiskPlan(kind=disks.kind, size_bytes=disks.size_bytes, model=str(place.get("drive", disks.model)))
+    return Experiment(**shared, disks=plan, arrays=(array,))
 
 
 class Possible:

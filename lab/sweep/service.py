@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ from lab.disks import with_fitting_time
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, LabError, ResultError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
-from lab.experiments.run import RESULT_ROOM_BYTES
+from lab.experiments.run import RESULT_ROOM_BYTES, require_room
 from lab.experiments.sweeps import (
     LatestCell,
     SweepDesk,
@@ -49,7 +49,7 @@ from lab.sweep.cells import (
     unpacked_cell,
 )
 from lab.sweep.cluster import INSTALL, ClusterKind, ClusterSpec, parse_cluster, require_dask
-from lab.sweep.grid import FailedCell, iops_text
+from lab.sweep.grid import FailedCell, iops_text, summary_tables
 from lab.sweep.schema import (
     Combination,
     Combinations,
@@ -61,7 +61,7 @@ from lab.sweep.schema import (
     load_seconds_of,
     watched,
 )
-from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
+from lab.sweep.spread import Answer, SpreadTask, TaskSpread
 from lab.units import counted, human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     host = request.host
     if plan.missing:
         require_dask()
-    _require_room(plan, host)
+    folder_of_cells = host.state.make(cell_store(host).root, what="the folder for cells")
+    require_room(folder_of_cells, plan.bytes + RESULT_ROOM_BYTES, "cells")
     store = SweepStore(host)
     cells = tuple(PlannedCell(key=task.key, label=task.label) for task in plan.tasks)
     if folder is None:
@@ -216,7 +217,7 @@ class _Run:
         self._store = cell_store(request.host)
         self._clock = request.host.clock
         self._began = self._told = self._clock.monotonic_seconds()
-        self._state = SpreadState()
+        self._running = self._workers = 0
         self._pool: Pool | None = None
         self._to_do = len(plan.missing)
 
@@ -248,7 +249,8 @@ class _Run:
             self._to_do = len(missing)
             self._began = self._clock.monotonic_seconds()
             by_key = {task.key: task for task in missing}
-            for task, answer in spread.run(_tasks(missing)):
+            work = (SpreadTask(key=task.key, label=task.label, payload=msgspec.json.encode(task)) for task in missing)
+            for task, answer in spread.run(work):
                 self._take(by_key[task.key], answer)
         self._pool = None
 
@@ -257,14 +259,14 @@ class _Run:
         return bool(self._come or self._plan.done)
 
     def tell(self, *, is_over: bool = False) -> None:
-        state, pool = self._state, self._pool
+        pool = self._pool
         done = len(self._plan.tasks) - self._left()
         progress = SweepProgress(
             done=done,
-            running=0 if is_over else state.running,
+            running=0 if is_over else self._running,
             failed=len(self.failed),
             planned=len(self._plan.tasks),
-            workers=state.workers,
+            workers=self._workers,
             left_seconds=None if is_over else self._left_seconds(),
             cluster=str(self._request.cluster),
             dashboard=pool.dashboard if pool else "",
@@ -280,7 +282,13 @@ class _Run:
         """Exclude workers that would measure something else; copy cells that workers have in their stores."""
         wanted = {task.kernel: task.depends_on for task in missing}
         said = _asked(pool, look, msgspec.json.encode([wanted, self._plan.is_virtual_time]))
-        spread.shut_out({address: _told(problem) for address, problem in said.items() if problem})
+        spread.shut_out(
+            {
+                address: f"raidlab does not run there: {problem!r}" if isinstance(problem, Exception) else str(problem)
+                for address, problem in said.items()
+                if problem
+            }
+        )
         keys = msgspec.json.encode([task.key for task in missing])
         by_key = {task.key: task for task in missing}
         for address, there in _asked(pool, have, keys).items():
@@ -321,11 +329,11 @@ class _Run:
     def _left_seconds(self) -> float | None:
         passed = self._clock.monotonic_seconds() - self._began
         if self._come < 3 or not passed:
-            return self._plan.seconds / max(1, self._state.workers) if self._state.workers else None
+            return self._plan.seconds / self._workers if self._workers else None
         return passed / self._come * max(0, self._left() - len(self.failed))
 
-    def _on_state(self, state: SpreadState) -> None:
-        self._state = state
+    def _on_state(self, running: int, workers: int) -> None:
+        self._running, self._workers = running, workers
         now = self._clock.monotonic_seconds()
         if now > self._told + _TELL_SECONDS:
             self._told = now
@@ -336,11 +344,6 @@ def speeds(cell: CellDone) -> str:
     """The speeds of a cell's first workload: ``reads 1,234 IOPS, writes 56 IOPS``."""
     first = [row for row in cell.rows if row.workload == cell.rows[0].workload]
     return ", ".join(f"{row.direction}s {iops_text(row.iops)} IOPS" for row in first)
-
-
-def _tasks(cells: Iterable[CellTask]) -> Iterator[SpreadTask]:
-    for cell in cells:
-        yield SpreadTask(key=cell.key, label=cell.label, payload=msgspec.json.encode(cell))
 
 
 def look(payload: bytes) -> str:
@@ -365,10 +368,6 @@ def given(payload: bytes) -> bytes:
     """On a worker: the content of a cell's file, or empty if it is missing or damaged."""
     store, key = cell_store(Host.real()), payload.decode()
     return (store.read(key) or b"") if store.load(key) else b""
-
-
-def _told(problem: object) -> str:
-    return f"raidlab does not run there: {problem!r}" if isinstance(problem, Exception) else str(problem)
 
 
 def _asked(
@@ -406,17 +405,6 @@ def _require_sound(cells: Collection[Combination], request: SweepRequest) -> Non
             f"cells that would measure something other than they claim: {len(refused):,}; the first, {label}:\n"
             f"{first.message.partition(chr(10))[2]}",
             hint=first.hint,
-        )
-
-
-def _require_room(plan: SweepPlan, host: Host) -> None:
-    folder = host.state.make(cell_store(host).root, what="the folder for cells")
-    room = os.statvfs(folder)
-    needed = plan.bytes + RESULT_ROOM_BYTES
-    if room.f_bavail * room.f_frsize < needed:
-        raise ResultError(
-            f"{folder} has less than {needed // 2**20} MiB left for {len(plan.missing)} cells",
-            hint="free some space, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
         )
 
 
@@ -510,8 +498,6 @@ class LocalDesk(SweepDesk):
         folder = self._store.find(run_id)
         if folder.is_running:
             return SweepStatus(folder.progress, is_running=True)
-        from lab.sweep.grid import summary_tables
-
         tables = tuple(each.as_text() for each in summary_tables(folder.result()))
         return SweepStatus(folder.stand(), is_running=False, tables=tables)
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -121,19 +122,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The computer is the cause, such as a missing program; the attempt does not count for the task."""
 
 
-@dataclass(slots=True)
-class SpreadState:
-    """The progress of the work."""
-
-    done: int = 0
-    running: int = 0
-    failed: int = 0
-    tried_again: int = 0
-    workers: int = 0
-    unfit: dict[str, str] = field(default_factory=dict)
-    """Worker's address -> reason why it gets no tasks."""
-
-
 Call = Callable[[bytes], bytes]
 """A function at module level, so that workers can import it."""
 
@@ -156,8 +144,8 @@ def answered(function: Call, payload: bytes) -> Answer:
 def has_room() -> bool:
     """Whether this computer's state folder has room for another result."""
     root = default_state_root()
-    room = os.statvfs(next(path for path in (root, *root.absolute().parents) if path.exists()))
-    return room.f_bavail * room.f_frsize >= RESULT_ROOM_BYTES
+    folder = next(path for path in (root, *root.absolute().parents) if path.exists())
+    return shutil.disk_usage(folder).free >= RESULT_ROOM_BYTES
 
 
 @dataclass(slots=True)
@@ -179,11 +167,11 @@ class TaskSpread:
         pool: Pool,
         function: Call,
         *,
-        on_state: Callable[[SpreadState], None] = lambda _: None,
+        on_state: Callable[[int, int], None] = lambda running, workers: None,
         on_notice: Callable[[str], None] = lambda _: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.state = SpreadState()
+        """``on_state`` receives the numbers of running tasks and of workers that get tasks."""
         self._pool, self._function = pool, function
         self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled
         self._unfit: set[str] = set()
@@ -199,8 +187,7 @@ class TaskSpread:
     def shut_out(self, problems: Mapping[str, str]) -> None:
         """Give no tasks to these addresses. Raises ClusterLost if no other worker is left."""
         self._unfit.update(problems)
-        for address, problem in problems.items():
-            self.state.unfit[address] = problem
+        for problem in problems.values():
             self._on_notice(f"a worker gets no work: {problem}")
         if problems and not self._fit():
             first = next(iter(problems.values()))
@@ -219,14 +206,14 @@ class TaskSpread:
         try:
             while True:
                 self._send_again()
-                room = AHEAD * max(1, len(self._fit()))
+                workers = len(self._fit())
+                room = AHEAD * max(1, workers)
                 while is_more and len(self._out) + len(self._held) < room:
                     task = next(waiting, None)
                     is_more = task is not None
                     if task is not None:
                         self._send(_Out(task))
-                self.state.running = min(len(self._out), self.state.workers)
-                self._on_state(self.state)
+                self._on_state(min(len(self._out), workers), workers)
                 if not self._out and not self._held:
                     return
                 self._pool.tend()
@@ -265,9 +252,7 @@ class TaskSpread:
             raise ClusterLost("no worker is left that can do the work", hint="add one; --resume continues")
 
     def _fit(self) -> list[str]:
-        found = [address for address in self._pool.workers() if address not in self._unfit]
-        self.state.workers = len(found)
-        return found
+        return [address for address in self._pool.workers() if address not in self._unfit]
 
     def _send(self, out: _Out) -> None:
         fit = self._fit()
@@ -303,17 +288,14 @@ class TaskSpread:
             self._pool.tend()
             self._send(out)
         elif not answer.failure:
-            self.state.done += 1
             yield out.task, answer
         elif answer.is_computers_fault and who:
             self.shut_out({who: answer.failure} if who not in self._unfit else {})
             self._send(out)
         elif out.tries < MOST_TRIES:
-            self.state.tried_again += 1
             self._on_notice(f"{out.task.label or out.task.key}: {answer.failure}; it is tried again")
             self._send(_Out(out.task, out.tries + 1, who, answer))
         else:
-            self.state.failed += 1
             yield out.task, answer
 
     def _answer(self, future: Any) -> Answer | None:

@@ -108,6 +108,11 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw_json: str = ""
     """fio's document, verbatim; for an interval a list of two, and the figures are the difference between them."""
 
+    @property
+    def sections(self) -> dict[str, DirectionFigures]:
+        """``read`` and ``write`` -> figures, for the directions with I/O."""
+        return {way: found for way, found in (("read", self.reads), ("write", self.writes)) if found}
+
 
 @dataclass(slots=True)
 class DocumentSplitter:
@@ -118,13 +123,10 @@ class DocumentSplitter:
 
     _line: str = ""
     _document: list[str] | None = None
-    _notes: list[str] | None = None
+    notes: tuple[str, ...] = ()
+    """The lines outside documents."""
     torn_documents: int = 0
     """Number of documents without an end before the next one."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(self._notes or ())
 
     @property
     def is_inside_document(self) -> bool:
@@ -152,7 +154,7 @@ class DocumentSplitter:
                 yield "\n".join(self._document) + "\n"
                 self._document = None
         elif line.strip():
-            self._notes = [*(self._notes or []), line.strip()]
+            self.notes = (*self.notes, line.strip())
 
 
 def _decode_document(text: str) -> FioDocument:

@@ -90,12 +90,7 @@ def _options() -> dict[str, re.Pattern[str]]:
 
 def plays(name: str, value: str) -> bool:
     """Whether a workload may use this fio option with this value."""
-    return _fits(name, value, has_value=True)
-
-
-def _is_distribution(text: str) -> bool:
-    """Whether it is a permitted value of fio's random_distribution."""
-    return _options()["random_distribution"].fullmatch(text) is not None
+    return _options().get(name, _NEVER).fullmatch(value) is not None
 
 
 def require_permitted(problems: Iterable[str], what: str) -> None:
@@ -142,19 +137,14 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
         if key in _PATHS:
             allowed = _ANY_PATH.fullmatch(value) if paths is None else value in paths.get(key, ())
         else:
-            allowed = _fits(key, value, has_value=bool(sign))
+            # An option without a value is enabled.
+            allowed = plays(key, value if sign else "1")
         if not allowed or options is None:
             yield f"'{shortened(line, 80)}' in a job of fio"
             return
         options[key] = value
     for name, options in jobs:
         yield from (f"[{name}] {problem}" for problem in _job_problems(options, paths, writes=writes))
-
-
-def _fits(key: str, value: str, *, has_value: bool) -> bool:
-    pattern = _options().get(key, _NEVER)
-    # An option without a value is enabled.
-    return pattern.fullmatch(value if has_value else "1") is not None
 
 
 def _job_problems(
@@ -360,44 +350,29 @@ def _recipe_problems(workload: Workload) -> Iterator[str]:
         yield from job_problems(text, {"filename": ("{filename}",)}, writes=workload.writes)
 
 
-def _foreign(workload: Workload) -> Iterator[str]:
+def _complaints(workload: Workload) -> Iterator[str]:
+    is_mix, is_synchronous = workload.direction is Direction.MIX, workload.engine in SYNCHRONOUS_ENGINES
     if not is_name(workload.id) or workload.id.startswith("global"):
         yield "id may have letters, digits, '-', '_' and '.' only, begins with one of the first three, and not as fio's"
     if workload.engine not in ENGINES:
         engines = ", ".join(sorted(ENGINES))
         yield f"{RULE}: engine '{shortened(workload.engine)}' is not one of {engines}"
-    if not _is_distribution(workload.distribution):
+    if not plays("random_distribution", workload.distribution):
         yield f"{RULE}: distribution '{shortened(workload.distribution)}' is not such as random or zipf:1.1"
     yield from (f"{RULE}: {problem}" for problem in _recipe_problems(workload))
     yield from _buffer_problems(workload.jobs, workload.queue_depth, workload.block_bytes)
-
-
-def _complaints(workload: Workload) -> list[str]:
-    is_mix = workload.direction is Direction.MIX
-    checks = [
-        (
-            workload.queue_depth > 1 and workload.engine in SYNCHRONOUS_ENGINES,
-            f"depth-without-async: engine '{workload.engine}' ignores a queue_depth above 1",
-        ),
-        (is_mix != (workload.read_percent is not None), "a mix, and nothing else, needs read_percent"),
-        (
-            (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE),
-            "direction 'verify' requires a verify mode, and a verify mode that direction",
-        ),
-        (
-            bool(workload.trace) and (not is_mix or workload.engine not in SYNCHRONOUS_ENGINES),
-            "a trace is a mix, replayed by synchronous jobs",
-        ),
-        (
-            workload.runtime_seconds < workload.warmup_seconds,
-            "runtime-short: runtime_seconds is less than warmup_seconds",
-        ),
-        (
-            workload.file_bytes is not None and workload.file_bytes < workload.block_bytes,
-            "file_bytes is below one block",
-        ),
-    ]
-    return [*_foreign(workload), *(complaint for wrong, complaint in checks if wrong)]
+    if workload.queue_depth > 1 and is_synchronous:
+        yield f"depth-without-async: engine '{workload.engine}' ignores a queue_depth above 1"
+    if is_mix != (workload.read_percent is not None):
+        yield "a mix, and nothing else, needs read_percent"
+    if (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE):
+        yield "direction 'verify' requires a verify mode, and a verify mode that direction"
+    if workload.trace and not (is_mix and is_synchronous):
+        yield "a trace is a mix, replayed by synchronous jobs"
+    if workload.runtime_seconds < workload.warmup_seconds:
+        yield "runtime-short: runtime_seconds is less than warmup_seconds"
+    if workload.file_bytes is not None and workload.file_bytes < workload.block_bytes:
+        yield "file_bytes is below one block"
 
 
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")

@@ -25,4 +25,4 @@ def test_the_app_starts_without_heavy_libraries() -> None:
 
 
 def test_the_libraries_are_there_when_asked_for() -> None:
-    assert "scipy" in loaded_by("from lab.results.statistics import ratio_apart; ratio_apart([2.0], [1.0])")
+    assert "scipy" in loaded_by("from lab.results.statistics import RatioTest; RatioTest.apart([2.0], [1.0]).ratio")

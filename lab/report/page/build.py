@@ -9,7 +9,6 @@ from pathlib import Path
 from lab.compare import PlatformComparison
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.experiments.published import Published, find_published
-from lab.experiments.schedule import HEALTHY
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
 from lab.lint.experiment_checks import (
@@ -64,11 +63,11 @@ from lab.report.tables import (
     platform_tables,
     published_text,
     ratio_text,
-    rows,
     study_of,
     tables_of,
 )
-from lab.results.record import ResultRecord
+from lab.results.record import HEALTHY, ResultRecord
+from lab.results.rows import rows
 from lab.tables import NOTHING, Column, Table, Value, as_csv, as_line
 from lab.units import human_bytes, human_seconds
 
@@ -377,7 +376,9 @@ def _facts(record: ResultRecord) -> Iterator[tuple[str, str]]:
     yield "kernel", f"{conditions.kernel_release}, {conditions.architecture}"
     yield "processor", f"{conditions.cpu_count} × {conditions.cpu_model or 'unknown'}"
     yield "memory", human_bytes(conditions.memory_bytes)
-    yield "tools", ", ".join(_tools(record))
+    tools = [f"raidlab {record.raidlab_version}", f"mdadm {conditions.mdadm_version}", f"fio {conditions.fio_version}"]
+    tools += [f"nbdkit {conditions.nbdkit_version}"] if conditions.nbdkit_version else []
+    yield "tools", ", ".join(tools)
     disks: dict[str, int] = {}
     for disk in conditions.disks:
         words = f"{disk.model or disk.kind}, {human_bytes(disk.size_bytes)}"
@@ -388,15 +389,6 @@ def _facts(record: ResultRecord) -> Iterator[tuple[str, str]]:
     for note in conditions.host_cache_notes:
         yield "caches", note
     yield "time spent", human_seconds(record.timings.total_seconds)
-
-
-def _tools(record: ResultRecord) -> Iterator[str]:
-    conditions = record.conditions
-    yield f"raidlab {record.raidlab_version}"
-    yield f"mdadm {conditions.mdadm_version}"
-    yield f"fio {conditions.fio_version}"
-    if conditions.nbdkit_version:
-        yield f"nbdkit {conditions.nbdkit_version}"
 
 
 def _anchor(text: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from lab.compare import PlatformComparison, PlatformMeasure, PlatformRow
 from lab.experiments.published import Published, PublishedFinding, Quantity
-from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING
 from lab.report.collected import RatioDistribution
 from lab.report.page.blocks import (
     DASHES,
@@ -33,8 +32,9 @@ from lab.report.page.blocks import (
     wrapped,
 )
 from lab.report.page.blocks import number as short
-from lab.report.tables import ComparedFinding, ResultLabels, Row, Theory, integrity_text, is_large
-from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord, Timeline
+from lab.report.tables import ComparedFinding, ResultLabels, Theory, integrity_text, is_large
+from lab.results.record import DEGRADED, HEALTHY, REBUILDING, ArrayRecord, RebuildRecord, ResultRecord, Timeline
+from lab.results.rows import Row, grouped
 from lab.results.statistics import Estimate, estimate
 from lab.units import human_bytes
 
@@ -64,9 +64,7 @@ class Setting:
 
 def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
     """The rows grouped by workload and direction, in their order."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in all_rows:
-        found.setdefault((row.workload, row.direction), []).append(row)
+    found = grouped(all_rows, lambda row: (row.workload, row.direction))
     return tuple(Setting(*key, tuple(rows)) for key, rows in found.items())
 
 
@@ -161,7 +159,8 @@ class LevelPlots:
         said = [interval_words(each, digits=4) for each in found]
         traces = [median_bars(names, found, said, f"%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}")]
         if any(each.n > 1 for each in found):
-            traces.append(_repeats_trace(names, shown))
+            points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
+            traces.append(strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>"))
         traces += _marks(names, [each.theory for each in shown], "theory", THEORY, "diamond-open")
         published = [each.published[0] if each.published else None for each in shown]
         reasons = [each.published[1] if each.published else "" for each in shown]
@@ -241,11 +240,6 @@ def _joined(
     ]
 
 
-def _repeats_trace(names: Sequence[str], shown: Sequence[Quantified]) -> Trace:
-    points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
-    return strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>")
-
-
 def _marks(
     names: Sequence[str],
     values: Sequence[float | None],
@@ -290,7 +284,7 @@ def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: R
         sweeps: dict[str, _Sweep] = {}
         for row in setting.rows:
             array = arrays.get(row.array)
-            if array and array.chunk_bytes and row.phase == "healthy":
+            if array and array.chunk_bytes and row.phase == HEALTHY:
                 sweeps.setdefault(_family(array), []).append((array.chunk_bytes, row))
         swept = {name: sorted(sweep, key=lambda each: each[0]) for name, sweep in sweeps.items()}
         swept = {name: sweep for name, sweep in swept.items() if len({chunk for chunk, _ in sweep}) > 1}
@@ -343,9 +337,7 @@ _LANE_PIXELS, _GAP = 120, 0.04
 
 def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     """Rebuild times beside their predictions."""
-    groups: dict[tuple[str, str], list[RebuildRecord]] = {}
-    for rebuild in record.rebuilds:
-        groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
+    groups = grouped(record.rebuilds, lambda rebuild: (rebuild.array, rebuild.under_workload))
     names = [wrapped(_what(labels, array, under), 20) for array, under in groups]
     found = [estimate([rebuild.rebuild_seconds for rebuild in group]) for group in groups.values()]
     verdicts = [plain(integrity_text(group)) for group in groups.values()]
@@ -596,10 +588,8 @@ def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], ro
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
     """One plot per dimensionless figure, with all machines."""
-    for measure in PlatformMeasure:
-        rows = [row for row in found.rows if row.measure is measure]
-        if rows:
-            yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
+    for measure, rows in grouped(found.rows, lambda row: row.measure).items():
+        yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
 
 
 def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machines: Sequence[str]) -> Plot:
@@ -632,9 +622,7 @@ def _without_interval(found: Estimate | None) -> Estimate | None:
 
 def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
     """A box plot for each workload and direction; each box needs five numbers, regardless of the number of results."""
-    settings = dict.fromkeys((each.workload, each.direction) for each in found)
-    for workload, direction in settings:
-        group = [each for each in found if (each.workload, each.direction) == (workload, direction)]
+    for (workload, direction), group in grouped(found, lambda each: (each.workload, each.direction)).items():
         yield Plot(
             f"{workload}, {direction}s",
             "Over all results; medians: " + ", ".join(f"{each.what} {each.quantile(0.5):.2f}" for each in group) + ".",

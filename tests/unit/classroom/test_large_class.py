@@ -23,10 +23,10 @@ from lab.classroom.bundle import load_signer, read_bundle, write_bundle
 from lab.classroom.folder import TABLES, held, read_rows
 from lab.classroom.grading import grading_sheet
 from lab.classroom.view import ClassView, class_page, view_class, view_of
-from lab.compare import HEALTHY, is_speed, singles
+from lab.compare import is_speed, singles
 from lab.errors import LabError, ResultError
 from lab.report.page.blocks import render_page
-from lab.results.record import encode_record
+from lab.results.record import HEALTHY, encode_record
 from tests.unit.classroom import students
 from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
 from tests.unit.compare.test_platforms import WRITES, bundle

@@ -14,7 +14,7 @@ import pytest
 from lab.errors import ExperimentError, MeasurementDisturbed, ResultError, RunCancelled
 from lab.experiments import run
 from lab.experiments.linting import stamps_of
-from lab.experiments.run import Bench, Run, _require_room, _require_same
+from lab.experiments.run import Bench, Run, _require_same, require_room
 from lab.experiments.schedule import (
     MEASURED_AGAIN,
     ProgressMeter,
@@ -114,13 +114,7 @@ JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
     [
         (CLEAN, {}, []),
         (CLEAN, {"is_embedded": True}, ["simulated-origin"]),
-        (CLEAN, {"disks": disks("spindle", 2)}, ["simulated-origin"]),
-        (CLEAN, {"host_cache_notes": ("cached",)}, ["host-cache-on"]),
-        ("repeats = 5", {}, ["too-few-repeats"]),
-        ('repeats = 6\norder = "listed"', {}, ["ordered-runs"]),
         ('repeats = 1\norder = "listed"', {}, ["too-few-repeats", "ordered-runs"]),
-        ('repeats = 6\ncache = "warm"', {}, ["warm-cache"]),
-        (CLEAN, {"disks": disks("loop", 2)}, ["shared-backing-disk"]),
         (CLEAN, {"disks": disks("file", 2)}, ["shared-backing-disk"]),
         (CLEAN, {"disks": disks("loop", 1)}, []),
         (CLEAN, {"disks": disks("file", 2), "is_virtual_time": True}, []),
@@ -160,11 +154,10 @@ def test_other_disks_nodes_and_tunables_do_not_hinder() -> None:
 
 
 def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=4096, f_frsize=4096))
-    _require_room(tmp_path / "results")
-    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=4095, f_frsize=4096))
-    with pytest.raises(ResultError, match="less than 16 MiB left for results"):
-        _require_room(tmp_path / "results")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=16 * MIB))
+    require_room(tmp_path, 16 * MIB, "results")
+    with pytest.raises(ResultError, match="left for results"):
+        require_room(tmp_path, 16 * MIB + 1, "results")
 
 
 @pytest.fixture

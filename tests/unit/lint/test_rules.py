@@ -14,7 +14,7 @@ from lab.errors import ExperimentError, SpecError
 from lab.experiments.linting import PLAN_CHECKS, Expected, LintedPlan, lint_experiment, lint_plan, require_sound
 from lab.experiments.schema import Cache, Order, Sharing, built_in_names, find_experiment
 from lab.lint import experiment_checks, fio_checks
-from lab.lint.experiment_checks import CellFacts, DeviceFacts, LintedMachine
+from lab.lint.experiment_checks import MACHINE_CHECKS, CellFacts, DeviceFacts, LintedMachine
 from lab.lint.fio_checks import lint_fio
 from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule, run_checks
 from lab.publications import recipes
@@ -29,7 +29,7 @@ CHECKS: dict[LintStage, set[str]] = {
     LintStage.PLAN: set(PLAN_CHECKS),
     LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.JOB_CHECKS},
     LintStage.PUBLICATION: set(recipes.CHECKS),
-    LintStage.MACHINE: set(experiment_checks.MACHINE_CHECKS),
+    LintStage.MACHINE: set(MACHINE_CHECKS),
     LintStage.CELL: set(experiment_checks.CELL_CHECKS),
     LintStage.RESULT: {*experiment_checks.CONDITION_CHECKS, *experiment_checks.RESULT_CHECKS},
 }
@@ -141,13 +141,14 @@ DEVICE = DeviceFacts("loop0", GIB, loop_direct=True, holders=("md0",))
 )
 def test_a_machine_before_a_run(device: DeviceFacts, rules: set[str]) -> None:
     machine = LintedMachine((device,), expected_holders={"loop0": "md0"})
-    assert rules_of(experiment_checks.lint_machine(machine)) == rules
+    assert rules_of(run_checks(MACHINE_CHECKS, machine)) == rules
 
 
 def test_a_kernel_that_checks_itself() -> None:
-    assert rules_of(experiment_checks.lint_machine(LintedMachine((), ("KASAN",)))) == {"debug-kernel"}
+    assert rules_of(run_checks(MACHINE_CHECKS, LintedMachine((), ("KASAN",)))) == {"debug-kernel"}
 
 
+UNSTEADY = SteadyFigures(range_fraction=0.5, slope_fraction=0.2, is_steady=False)
 CELL = CellFacts(
     "a/b/healthy/0",
     "healthy",
@@ -157,7 +158,7 @@ CELL = CellFacts(
     member_written_bytes=0,
     sync_actions=frozenset({"idle"}),
     steal_fraction=0.0,
-    is_steady=True,
+    steady=SteadyFigures(range_fraction=0.1, slope_fraction=0.0, is_steady=True),
     fewest_ios=5000,
 )
 
@@ -172,8 +173,8 @@ CELL = CellFacts(
         ({"written_bytes": 5 * MIB, "member_written_bytes": 5 * MIB, "is_mix": True}, set()),
         ({"member_read_bytes": 90 * MIB}, {"io-not-on-members"}),
         ({"member_read_bytes": None}, set()),
-        ({"is_steady": False, "steady_words": "wild"}, {"unsteady"}),
-        ({"is_steady": None}, set()),
+        ({"steady": UNSTEADY}, {"unsteady"}),
+        ({"steady": None}, set()),
         ({"fewest_ios": 999}, {"too-few-samples"}),
         ({"steal_fraction": 0.03}, {"noisy-neighbour"}),
         ({"is_cold": False}, {"warm-cache"}),
@@ -182,11 +183,10 @@ CELL = CellFacts(
 )
 def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -> None:
     facts: CellFacts = replace(CELL, **changes)
-    assert rules_of(experiment_checks.lint_cell(facts)) == rules
+    assert rules_of(run_checks(experiment_checks.CELL_CHECKS, facts)) == rules
 
 
 SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range(6))
-UNSTEADY = SteadyFigures(range_fraction=0.5, slope_fraction=0.2, is_steady=False)
 WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
 
 
@@ -230,8 +230,7 @@ def disks(**changes: Any) -> Any:
     ],
 )
 def test_the_conditions_of_a_machine(changes: Mapping[str, Any], rules: set[str]) -> None:
-    found = experiment_checks.lint_conditions(changed(CONDITIONS, **changes))
-    assert rules_of(found) == rules
+    assert rules_of(run_checks(experiment_checks.CONDITION_CHECKS, changed(CONDITIONS, **changes))) == rules
 
 
 def test_small_files_behind_a_cache() -> None:

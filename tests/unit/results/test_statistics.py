@@ -27,8 +27,6 @@ from lab.results.statistics import (
     order_statistic,
     order_statistic_coverage,
     outliers,
-    paired_ratio,
-    ratio_apart,
     repeats_needed,
     smallest_p_value,
 )
@@ -107,7 +105,7 @@ def numbered(values: Sequence[float]) -> dict[int, float]:
 
 def test_drift_that_both_share_does_not_widen_the_interval_of_interleaved_repeats() -> None:
     base = [100.0, 110.0, 120.0, 130.0, 140.0, 150.0]
-    ratio = paired_ratio(numbered([2 * each for each in base]), numbered(base))
+    ratio = RatioTest.paired(numbered([2 * each for each in base]), numbered(base)).ratio
     assert ratio == Ratio(ratio.median, ratio.low, ratio.high, 6, 0.96875, 0.03125)
     assert [ratio.median, ratio.low, ratio.high] == pytest.approx([2, 2, 2])
 
@@ -117,10 +115,10 @@ def test_repeats_are_paired_by_their_number_whatever_was_lost() -> None:
     drift = {repeat: 100.0 * 1.2**repeat for repeat in range(9)}
     ours = {repeat: value for repeat, value in drift.items() if repeat != 0}
     theirs = {repeat: value for repeat, value in drift.items() if repeat != 8}
-    ratio = paired_ratio(ours, theirs)
+    ratio = RatioTest.paired(ours, theirs).ratio
     assert ratio.n == 7
     assert [ratio.median, ratio.low, ratio.high] == pytest.approx([1, 1, 1])
-    assert paired_ratio(dict(reversed(ours.items())), theirs) == ratio
+    assert RatioTest.paired(dict(reversed(ours.items())), theirs).ratio == ratio
 
 
 def test_repeats_of_other_rounds_make_no_pair() -> None:
@@ -129,7 +127,7 @@ def test_repeats_of_other_rounds_make_no_pair() -> None:
 
 
 def test_the_interval_of_runs_apart_holds_the_ratios_that_mann_whitney_does_not_reject() -> None:
-    ratio = ratio_apart([10.0] * 6, [4.0, 5.0, 5.0, 5.0, 5.0, 5.0, 8.0])
+    ratio = RatioTest.apart([10.0] * 6, [4.0, 5.0, 5.0, 5.0, 5.0, 5.0, 8.0]).ratio
     # All 42 ratios in order: six of 1.25, thirty of 2, six of 2.5. P(U <= 5) = 3 / 143 is the largest below 2.5 %.
     assert [ratio.median, ratio.low, ratio.high] == pytest.approx([2, 1.25, 2.5])
     assert ratio.n == 6
@@ -139,15 +137,15 @@ def test_the_interval_of_runs_apart_holds_the_ratios_that_mann_whitney_does_not_
 def test_the_estimate_is_that_of_hodges_and_lehmann() -> None:
     # Of the pairs' logarithms 0, 1 and 8: means 0, 0.5, 1, 4, 4.5, 8, their median 2.5; the pairs' own median is 1.
     pairs = {n: 2.0**power for n, power in enumerate((0, 1, 8))}
-    assert paired_ratio(pairs, dict.fromkeys(pairs, 1.0)).median == pytest.approx(2**2.5)
+    assert RatioTest.paired(pairs, dict.fromkeys(pairs, 1.0)).ratio.median == pytest.approx(2**2.5)
     # 5 / 4, 5 / 1, 7 / 4, 7 / 1: the middle of 1.75 and 5 on a scale of ratios.
-    assert ratio_apart([5.0, 7.0], [4.0, 1.0]).median == pytest.approx((1.75 * 5) ** 0.5)
+    assert RatioTest.apart([5.0, 7.0], [4.0, 1.0]).ratio.median == pytest.approx((1.75 * 5) ** 0.5)
 
 
 def test_runs_apart_and_interleaved_runs_have_intervals_of_their_own() -> None:
     ours, theirs = [90.0, 100.0, 110.0, 121.0, 133.0, 146.0], [100.0, 110.0, 121.0, 133.0, 146.0, 161.0]
-    interleaved = paired_ratio(numbered(ours), numbered(theirs))
-    apart = ratio_apart(ours, theirs)
+    interleaved = RatioTest.paired(numbered(ours), numbered(theirs)).ratio
+    apart = RatioTest.apart(ours, theirs).ratio
     assert interleaved.high < 1 < apart.high
     assert interleaved.p_value < 0.05 < apart.p_value
 
@@ -188,7 +186,7 @@ speeds = st.floats(0.01, 1e6)
 @given(st.lists(st.tuples(speeds, speeds), min_size=1, max_size=20))
 def test_the_estimate_lies_in_its_interval(pairs: list[tuple[float, float]]) -> None:
     above, below = [a for a, _ in pairs], [b for _, b in pairs]
-    for found in (paired_ratio(numbered(above), numbered(below)), ratio_apart(above, below)):
+    for found in (RatioTest.paired(numbered(above), numbered(below)).ratio, RatioTest.apart(above, below).ratio):
         assert found.low <= found.median * (1 + 1e-12)
         assert found.median <= found.high * (1 + 1e-12)
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from lab.errors import SpecError
-from lab.report.tables import rows
+from lab.results.rows import rows
 from lab.results.statistics import (
     Asked,
     PValues,

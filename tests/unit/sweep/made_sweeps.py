@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from lab.sweep.cells import CellDone
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 
 
@@ -57,3 +61,11 @@ def sweep(
         "planned": planned,
     }
     return SweepResult(axes=dict(axes or {}), rows=rows, failed=failed, **(values | changed))
+
+
+def cell_file(key: str, *rows: CellRow) -> bytes:
+    """The file of a measured cell, without its record."""
+    done = CellDone(
+        key=key, digest="d", measured_utc="", computer="", seconds=1.0, is_virtual_time=True, stamps=(), rows=rows
+    )
+    return gzip.compress(msgspec.json.encode(done) + b"\n{}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from lab.cli.context import ProgressBar
@@ -15,13 +13,14 @@ from lab.host.processes import Processes
 from lab.machine import Host, parse_target
 from lab.machine.embedded import UML_DIR_BYTES, require_fitting_paths
 from lab.machine.kernel_image import KernelImage
-from lab.sweep.cells import CellDone, CellStore, cell_store, kernel_path
+from lab.sweep.cells import CellStore, cell_store, kernel_path
 from lab.sweep.cluster import ClusterKind, SshTable, parse_cluster
 from lab.sweep.command import planning_shown
 from lab.sweep.pool import remote_line
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import MOST_REASONS, SweepPlan, SweepRequest, plan_lines, plan_sweep
 from tests.unit.fakes import FakeClock
+from tests.unit.sweep.made_sweeps import cell_file
 from tests.unit.sweep.test_desk import host as host
 from tests.unit.sweep.test_schema import FILE, HERE
 
@@ -44,10 +43,7 @@ def planned(host: Host, text: str = FILE, **changed: Any) -> SweepPlan:
 
 
 def put(store: CellStore, key: str) -> Path:
-    done = CellDone(
-        key=key, digest="d", measured_utc="", computer="", seconds=1.0, is_virtual_time=True, stamps=(), rows=()
-    )
-    store.add(key, gzip.compress(msgspec.json.encode(done) + b"\n{}"))
+    store.add(key, cell_file(key))
     return store.path(key)
 
 

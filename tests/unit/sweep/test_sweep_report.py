@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import sys
@@ -15,12 +14,12 @@ import pytest
 from lab.cli.main import run
 from lab.errors import RequirementMissing, ResultError
 from lab.machine import Host
-from lab.sweep.cells import CellDone, PlannedCell, SweepFolder, SweepStore, cell_store
+from lab.sweep.cells import PlannedCell, SweepFolder, SweepStore, cell_store
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.report import COLUMNS, NULLABLE, write_parquet
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest
-from tests.unit.sweep.made_sweeps import row, sweep
+from tests.unit.sweep.made_sweeps import cell_file, row, sweep
 from tests.unit.sweep.test_schema import FILE, HERE
 
 KEYS = tuple(letter * 64 for letter in "abc")
@@ -35,11 +34,7 @@ def begun(text: str = FILE, rows: tuple[CellRow, ...] = (), failed: tuple[Failed
     """A sweep of three cells in the state folder of this test; each row is a cell of its own."""
     host = Host.real()
     for key, measured in zip(KEYS, rows, strict=False):
-        own = msgspec.structs.replace(measured, cell=key)
-        done = CellDone(
-            key=key, digest="d", measured_utc="", computer="", seconds=1.0, is_virtual_time=True, stamps=(), rows=(own,)
-        )
-        cell_store(host).add(key, gzip.compress(msgspec.json.encode(done) + b"\n{}"))
+        cell_store(host).add(key, cell_file(key, msgspec.structs.replace(measured, cell=key)))
     cells = tuple(PlannedCell(key=key, label=f"cell {key[0]}") for key in KEYS)
     folder = SweepStore(host).begin(decode_sweep(text, "test"), text, cells, is_virtual_time=True)
     for cell in failed:
@@ -246,10 +241,6 @@ def read_back(result: SweepResult, folder: Path) -> tuple[dict[str, str], list[d
         found = database.execute("SELECT * FROM read_parquet($file)", {"file": str(path)})
         types = {name: str(kind) for name, kind, *_ in found.description}
         return types, [dict(zip(types, values, strict=True)) for values in found.fetchall()]
-
-
-def test_every_field_of_a_row_is_a_column() -> None:
-    assert tuple(COLUMNS) == ("sweep", *CellRow.__struct_fields__)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

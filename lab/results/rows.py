@@ -1,0 +1,96 @@
+"""The rows of a result: all repeats of one array, workload, phase and direction, with their estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lab.results.record import PHASES, CellRecord, ResultRecord
+from lab.results.statistics import Estimate, InterimLook, estimate, looks_of
+from lab.workloads.fio_output import DirectionFigures
+
+READ, WRITE = "read", "write"
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by their key, in the order of their first appearance."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All repeats of one array, workload, phase and direction."""
+
+    array: str
+    workload: str
+    phase: str
+    direction: str
+    cells: tuple[CellRecord, ...]
+    looks: tuple[InterimLook, ...] = ()
+    """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
+
+    def section(self, cell: CellRecord) -> DirectionFigures:
+        return cell.figures.sections[self.direction]
+
+    def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
+        """A figure of each repeat, without repeats in which it is missing."""
+        return list(self.by_repeat(pick).values())
+
+    def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
+        """Number of the repeat -> figure; rows of one result are paired by this number."""
+        return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
+
+    def estimate(self, values: Sequence[float]) -> Estimate:
+        """The median of values from this row's repeats, with its interval."""
+        return estimate(values, self.looks)
+
+    @property
+    def iops(self) -> Estimate:
+        return self.estimate(self.values(lambda section: section.iops))
+
+    @property
+    def bytes_per_second(self) -> Estimate:
+        return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
+
+    def latency_seconds(self, name: str) -> Estimate | None:
+        """A latency by field name, such as ``p99_seconds``; None if no repeat has it."""
+        values = self.values(lambda section: getattr(section, name))
+        return self.estimate(values) if values else None
+
+    @property
+    def cpu_microseconds_per_io(self) -> Estimate | None:
+        """CPU time of the whole machine per I/O, without the CPU time of the idle machine; None if not measured."""
+        values = [
+            cell.cpu.cpu_microseconds_per_io
+            for cell in self.cells
+            if cell.cpu is not None and cell.cpu.cpu_microseconds_per_io is not None
+        ]
+        return self.estimate(values) if values else None
+
+    @property
+    def predicted_iops(self) -> float | None:
+        """The predicted IOPS of this direction; a mixed load is predicted as a whole, and this is its share."""
+        cell, ours = self.cells[0], self.section(self.cells[0])
+        if cell.predicted_iops is None or len(cell.figures.sections) < 2:
+            return cell.predicted_iops
+        both = sum(section.total_ios for section in cell.figures.sections.values())
+        return cell.predicted_iops * ours.total_ios / both if both else None
+
+
+def rows(record: ResultRecord) -> tuple[Row, ...]:
+    """All rows of a record: arrays in the record's order, reads before writes."""
+    found: dict[tuple[str, str, str, str], list[CellRecord]] = {}
+    for cell in sorted(record.cells, key=lambda cell: cell.repeat):
+        for direction in cell.figures.sections:
+            found.setdefault((cell.array, cell.workload, cell.phase, direction), []).append(cell)
+    order = {array.name: number for number, array in enumerate(record.arrays)}
+    ranks = {phase: number for number, phase in enumerate(PHASES)}
+    keys = sorted(found, key=lambda key: (order.get(key[0], 99), key[3], ranks.get(key[2], len(ranks)), key[1]))
+    looks = looks_of(record)
+    return tuple(Row(*key, tuple(found[key]), looks) for key in keys)
