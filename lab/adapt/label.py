@@ -40,16 +40,11 @@ def names_volume(name: str) -> bool:
     return bool(_VOLUME.fullmatch(name))
 
 
-def require_volume_name(name: str) -> str:
-    """Returns ``name``. Raises SpecError unless it is a valid name of a volume."""
+def volume_device(name: str) -> str:
+    """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``. Raises SpecError for an invalid name."""
     if not names_volume(name):
         raise SpecError(f"'{name}' is not the name of a volume", hint="write adapt and a number below 100: adapt0")
-    return name
-
-
-def volume_device(name: str) -> str:
-    """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``."""
-    return f"{MAPPER}{require_volume_name(name)}"
+    return f"{MAPPER}{name}"
 
 
 def slice_name(name: str, disk: int, window: int) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -88,7 +89,7 @@ def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) 
         whole = assemble_array(name, slices).steps[0]
         # With --uuid, mdadm skips slices that have no superblock because their rebuild has not begun.
         argv = (*whole.argv[:2], f"--uuid={label.window_uuid(number)}", *whole.argv[2:])
-        steps.append(_with(whole, argv, ASSEMBLE_TIMEOUT_SECONDS))
+        steps.append(dataclasses.replace(whole, argv=argv, timeout_seconds=ASSEMBLE_TIMEOUT_SECONDS))
     return Plan(f"Start {label.name} (assemble)", (*steps, _mark_clean_later(arrays), _map_volume(label, arrays)))
 
 
@@ -268,7 +269,3 @@ def _map_volume(label: Label, arrays: Mapping[int, str]) -> Step:
         writes_devices=tuple(array_device(name) for name in arrays.values()),
         stdin_text=volume_table(label, arrays),
     )
-
-
-def _with(step: Step, argv: tuple[str, ...], timeout_seconds: float) -> Step:
-    return Step(argv, step.why, step.undo, step.danger, step.writes_devices, timeout_seconds)

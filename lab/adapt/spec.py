@@ -60,10 +60,6 @@ class Geometry:
     reserve_bytes: int
     composition: Composition
 
-    @property
-    def data_blocks(self) -> int:
-        return self.composition.data_blocks
-
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec(Spec):
@@ -127,7 +123,7 @@ class VolumeSpec(Spec):
         return self.geometry().composition.reference * self.chunk_bytes
 
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
-        return self.geometry().data_blocks * self.chunk_bytes
+        return self.geometry().composition.data_blocks * self.chunk_bytes
 
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
         return float(capacity(System(self.rule), [disk.size_bytes for disk in self.disks], self.reference))
@@ -195,7 +191,7 @@ def shown(spec: VolumeSpec, geometry: Geometry, plan: Plan | None) -> ArrayPrevi
     created = [step.argv[2] for step in steps if step.argv[:2] == ("mdadm", "--create")]
     return ArrayPreview(
         problems=(),
-        usable_bytes=geometry.data_blocks * chunk,
+        usable_bytes=composition.data_blocks * chunk,
         raw_bytes=sum(disk.size_bytes for disk in spec.disks),
         unused_bytes=sum(unused_lines(composition)) * chunk,
         failures_survived=1,
@@ -240,7 +236,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return ""
     better = better_reference(spec)
-    if better is None or better[1] < _WORTH_A_WORD * geometry.data_blocks * spec.chunk_bytes:
+    if better is None or better[1] < _WORTH_A_WORD * geometry.composition.data_blocks * spec.chunk_bytes:
         return ""
     reference, more = better
     return (
@@ -253,11 +249,11 @@ def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
     """The reference stripe with the largest capacity, and its gain in bytes; None if it is already in use or given."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
-    geometry = spec.geometry()
-    best = best_reference(geometry.composition.lines)
-    if best == geometry.composition.reference:
+    composition = spec.geometry().composition
+    best = best_reference(composition.lines)
+    if best == composition.reference:
         return None
-    more = replace(spec, reference=best).geometry().data_blocks - geometry.data_blocks
+    more = replace(spec, reference=best).geometry().composition.data_blocks - composition.data_blocks
     return (best, more * spec.chunk_bytes) if more > 0 else None
 
 

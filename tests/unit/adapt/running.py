@@ -25,6 +25,7 @@ def disks_of(*mebibytes: float) -> tuple[LabDisk, ...]:
     )
 
 
+# Five windows: one of all disks, and the four large disks in stripes of two data blocks and one of parity.
 EXAMPLE = VolumeSpec(disks_of(60, 60, 60, 60, 30))
 
 
@@ -40,22 +41,11 @@ def labels_on(label: Label, spec: VolumeSpec = EXAMPLE) -> dict[str, Label]:
     }
 
 
-# Three windows: all five disks, and the four large ones in stripes of two data blocks and one of parity.
-MIXED = VolumeSpec(disks_of(60, 60, 60, 60, 30))
-
-
-@lru_cache(maxsize=1)
-def _inner() -> ArrayStatus:
-    return captured("raid5")
-
-
-@lru_cache(maxsize=8)
-def _label(spec: VolumeSpec) -> Label:
-    return ready_label(spec)
+_inner, _label = lru_cache(captured), lru_cache(ready_label)
 
 
 def running(
-    spec: VolumeSpec = MIXED,
+    spec: VolumeSpec = EXAMPLE,
     *,
     failed: Iterable[int] = (),
     gone: Iterable[int] = (),
@@ -93,7 +83,7 @@ def running(
         working = sum(member.is_in_sync for member in members)
         is_busy = window.number in syncing
         return replace(
-            _inner(),
+            _inner("raid5"),
             name=f"md{100 + window.number}",
             state=ArrayState.CLEAN,
             raid_disks=len(window.disks),
@@ -105,8 +95,19 @@ def running(
             mismatch_sectors=0,
         )
 
-    windows = tuple(WindowStatus(window, array(window)) for window in composition.windows)
-    disks = tuple(_disk(label, spec, number, windows, flags) for number in range(len(spec.disks)))
+    def member(number: int) -> VolumeDisk:
+        words = {window.number: flags(number, window) for window in composition.windows if number in window.disks}
+        return VolumeDisk(
+            number=number,
+            node=spec.disks[number].node,
+            size_bytes=needed_bytes(label, number),
+            windows=tuple(words),
+            working=tuple(window for window, word in words.items() if word == "in_sync"),
+            present=tuple(window for window, word in words.items() if word in ("in_sync", "spare")),
+            faulty=tuple(window for window, word in words.items() if word == "faulty"),
+            is_failed=not any(word in ("in_sync", "spare") for word in words.values()),
+        )
+
     return VolumeStatus(
         name=spec.name,
         uuid=label.uuid,
@@ -115,23 +116,7 @@ def running(
         optimal_io_bytes=label.reference * label.chunk_bytes,
         chunk_bytes=label.chunk_bytes,
         reference_blocks=label.reference,
-        disks=disks,
-        windows=windows,
+        disks=tuple(map(member, range(len(spec.disks)))),
+        windows=tuple(WindowStatus(window, array(window)) for window in composition.windows),
         kernel_name="dm-99",
-    )
-
-
-def _disk(label: Label, spec: VolumeSpec, number: int, windows: tuple[WindowStatus, ...], flags: object) -> VolumeDisk:
-    assert callable(flags)
-    own = [each.window for each in windows if number in each.window.disks]
-    words = {window.number: flags(number, window) for window in own}
-    return VolumeDisk(
-        number=number,
-        node=spec.disks[number].node,
-        size_bytes=needed_bytes(label, number),
-        windows=tuple(words),
-        working=tuple(window for window, word in words.items() if word == "in_sync"),
-        present=tuple(window for window, word in words.items() if word in ("in_sync", "spare")),
-        faulty=tuple(window for window, word in words.items() if word == "faulty"),
-        is_failed=not any(word in ("in_sync", "spare") for word in words.values()),
     )

@@ -13,7 +13,7 @@ from lab.errors import SpecError
 from lab.session.monitor import EventKind, events_between
 from lab.session.session import larger_bytes, larger_line, new_specs
 from lab.units import MIB
-from tests.unit.adapt.running import MIXED, disks_of, ready_label, running
+from tests.unit.adapt.running import EXAMPLE, disks_of, ready_label, running
 from tests.unit.session.looks import look
 
 LARGE = 3
@@ -28,7 +28,7 @@ def told(before: VolumeStatus, after: VolumeStatus) -> list[str]:
 def test_a_whole_volume_is_an_array_of_its_disks() -> None:
     whole = as_array(running())
     assert (whole.name, whole.level, whole.device) == ("adapt0", "adapt5", "/dev/mapper/adapt0")
-    assert [member.device for member in whole.members] == [disk.node for disk in MIXED.disks]
+    assert [member.device for member in whole.members] == [disk.node for disk in EXAMPLE.disks]
     assert all(member.is_in_sync for member in whole.members)
     assert whole.state is ArrayState.CLEAN
     assert not whole.is_degraded
@@ -142,18 +142,18 @@ def test_every_slice_of_every_array_is_in_the_sketch_once() -> None:
 
 def test_what_one_larger_disk_has_more_is_unused() -> None:
     composition = VolumeSpec(disks_of(30, 30, 60)).geometry().composition
-    assert unused_lines(composition)[2] * MIXED.chunk_bytes == 30 * MIB
+    assert unused_lines(composition)[2] * EXAMPLE.chunk_bytes == 30 * MIB
 
 
 def test_the_preview_of_unequal_disks_has_room_systems_and_a_plan() -> None:
-    shown = MIXED.preview(MIXED.disks)
+    shown = EXAMPLE.preview(EXAMPLE.disks)
     assert shown.can_be_built
     assert shown.plan is not None
     assert shown.array_names == ("md100", "md101", "md102", "md103", "md104")
     assert shown.write_penalty.startswith("3 or 4 I/Os")
     assert {each.system for each in shown.systems} == {"raid5", "onlyfast", "shr", "adapt5"}
-    assert MIXED.preview(MIXED.disks, taken=("md100",)).array_names[0] == "md101"
-    assert MIXED.preview(MIXED.disks, has_plan=False).usable_bytes == shown.usable_bytes
+    assert EXAMPLE.preview(EXAMPLE.disks, taken=("md100",)).array_names[0] == "md101"
+    assert EXAMPLE.preview(EXAMPLE.disks, has_plan=False).usable_bytes == shown.usable_bytes
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_an_unknown_level_is_answered_with_those_for_unequal_disks_too() -> None
 
 def test_a_plan_is_cut_where_it_waits() -> None:
     label = ready_label()
-    plan = add(label, dict(enumerate(MIXED.devices)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
+    plan = add(label, dict(enumerate(EXAMPLE.devices)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
     before, wait, after = plan.until_wait
     assert wait is not None
     assert wait.only_waits
@@ -209,6 +209,6 @@ def test_a_plan_is_cut_where_it_waits() -> None:
 
 
 def test_taking_a_disk_in_endangers_no_other_disk() -> None:
-    plan = add(ready_label(), dict(enumerate(MIXED.devices)), LARGE, "/dev/ubd09", {0: "md100"})
+    plan = add(ready_label(), dict(enumerate(EXAMPLE.devices)), LARGE, "/dev/ubd09", {0: "md100"})
     lost = {node for step in plan.steps if step.danger == "data" for node in step.writes_devices}
-    assert not lost & set(MIXED.devices)
+    assert not lost & set(EXAMPLE.devices)
