@@ -195,13 +195,8 @@ class Recording:
     samples: tuple[Sample, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    earlier: Sample | None
-    later: Sample
-
-    def rates(self, device: str) -> Rates | None:
-        return rates_between(self.earlier, self.later, device) if self.earlier else None
+_Point = tuple[Sample | None, Sample]
+"""A sample, with the one before it; None at the start of a recording."""
 
 
 def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
@@ -211,15 +206,15 @@ def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[s
         return None
     step = math.ceil(sum(len(recording.samples) for recording in kept) / MOST_POINTS)
     points = [point for recording in kept for point in _points(recording.samples, step)]
-    start = points[0].later.time_seconds
-    whole = [point.rates(array) for point in points]
+    start = points[0][1].time_seconds
+    whole = _rates(array, points)
     return Timeline(
-        seconds=tuple(point.later.time_seconds - start for point in points),
+        seconds=tuple(later.time_seconds - start for _, later in points),
         read_iops=tuple(rates.read_iops if rates else None for rates in whole),
         write_iops=tuple(rates.write_iops if rates else None for rates in whole),
         wait_seconds=tuple(rates.mean_wait_seconds if rates else None for rates in whole),
-        rebuilt_fraction=tuple(_rebuilt(point.later) for point in points),
-        busy_fraction=tuple(busy_fraction(point.earlier, point.later) if point.earlier else None for point in points),
+        rebuilt_fraction=tuple(_rebuilt(later) for _, later in points),
+        busy_fraction=tuple(busy_fraction(earlier, later) if earlier else None for earlier, later in points),
         members=tuple(_member(name, points) for name in members),
         stretches=tuple(_stretches(kept, start)),
     )
@@ -227,9 +222,12 @@ def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[s
 
 def _points(samples: Sequence[Sample], step: int) -> Iterator[_Point]:
     chosen = [*samples[:-1:step], samples[-1]]
-    yield _Point(None, chosen[0])
-    for earlier, later in pairwise(chosen):
-        yield _Point(earlier, later)
+    yield None, chosen[0]
+    yield from pairwise(chosen)
+
+
+def _rates(device: str, points: Sequence[_Point]) -> list[Rates | None]:
+    return [rates_between(earlier, later, device) if earlier else None for earlier, later in points]
 
 
 def _rebuilt(sample: Sample) -> float | None:
@@ -239,7 +237,7 @@ def _rebuilt(sample: Sample) -> float | None:
 
 
 def _member(name: str, points: Sequence[_Point]) -> MemberRates:
-    rates = [point.rates(name) for point in points]
+    rates = _rates(name, points)
     return MemberRates(
         name=name,
         read_bytes_per_second=tuple(each.read_bytes_per_second if each else None for each in rates),
