@@ -21,6 +21,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.support.browser import Browser
 from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
 from lab.classroom.command import box
 from lab.classroom.grading import grading_sheet
@@ -36,7 +37,8 @@ from tests.unit.classroom import students
 from tests.unit.classroom.students import DRILL, Truth
 from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
 from tests.unit.compare.test_platforms import WRITES, bundle
-from tests.unit.report.test_page import needs_browser, opened
+from tests.unit.report.test_page import PLOTS, needs_browser, opened
+from tests.unit.report.test_page import chromium as chromium
 
 
 @dataclass(frozen=True)
@@ -157,13 +159,11 @@ def test_a_share_has_wilsons_interval() -> None:
 
 
 @needs_browser
-def test_the_page_is_drawn_and_the_console_is_silent(handed_in: Class, tmp_path: Path) -> None:
-    page = tmp_path / "class.html"
-    page.write_text(render_page(class_page(handed_in.view, "A class")))
-    elements, complaints = opened(page, tmp_path / "profile")
-    assert complaints == []
+def test_the_page_is_drawn_and_the_console_is_silent(chromium: Browser, handed_in: Class, tmp_path: Path) -> None:
+    opened(chromium, tmp_path / "class.html", render_page(class_page(handed_in.view, "A class")))
     # Saved, data at the end, minutes, mistakes, lessons.
-    assert len(re.findall(r'class="canvas js-plotly-plot"', elements)) == 5
+    assert chromium.says(PLOTS) == 5
+    assert chromium.complaints == []
 
 
 def test_the_command_writes_sheet_and_page(

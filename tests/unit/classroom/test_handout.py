@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.browser import CHROMIUM
 from lab.cli.main import run
 from lab.drills.schema import catalogue, read_drill
 from lab.errors import ExitCode
 from lab.lessons.course import built_in_course
-from tests.unit.report.test_page import CHROMIUM, needs_browser
+from tests.unit.report.test_page import needs_browser
 from tui.key_card import key_card
 
 

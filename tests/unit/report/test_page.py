@@ -6,8 +6,6 @@ import json
 import math
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.support.browser import CHROMIUM, Browser, browser
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
 from lab.report.page.blocks import (
@@ -107,14 +106,20 @@ def antioquia() -> str:
     return page_of(repeated(result, (1.02, 0.98, 1.01, 0.99, 1.0)))
 
 
-def test_nothing_is_loaded_from_anywhere(antioquia: str) -> None:
-    read = Reader(antioquia)
+def loading_nothing(page: str) -> Reader:
+    """The elements of a page that loads nothing from anywhere."""
+    read = Reader(page)
     asked = [value for _, attributes in read.elements for name, value in attributes.items() if name in FETCHING]
     assert all(value is not None and value.startswith(("#", "data:")) for value in asked), asked
     assert not re.search(r"@import|url\(", " ".join(read.texts["style"]))
-    policies = [attributes["content"] for tag, attributes in read.elements if attributes.get("http-equiv")]
-    assert "default-src 'none'" in (policies[0] or "")
-    assert "connect-src" not in (policies[0] or "")
+    policies = [attributes["content"] or "" for tag, attributes in read.elements if attributes.get("http-equiv")]
+    assert policies[0].startswith("default-src 'none'; script-src 'sha256-")
+    assert "connect-src" not in policies[0]
+    return read
+
+
+def test_nothing_is_loaded_from_anywhere(antioquia: str) -> None:
+    loading_nothing(antioquia)
 
 
 def test_plotly_is_in_the_page_once(antioquia: str) -> None:
@@ -369,45 +374,45 @@ def test_a_document_of_another_kind_has_the_same_policy() -> None:
     assert '<body class="keys">\n<p>x</p>' in page
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None and not os.environ.get("RAIDLAB_BROWSER"), reason="no Chromium here (apt install chromium)"
 )
+DRAWN = """(() => {
+  const all = [...document.querySelectorAll(".canvas")], left = all.filter((one) => !one._fullLayout);
+  if (left.length) Drawing.drawAll();
+  return document.readyState === "complete" && !left.length;
+})()"""
+PLOTS = "document.querySelectorAll('.canvas.js-plotly-plot').length"
 
 
-def opened(page: Path, profile: Path) -> tuple[str, list[str]]:
-    """The page's elements once its scripts have run, and what they wrote to the console."""
-    assert CHROMIUM, "RAIDLAB_BROWSER is set, and there is no Chromium: provision/host/packages.sh browser"
-    argv = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
-    # No address but the file's own: whatever it asked for would fail, and be told on the console.
-    argv += ["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--window-size=1300,1000"]
-    # Nor does the browser ask its maker for anything.
-    argv += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    done = subprocess.run(
-        [*argv, "--virtual-time-budget=5000", "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    # The browser's own pages (chrome://) write there too.
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line and "source: chrome://" not in line]
-    return done.stdout, said
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+def opened(chromium: Browser, page: Path, text: str) -> Browser:
+    """A page with all its plots drawn."""
+    chromium.complaints.clear()
+    chromium.resize(1300, 1000)
+    page.write_text(text, encoding="utf-8")
+    chromium.open(page)
+    chromium.until(f"location.href === '{page.as_uri()}' && typeof Drawing === 'object'")
+    chromium.until(DRAWN)
+    return chromium
 
 
 @needs_browser
-def test_every_plot_is_drawn_and_the_console_is_silent(tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
+def test_every_plot_is_drawn_and_the_console_is_silent(chromium: Browser, tmp_path: Path) -> None:
     few = {"single": 100.0, "raid5": 290.0}
-    page.write_text(page_of(load("antioquia-quick"), machine("a", few, few), machine("b", few, few, seed=1)))
-    elements, complaints = opened(page, tmp_path / "profile")
-    assert complaints == []
-    assert len(re.findall(r'class="canvas js-plotly-plot"', elements)) == len(figures_in(page.read_text())) > 10
+    text = page_of(load("antioquia-quick"), machine("a", few, few), machine("b", few, few, seed=1))
+    opened(chromium, tmp_path / "report.html", text)
+    assert chromium.says(PLOTS) == len(figures_in(text)) > 10
+    assert chromium.complaints == []
 
 
 @needs_browser
-def test_a_page_that_asks_for_something_is_heard(tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
+def test_a_page_that_asks_for_something_is_heard(chromium: Browser, tmp_path: Path) -> None:
     whole = page_of(record(cells=(cell("raid5", "x", 0, read_iops=1.0),)))
-    page.write_text(whole.replace("</main>", '<img src="https://x.example/a.png"></main>'))
-    assert opened(page, tmp_path / "profile")[1]
+    opened(chromium, tmp_path / "report.html", whole.replace("</main>", '<img src="https://x.example/a.png"></main>'))
+    assert chromium.complaints

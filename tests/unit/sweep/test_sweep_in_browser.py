@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.support.browser import CHROMIUM, Browser, browser
+from benchmarks.support.browser import Browser
 from lab.sweep.grid import SweepResult
 from lab.sweep.report import sweep_page
+from tests.unit.report.test_page import DRAWN, needs_browser, opened
+from tests.unit.report.test_page import chromium as chromium
 from tests.unit.sweep.made_sweeps import row, sweep
 from tests.unit.sweep.test_sweep_page import EVIL
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        CHROMIUM is None and not os.environ.get("RAIDLAB_BROWSER"), reason="no Chromium here (apt install chromium)"
-    ),
-]
-DRAWN = """(() => {
-  const all = [...document.querySelectorAll(".canvas")], left = all.filter((one) => !one._fullLayout);
-  if (left.length) Drawing.drawAll();
-  return !left.length;
-})()"""
+pytestmark = [pytest.mark.slow, needs_browser]
 CELLS = """[...document.querySelectorAll("#cells-table tbody tr:not(.gap)")].map(
   (row) => [...row.children].map((cell) => cell.textContent))"""
 BY_IOPS = """[...document.querySelectorAll("#cells-table thead button")]
   .find((one) => one.textContent.startsWith("IOPS")).click()"""
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as opened:
-        yield opened
-
-
 def shown(chromium: Browser, result: SweepResult, folder: Path) -> Browser:
     """A page with all its charts drawn."""
-    chromium.complaints.clear()
-    chromium.resize(1300, 1000)
-    page = folder / "sweep.html"
-    page.write_text(sweep_page(result), encoding="utf-8")
-    chromium.open(page)
-    chromium.until('document.readyState === "complete" && typeof Sweep === "object"')
-    chromium.until(DRAWN)
+    opened(chromium, folder / "sweep.html", sweep_page(result))
     assert chromium.complaints == []
     return chromium
 

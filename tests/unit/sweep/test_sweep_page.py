@@ -14,7 +14,7 @@ from benchmarks.support.sweep import made_sweep
 from lab.errors import RequirementMissing
 from lab.sweep.grid import FailedCell, SweepGrid, SweepResult, sensitivities
 from lab.sweep.report import page_data, sensitivity_plot, sweep_page
-from tests.unit.report.test_page import FETCHING, Reader
+from tests.unit.report.test_page import Reader, loading_nothing
 from tests.unit.sweep.made_sweeps import row, sweep
 
 EVIL = '</script><script>alert(1)</script><a href="https://x.example" onclick="x">{{ 7 * 7 }}&@c1'
@@ -38,13 +38,7 @@ def sections(page: str) -> list[str]:
 
 def test_nothing_is_loaded_from_anywhere_and_figures_stand_once() -> None:
     page = sweep_page(sweep([row(level, 1234567.0, members=n) for level in LEVELS for n in (4, 8)]))
-    read = Reader(page)
-    asked = [value for _, attributes in read.elements for name, value in attributes.items() if name in FETCHING]
-    assert all(value is not None and value.startswith(("#", "data:")) for value in asked), asked
-    assert not re.search(r"@import|url\(", " ".join(read.texts["style"]))
-    policies = [attributes["content"] for tag, attributes in read.elements if attributes.get("http-equiv")]
-    assert policies[0]
-    assert policies[0].startswith("default-src 'none'; script-src 'sha256-")
+    loading_nothing(page)
     assert data_in(page)["iops"] == [1235000] * 4
 
 
