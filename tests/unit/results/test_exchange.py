@@ -355,13 +355,6 @@ def manifest_with(file: Path, **changes: object) -> bytes:
     return json.dumps({**json.loads(contents_of(file)["manifest.json"]), **changes}).encode()
 
 
-def test_a_changed_byte_is_noticed_and_nothing_is_stored(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
-    file = export(two, tmp_path)
-    rewrite(file, RECORD, contents_of(file)[RECORD].replace(b'"uml:"', b'"UML:"'))
-    refuse(other, file, f"checksum of {RECORD} is wrong")
-    assert not other.root.exists()
-
-
 @pytest.mark.parametrize(
     "place", ["results/x/../../../evil", "/etc/passwd", "results/x/raw/../../y", "results/x/other.txt", "record.json"]
 )
@@ -389,37 +382,57 @@ def resign(file: Path, two: ResultStore, contents: dict[str, bytes], **changes: 
     put(file, {**contents, "manifest.json": manifest, "manifest.sig": signer_of(two).sign(manifest)})
 
 
-def test_an_edit_is_found_even_with_its_checksum_put_right(
-    two: ResultStore, other: ResultStore, tmp_path: Path
+def edited(file: Path) -> bytes:
+    return contents_of(file)[RECORD].replace(b'"uml:"', b'"UML:"')
+
+
+def edit(file: Path) -> None:
+    rewrite(file, RECORD, edited(file))
+
+
+def edit_with_its_checksum(file: Path) -> None:
+    sums = json.loads(contents_of(file)["manifest.json"])["sha256"]
+    sums[RECORD] = hashlib.sha256(edited(file)).hexdigest()
+    edit(file)
+    rewrite(file, "manifest.json", manifest_with(file, sha256=sums))
+
+
+def sign_with_another_key(file: Path) -> None:
+    stranger = load_signer(file.parent / "stranger" / "key.pem")
+    rewrite(file, "manifest.sig", stranger.sign(contents_of(file)["manifest.json"]))
+
+
+def unsign(file: Path) -> None:
+    put(file, {name: data for name, data in contents_of(file).items() if name != "manifest.sig"})
+
+
+def unsign_as_an_old_format(file: Path) -> None:
+    unsign(file)
+    rewrite(file, "manifest.json", manifest_with(file, format_version=1))
+
+
+def slip_in_a_file(file: Path) -> None:
+    rewrite(file, "results/20261121T100000Z-x/raw/0099.json.gz", b"x")
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        (edit, f"checksum of {RECORD} is wrong"),
+        (edit_with_its_checksum, "was edited: its signature does not match"),
+        (sign_with_another_key, "signature does not match"),
+        (unsign, "signature is gone"),
+        (unsign_as_an_old_format, "is not signed"),
+        (slip_in_a_file, "was edited: results/20261121T100000Z-x/raw/0099"),
+    ],
+)
+def test_a_changed_bundle_is_noticed_and_nothing_is_stored(
+    change: Callable[[Path], None], because: str, two: ResultStore, other: ResultStore, tmp_path: Path
 ) -> None:
     file = export(two, tmp_path)
-    edited = contents_of(file)[RECORD].replace(b'"uml:"', b'"UML:"')
-    sums = json.loads(contents_of(file)["manifest.json"])["sha256"]
-    rewrite(file, RECORD, edited)
-    sums[RECORD] = hashlib.sha256(edited).hexdigest()
-    rewrite(file, "manifest.json", manifest_with(file, sha256=sums))
-    refuse(other, file, "was edited: its signature does not match")
-
-
-def test_a_signature_of_another_key_does_not_fit(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
-    file = export(two, tmp_path)
-    stranger = load_signer(tmp_path / "stranger" / "key.pem")
-    rewrite(file, "manifest.sig", stranger.sign(contents_of(file)["manifest.json"]))
-    refuse(other, file, "signature does not match")
-
-
-def test_without_a_signature_nothing_is_taken_in(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
-    file = export(two, tmp_path)
-    put(file, {name: data for name, data in contents_of(file).items() if name != "manifest.sig"})
-    refuse(other, file, "signature is gone")
-    rewrite(file, "manifest.json", manifest_with(file, format_version=1))
-    refuse(other, file, "is not signed")
-
-
-def test_a_file_that_was_slipped_in_is_found(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
-    file = export(two, tmp_path)
-    rewrite(file, "results/20261121T100000Z-x/raw/0099.json.gz", b"x")
-    refuse(other, file, "was edited: results/20261121T100000Z-x/raw/0099")
+    change(file)
+    refuse(other, file, because)
+    assert not other.root.exists()
 
 
 def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
