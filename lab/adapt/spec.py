@@ -169,10 +169,6 @@ def _problems(spec: VolumeSpec) -> Iterator[str]:
     except SpecError as error:
         yield f"{error.message} ({error.hint})"
         return
-    yield from _small_disks(spec)
-
-
-def _small_disks(spec: VolumeSpec) -> Iterator[str]:
     needed = MIB + SLICE_HEADER_BYTES + spec.chunk_bytes * 8
     for disk in spec.disks:
         if disk.size_bytes < needed:

@@ -803,11 +803,11 @@ def _volume_mismatch(published: Publication) -> Iterator[Seen]:
 
 
 def _if(holds: Callable[[Publication], bool], observed: str, needed: str) -> Check[Publication]:
-    """A check of one statement about the study."""
+    """A check of one statement about the study; ``observed`` may have fields of it in braces."""
 
     def check(published: Publication) -> Iterator[Seen]:
         if holds(published):
-            yield Seen(published.study, observed, needed)
+            yield Seen(published.study, observed.format(published), needed)
 
     return check
 
@@ -815,11 +815,6 @@ def _if(holds: Callable[[Publication], bool], observed: str, needed: str) -> Che
 def _unlike_averaged(published: Publication) -> Iterator[Seen]:
     if published.averages_over:
         yield Seen(published.study, f"means over {' and '.join(published.averages_over)}", "one figure for each")
-
-
-def _simulated_origin(published: Publication) -> Iterator[Seen]:
-    if published.engine:
-        yield Seen(published.study, f"figures of a {published.engine}", "the word beside every number")
 
 
 CHECKS: Mapping[str, Check[Publication]] = {
@@ -843,7 +838,7 @@ CHECKS: Mapping[str, Check[Publication]] = {
     "unlike-averaged": _unlike_averaged,
     "network-backed": _if(lambda it: it.backing == "network", "disks on a network", "local disks"),
     "arm-missing": _arm_missing,
-    "simulated-origin": _simulated_origin,
+    "simulated-origin": _if(lambda it: bool(it.engine), "figures of a {0.engine}", "the word beside every number"),
     "volume-mismatch": _volume_mismatch,
     "cpu-percent-only": _if(lambda it: it.cpu_unit == "percent", "CPU in percent", "CPU µs per I/O or s per GiB"),
     "percentile-of-averages": _if(

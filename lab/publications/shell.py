@@ -329,10 +329,11 @@ class _Runner:
         word = token.plain
         if word == "for" or word in _OPENS:
             end = _end_of(tokens, at, "done" if word == "for" else _OPENS[word])
+            inside = tokens[at + 1 : end]
             if word == "for":
-                self._loop(tokens[at + 1 : end])
+                self._loop(inside)
             else:
-                self._branch(word, tokens[at + 1 : end])
+                self._inner(_without_patterns(inside) if word == "case" else inside)
             return end + 1
         is_function = word == "function" or (word and [each.operator for each in tokens[at + 1 : at + 3]] == ["(", ")"])
         if is_function:
@@ -358,11 +359,6 @@ class _Runner:
             for name, value in self._variables.items():
                 if before.get(name, "\0") != value:
                     self._variables[name] = None
-
-    def _branch(self, word: str, tokens: Sequence[Token]) -> None:
-        if word == "case":
-            tokens = _without_patterns(tokens)
-        self._inner(tokens)
 
     def _loop(self, tokens: Sequence[Token]) -> None:
         """Process ``NAME in WORDS ; do BODY``."""
@@ -441,7 +437,9 @@ class _Runner:
                 if take in _REDIRECTIONS and place and words and words[-1].text.isdigit() and tokens[place - 1].plain:
                     words.pop()
                 continue
-            self._substituted(token)
+            for piece in token.pieces:
+                if piece.inner.strip():
+                    self._nested(piece.inner, token.line)
             if token.heredoc is not None:
                 stdin = self._heredoc(*token.heredoc)
             elif take in _REDIRECTIONS:
@@ -461,11 +459,6 @@ class _Runner:
         words = _without_prefixes(words)
         line = tokens[0].line
         return ShellCommand(tuple(words), line, writes_to=writes_to, stdin=stdin, is_conditional=self._is_conditional)
-
-    def _substituted(self, token: Token) -> None:
-        for piece in token.pieces:
-            if piece.inner.strip():
-                self._nested(piece.inner, token.line)
 
     def _heredoc(self, text: str, expands: bool) -> str:
         if not expands:

@@ -47,7 +47,6 @@ class Row:
         return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
 
     def estimate(self, values: Sequence[float]) -> Estimate:
-        """The median of values from this row's repeats, with its interval."""
         return estimate(values, self.looks)
 
     @property

@@ -238,7 +238,6 @@ class Axis:
 
     @property
     def is_number(self) -> bool:
-        """Whether all values are numbers."""
         return all(isinstance(value, int) for value in self.values)
 
     @property
@@ -247,7 +246,6 @@ class Axis:
         return self.is_number and all(int(value) > 0 and int(value).bit_count() == 1 for value in self.values)
 
     def label(self, row: int) -> str:
-        """The label of the row with this index."""
         code = self.codes[row]
         return self.labels[code] if code != NOWHERE else "–"
 

@@ -98,7 +98,7 @@ class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
             raise
 
     def __del__(self) -> None:
-        """Does nothing."""
+        pass
 
 
 class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types

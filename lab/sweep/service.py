@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ class SweepOutcome:
     folder: SweepFolder
     measured: int
     reused: int
-    failed: tuple[FailedCell, ...] = field(default=())
+    failed: tuple[FailedCell, ...] = ()
 
 
 def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
@@ -517,7 +517,7 @@ class LocalDesk(SweepDesk):
     def _plan(self, sweep: Sweep, text: str, request: SweepRequest) -> tuple[SweepPlan, SweepRequest]:
         """Plan a sweep; in real time with one worker, since cells measured in parallel disturb each other."""
         plan = plan_sweep(sweep, text, request)
-        if not plan.is_virtual_time and request.cluster.kind is ClusterKind.LOCAL:
+        if not plan.is_virtual_time:
             request = replace(request, cluster=parse_cluster("local:1"))
         return plan, request
 

@@ -490,7 +490,9 @@ class LiveFeed:
         found = self._intervals(list(self.splitter.finish()))
         sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
         self._held_back = None
-        return [*found, sliver] if sliver and _has_answers(sliver) else found
+        parts = [each for each in (sliver.reads, sliver.writes) if each] if sliver else []
+        has_answers = any(each.ios or each.bandwidth_bytes_per_second for each in parts)
+        return [*found, sliver] if sliver and has_answers else found
 
     def figures(self, *, exit_status: int, stderr_text: str, accept_interrupted: bool = False) -> JobFigures:
         """The figures of the whole run, or of its measured interval. Raises WorkloadError as ``parse_figures`` does."""
@@ -537,10 +539,6 @@ def difference(before: FioDocument | None, after: FioDocument, block_bytes: int 
         writes=_direction(write_before, write, seconds, block_bytes),
         is_warmup=_is_warmup(after),
     )
-
-
-def _has_answers(interval: LiveInterval) -> bool:
-    return any(each.ios or each.bandwidth_bytes_per_second for each in (interval.reads, interval.writes) if each)
 
 
 def _sections(document: FioDocument, name: str) -> FioDirection:

@@ -350,7 +350,10 @@ def fio_invocations(
         steps.append(prepare_invocation(workload, target))
     phases = (FioPhase.WRITE, FioPhase.VERIFY) if workload.verify is Verify.REREAD else (FioPhase.MEASURE,)
     for phase in phases:
-        traces = _traces(workload, target, size, runtime)
+        traces: tuple[str, ...] = ()
+        if workload.trace:
+            seed = _seed(workload, target)
+            traces = trace_texts(workload.trace, workload.jobs, seconds=runtime, space_bytes=size, seed=seed)
         # A recipe is measured as its authors did; a trace or a reread is measured from beginning to end.
         is_cut = phase is FioPhase.MEASURE and not workload.recipe and not traces
         issue = runtime if is_endless else window.issue_seconds
@@ -502,13 +505,6 @@ def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _traces(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> tuple[str, ...]:
-    if not workload.trace:
-        return ()
-    seed, streams = _seed(workload, target), workload.jobs
-    return trace_texts(workload.trace, streams, seconds=runtime, space_bytes=size_bytes, seed=seed)
-
-
 def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtime: float) -> str:
     text = workload.recipe.strip() + "\n"
     filled = {"{filename}": _one_file(target), "{size}": str(size_bytes), "{runtime}": _milliseconds(runtime)}
@@ -553,8 +549,7 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
     Raises WorkloadError ``file-exceeds-fs`` if there is no room for a single block.
     """
     size = job_bytes(workload, target)
-    is_directory = target.kind is PathKind.DIRECTORY
-    path = f"{target.path.rstrip('/')}/raidlab.0" if is_directory else target.path
+    path = _one_file(target).replace("\\:", ":")
     fitting = size // workload.block_bytes
     text = COUNT.sub(lambda found: str(min(int(found[1]), fitting)), workload.recipe)
     argv = (*DD_PREFIX, *(word.replace("{filename}", path) for word in text.split()[1:]))

@@ -50,6 +50,7 @@ _COUNT = r"[0-9]{1,19}"
 _SIZE = r"[0-9]{1,19}(?:[kmgtKMGT](?:i?[bB])?)?"
 _TIME = r"[0-9]{1,19}(?:us|ms|s|m|h)?"
 _READS = r"(?:rand)?read"
+_READ = re.compile(rf"{_READS}(?::{_COUNT})?")
 _PATTERNS = {
     _COUNT: "rwmixread rwmixwrite percentage_random randrepeat randseed norandommap direct buffered fsync fdatasync "
     "end_fsync invalidate refill_buffers zero_buffers scramble_buffers buffer_compress_percentage dedupe_percentage "
@@ -155,7 +156,7 @@ def _job_problems(
     if paths is not None and "verify" in options and options.get("verify_state_save") != "0":
         yield "leaves a state file where fio runs: write verify_state_save=0"
     directions = [options[name] for name in ("rw", "readwrite") if name in options]
-    if not writes and "verify_only" not in options and not all(_is_read(each) for each in directions):
+    if not writes and "verify_only" not in options and not all(_READ.fullmatch(each) for each in directions):
         yield "writes, but the workload declares reads"
     try:
         jobs = checked(int(options.get("numjobs", "1")), JobCount, "numjobs")
@@ -178,10 +179,6 @@ def _buffer_problems(jobs: int, depth: int, block_bytes: int) -> Iterator[str]:
             f"{jobs} jobs with {depth} requests of {human_bytes(block_bytes)} each would take more than "
             f"{human_bytes(MOST_BUFFER_BYTES)} of memory"
         )
-
-
-def _is_read(words: str) -> bool:
-    return re.fullmatch(rf"{_READS}(?::{_COUNT})?", words) is not None
 
 
 def _seconds(text: str) -> float:

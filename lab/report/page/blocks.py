@@ -385,7 +385,10 @@ def render_document(
         version=__version__,
         body=Markup(body),
         style=Markup(style),
-        data={name: Markup(_json(value)) for name, value in (data or {}).items()},
+        data={
+            name: Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))
+            for name, value in (data or {}).items()
+        },
         scripts=[Markup(script) for script in scripts],
         script_hashes=Markup(" ".join(map(_hash, scripts))),
     )
@@ -413,7 +416,3 @@ def _text(path: Path) -> str:
 def _hash(script: str) -> str:
     """The hash for the content security policy, which prevents scripts in imported results from running."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode().replace("<", "\\u003c")

@@ -99,7 +99,8 @@ class LevelPlots:
         rows = self._setting.rows
         if is_large(rows[0]):
             values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in rows]
-            scales = [_block_bytes(row) / 1e6 for row in rows]
+            first = [row.section(row.cells[0]) for row in rows]
+            scales = [section.io_bytes / section.total_ios / 1e6 for section in first]
             marks = self._published(Quantity.BANDWIDTH, rows, values) or self._published(Quantity.IOPS, rows, values)
             unit, what = "MB/s", "Throughput"
         else:
@@ -219,11 +220,6 @@ class LevelPlots:
         )
         summary = f"Latency percentiles, log scale; p99 in milliseconds: {words}."
         yield Plot("Latency percentiles", summary, traces, layout, max(300, _height(len(found))))
-
-
-def _block_bytes(row: Row) -> float:
-    section = row.section(row.cells[0])
-    return section.io_bytes / section.total_ios
 
 
 def _joined(
