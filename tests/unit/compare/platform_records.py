@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from lab.results.record import ResultRecord
-from tests.unit.results.records import CONDITIONS, array, cell, rebuild, record
+from tests.unit.results.records import CONDITIONS, array, cell, rebuild, record, with_figures
 
 WAVES = (1.0, 1.01, 0.99, 1.005, 0.995, 1.0)
 HDD = {"single": 100, "raid0": 390, "raid1": 180, "raid5": 290}
@@ -49,16 +49,9 @@ def machine(
 
 def measured_by(record: ResultRecord, student: int) -> ResultRecord:
     """The same speeds as another student would have measured them: no two have the same latencies and times."""
-    cells = []
-    for each in record.cells:
-        sections = {
-            name: replace(section, mean_seconds=section.mean_seconds + 1e-9 * (student + 1))
-            for name in ("reads", "writes")
-            if (section := getattr(each.figures, name)) is not None
-        }
-        cells.append(replace(each, figures=replace(each.figures, **sections)))
+    cells = tuple(with_figures(each, mean_seconds=0.01 + 1e-9 * (student + 1)) for each in record.cells)
     timings = replace(record.timings, total_seconds=300.0 + 0.001 * student)
-    return replace(record, cells=tuple(cells), timings=timings)
+    return replace(record, cells=cells, timings=timings)
 
 
 def scaled(values: Mapping[str, float], **factors: float) -> dict[str, float]:

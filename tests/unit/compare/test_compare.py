@@ -9,19 +9,14 @@ from lab.compare import CONDITIONS, UnlikeRuns, compare, differences, require_al
 from lab.errors import SpecError
 from lab.results.record import DiskRecord, RebuildRecord, ResultRecord
 from lab.results.statistics import RatioOutcome
-from tests.unit.results.test_store import cell, draft
+from tests.unit.results.records import cell
+from tests.unit.results.test_store import draft
 
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
 
 
 def result(iops: Sequence[float], record_id: str = "a") -> ResultRecord:
-    cells = []
-    for repeat, value in enumerate(iops):
-        made = cell(repeat)
-        assert made.figures.reads is not None
-        reads = replace(made.figures.reads, iops=value)
-        figures = replace(made.figures, reads=reads, writes=None)
-        cells.append(replace(made, figures=figures))
+    cells = (cell("md0", "rand-mix-4k", repeat, read_iops=value) for repeat, value in enumerate(iops))
     return replace(draft(record_id), cells=tuple(cells))
 
 

@@ -23,7 +23,7 @@ from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.statistics import RatioOutcome
 from lab.results.store import ResultStore, decode_record, find_results
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
-from tests.unit.results.records import CONDITIONS, cell, record
+from tests.unit.results.records import CONDITIONS, cell, record, with_figures
 
 WRITES = {"single": 100, "raid0": 390, "raid1": 98, "raid5": 90}
 # Here parity is cheap: RAID 5 writes faster than one disk.
@@ -95,10 +95,7 @@ def test_a_missing_repeat_zero_and_what_is_no_number_are_told_and_left_out() -> 
     whole = machine("a", HDD, WRITES)
     cells = list(whole.cells)
     for place, value in ((0, 0.0), (2, math.nan)):
-        figures = cells[place].figures
-        assert figures.reads is not None
-        reads = replace(figures.reads, iops=value)
-        cells[place] = replace(cells[place], figures=replace(figures, reads=reads))
+        cells[place] = with_figures(cells[place], iops=value)
     damaged = replace(whole, cells=tuple(cells[:-1]), planned_cells=(cells[-1].key,))
     found = compared(damaged, machine("b", SSD, SSD_WRITES, seed=1))
     problems = found.platforms[0].problems

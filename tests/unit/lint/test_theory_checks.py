@@ -19,7 +19,7 @@ from lab.lint.experiment_checks import (
     shown_stamps,
 )
 from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
-from tests.unit.results.records import CONDITIONS, cell, rebuild, record
+from tests.unit.results.records import CONDITIONS, cell, rebuild, record, with_figures
 
 DRIVES = replace(
     CONDITIONS,
@@ -80,10 +80,7 @@ def test_each_repeat_stands_beside_its_own_prediction() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0])
 def test_what_is_no_speed_is_not_compared(bad: float) -> None:
     (good,) = made((90.0,)).cells
-    assert good.figures.writes
-    section = replace(good.figures.writes, iops=bad)
-    stopped = replace(good, figures=replace(good.figures, writes=section))
-    assert beside_theory(record(cells=(stopped,))) == ()
+    assert beside_theory(record(cells=(with_figures(good, iops=bad),))) == ()
     assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
 
 

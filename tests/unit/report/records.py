@@ -24,8 +24,6 @@ def repeated(record: ResultRecord, factors: tuple[float, ...]) -> ResultRecord:
 
 def _times(cell: CellRecord, factor: float, repeat: int) -> CellRecord:
     sections = {
-        way: replace(section, iops=section.iops * factor)
-        for way in ("reads", "writes")
-        if (section := getattr(cell.figures, way)) is not None
+        f"{way}s": replace(section, iops=section.iops * factor) for way, section in cell.figures.sections.items()
     }
     return replace(cell, repeat=repeat, figures=replace(cell.figures, **sections))

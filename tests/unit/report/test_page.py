@@ -39,12 +39,12 @@ from lab.report.page.blocks import (
 )
 from lab.report.page.build import html_report
 from lab.report.page.plots import ratio_axis
-from lab.results.record import CellRecord, MemberRates, ResultRecord, RunStatus, Stretch, Timeline, encode_timeline
+from lab.results.record import MemberRates, ResultRecord, RunStatus, Stretch, Timeline, encode_timeline
 from lab.results.store import FoundResult
 from lab.tables import Column, Table
 from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.report.records import load, repeated
-from tests.unit.results.records import array, cell, rebuild, record
+from tests.unit.results.records import array, cell, rebuild, record, with_figures
 
 FETCHING = {"src", "srcset", "href", "action", "data", "poster", "formaction", "background", "manifest", "ping"}
 
@@ -228,15 +228,9 @@ def test_two_machines_are_compared_without_raw_figures() -> None:
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 def test_a_figure_that_is_none_is_left_out_and_named(bad: float) -> None:
     good = [cell("raid5", "x", repeat, read_iops=10.0) for repeat in range(2)]
-    page = page_of(record(cells=(*good, _with_iops(good[0], bad))))
+    page = page_of(record(cells=(*good, with_figures(replace(good[0], repeat=2), iops=bad))))
     assert f"raid5/x/healthy/2: {bad:g} IOPS, left out" in page
     assert named(figures_in(page), "measured, median")[0]["x"] == [10.0]
-
-
-def _with_iops(given: CellRecord, iops: float) -> CellRecord:
-    assert given.figures.reads
-    reads = replace(given.figures.reads, iops=iops)
-    return replace(given, repeat=2, figures=replace(given.figures, reads=reads))
 
 
 def test_a_missing_repeat_is_named() -> None:

@@ -463,12 +463,9 @@ def test_the_order_may_be_known_and_nearness_not() -> None:
 def test_a_repeat_that_one_side_lost_pairs_with_none() -> None:
     whole = drawn(0.5, 0.0, random.Random(1))
     rising = [
-        replace(
-            cell,
-            figures=replace(cell.figures, writes=records.direction(cell.figures.writes.iops * 2**cell.repeat)),
-        )
+        records.with_figures(cell, iops=cell.figures.sections[WRITE].iops * 2**cell.repeat)
         for cell in whole.cells
-        if cell.figures.writes and (cell.array, cell.repeat) not in {("raid0", 0), ("raid1", 7)}
+        if (cell.array, cell.repeat) not in {("raid0", 0), ("raid1", 7)}
     ]
     (found,) = compared_findings(replace(whole, cells=tuple(rising)), study(Relation.LESS, 0.5))
     assert found.measured

@@ -93,6 +93,14 @@ def cell(
     return msgspec.structs.replace(made, **changes)
 
 
+def with_figures(cell: CellRecord, **changes: Any) -> CellRecord:
+    """The cell with these figures in each of its directions."""
+    sections = {
+        f"{way}s": msgspec.structs.replace(section, **changes) for way, section in cell.figures.sections.items()
+    }
+    return msgspec.structs.replace(cell, figures=msgspec.structs.replace(cell.figures, **sections))
+
+
 def rebuild(array: str, repeat: int, seconds: float, rebuilt_bytes: int = 10**9) -> RebuildRecord:
     return RebuildRecord(
         array=array,

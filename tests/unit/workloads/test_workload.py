@@ -189,6 +189,7 @@ def test_a_recipe_that_names_no_file_is_refused() -> None:
         "dd if=/dev/zero of={filename} bs=2M",
         "dd if=/dev/zero of=${HOME} bs=2M count=1",
         "dd 'if=/dev/zero' of={filename} bs=2M count={count:1}",
+        "",
         "dd",
         "/tmp/dd if=/dev/zero of={filename} bs=2M count={count:1}",
     ],
