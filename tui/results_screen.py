@@ -26,11 +26,20 @@ from lab.lint.experiment_checks import IDLE, as_shown, beside_theory, lint_resul
 from lab.lint.rules import all_rules
 from lab.machine.target import target_words
 from lab.plugins import extensions
-from lab.report.tables import OFF_THEORY, READ, csv_of, foremost, heading, interval_text, render_result, tables_of, theory_notes
+from lab.report.tables import (
+    OFF_THEORY,
+    csv_of,
+    foremost,
+    heading,
+    interval_text,
+    render_result,
+    tables_of,
+    theory_notes,
+)
 from lab.results.record import Conditions, ResultRecord, RunStatus, encode_record
+from lab.results.rows import READ, Row, rows
 from lab.results.statistics import estimate
 from lab.results.store import ResultFormat, ResultStore, ResultSummary
-from lab.results.rows import Row, rows
 from lab.units import counted, human_bytes, human_seconds
 from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
 from tui.keys import command_key
