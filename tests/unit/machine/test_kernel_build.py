@@ -166,6 +166,8 @@ def test_what_cannot_be_built_is_told_and_leaves_nothing_behind(
 ) -> None:
     assert shop.build("virtual-time").returncode == 0
     spoil(shop)
+    # Another source alone does not invalidate a kernel.
+    shop.edit("provision/kernel/lab.config")
     refused = shop.build("virtual-time")
     assert refused.returncode == 1
     assert said in refused.stderr
