@@ -640,7 +640,6 @@ SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _
 
 
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
-    **SHOWN_CHECKS,
     "too-few-repeats": _too_few_kept,
     "no-dispersion": _no_dispersion,
     "no-percentiles": _no_percentiles,

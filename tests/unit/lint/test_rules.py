@@ -31,7 +31,11 @@ CHECKS: dict[LintStage, set[str]] = {
     LintStage.PUBLICATION: set(recipes.CHECKS),
     LintStage.MACHINE: set(MACHINE_CHECKS),
     LintStage.CELL: set(experiment_checks.CELL_CHECKS),
-    LintStage.RESULT: {*experiment_checks.CONDITION_CHECKS, *experiment_checks.RESULT_CHECKS},
+    LintStage.RESULT: {
+        *experiment_checks.SHOWN_CHECKS,
+        *experiment_checks.CONDITION_CHECKS,
+        *experiment_checks.RESULT_CHECKS,
+    },
 }
 # These are checked where the comparison is made, by lab.compare; the interval by the run itself.
 ELSEWHERE = {"unlike-conditions", "raw-across-platforms", "uml-absolute", "arm-missing"}
