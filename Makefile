@@ -11,9 +11,7 @@ ON ?= qemu:
 # Which of its tests `make test-vm` runs; "vm and not slow": without those that only start more machines (ten minutes less).
 VM ?= vm
 ON_QEMU = $(addprefix tests/kernel/,test_grow.py test_scrub.py test_verdicts.py) \
-  $(addprefix tests/kernel/test_machine.py::,test_sixteen_disks_bear_their_serials test_a_panic_is_named \
-    test_long_requests_and_answers_pass_the_serial_line test_a_client_ended_by_a_signal_leaves_no_process \
-    test_a_killed_client_leaves_no_process_and_the_next_one_sweeps test_a_killed_kernel_or_supervisor_is_a_lost_machine)
+  $(addprefix tests/kernel/test_machine.py::test_,sixteen_disks_bear_their_serials long_requests_and_answers_pass_the_serial_line)
 # What `make lab` runs where there is no terminal.
 EXPERIMENT ?= antioquia-quick
 
