@@ -105,8 +105,7 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
         outcome.id == outcome_id
         and is_name(outcome.drill)
         and outcome.verdict in list(DrillVerdict)
-        and 0 <= outcome.saved_percent <= 100
-        and 0 <= (outcome.kept_percent or 0.0) <= 100
+        and outcome.is_sound
         and _is_count(outcome.minutes, outcome.hints, outcome.resets, outcome.exam.attempt if outcome.exam else 0)
         and all(0 <= count < _MOST_BYTES for count in (*sizes, *outcome.blocks.values()))
         and len(outcome.mistakes) <= _MOST_PARTS

@@ -329,7 +329,7 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def is_sound(self) -> bool:
         """Whether the percentages and ranges are valid. Invalid outcomes are ignored."""
         spans = [span for ranges in self.changed.values() for span in ranges or [[]]]
-        percents = (self.saved_percent, self.kept_percent or 0.0)
+        percents = (self.saved_percent, self.kept_percent or 0.0, self.begun_percent or 0.0)
         return all(0 <= each <= 100 for each in percents) and all(
             len(span) == 2 and 0 <= span[0] < span[1] for span in spans
         )

@@ -144,7 +144,14 @@ def test_a_bundle_that_was_exchanged_meanwhile_is_noticed(tmp_path: Path) -> Non
     "changes",
     [
         *({"id": "another"}, {"drill": "../x"}, {"drill": "=1+1"}, {"verdict": "brilliant"}, {"verdict": ""}),
-        *({"saved_percent": 100.01}, {"saved_percent": -1}, {"minutes": -0.5}, {"minutes": 1e300}, {"hints": -1}),
+        *(
+            {"saved_percent": 100.01},
+            {"saved_percent": -1},
+            {"begun_percent": 101.0},
+            {"minutes": -0.5},
+            {"minutes": 1e300},
+            {"hints": -1},
+        ),
         *({"hints": 10**12}, {"resets": 10**7}, {"touched_bytes": -1}, {"touched_bytes": 1 << 60}, {"seed": "x" * 999}),
         *({"blocks": {"kept": -1}}, {"mistakes": [{"id": "x" * 201, "explain": ""}]}, {"title": "x" * 201}),
         {"mistakes": [{"id": "zeroed", "explain": ""}] * 1001},
