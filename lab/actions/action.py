@@ -19,7 +19,7 @@ import msgspec
 
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks.kinds import LabDisk
-from lab.gates.decoding import Name
+from lab.gates.decoding import Name, convert
 
 if TYPE_CHECKING:
     from lab.plans import Plan
@@ -211,7 +211,7 @@ class Action(Verb, frozen=True, kw_only=True):
     in_lessons: ClassVar[bool] = True
     """Whether lesson files may use it."""
     needs: ClassVar[Needs] = ()
-    """Further conditions, after those of the base classes."""
+    """Further conditions for the app, after those of the base classes; ``plan`` repeats what a command must refuse."""
     effect: ClassVar[str] = ""
     """What happens, shown with the plan; names of the selection are in braces."""
 
@@ -234,7 +234,7 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def chosen(cls, value: str) -> Mapping[str, Any]:
-        return {cls.picks: value} if cls.picks else {}
+        return {field.name: convert(value, field.type) for field in fields_of(cls) if field.name == cls.picks}
 
     @classmethod
     def note(cls, it: Selection) -> str:
