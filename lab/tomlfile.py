@@ -277,9 +277,10 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def kinds_by_tag(key: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Tag -> the Struct with this tag among a module's names; ``key`` is the field of the tag."""
-    kinds = [each for each in names.values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
+    """Tag -> the Struct with this tag among the modules' names; ``key`` is the field of the tag."""
+    names = (each for names in modules for each in names.values())
+    kinds = [each for each in names if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     # The tag of a class without a tag of its own is its name: such a class is a base of others.
     return {
         str(kind.__struct_config__.tag): kind

@@ -977,11 +977,11 @@ def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
     return found
 
 
-ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", {**vars(readings), **globals()})
+ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", vars(readings), globals())
 CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.items() if kind.in_lessons}
 """The checks that lessons may use."""
 SOURCES: Mapping[str, type[Source]] = {
-    **kinds_by_tag("get", {**vars(readings), **globals()}),
+    **kinds_by_tag("get", vars(readings), globals()),
     **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
 }
 

@@ -679,10 +679,20 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Headings and labels."""
 
     def want(self, key: str, facts: Mapping[str, object]) -> str:
-        return self.wanted[key].format_map(self._translated(facts))
+        """The requirement of a check. Raises SpecError if nobody has written it, as ``find`` does."""
+        return self._sentence("wanted", key, facts)
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
-        return self.found[key].format_map(self._translated(facts))
+        return self._sentence("found", key, facts)
+
+    def _sentence(self, table: str, key: str, facts: Mapping[str, object]) -> str:
+        sentences: dict[str, str] = getattr(self, table)
+        if key not in sentences:
+            raise SpecError(
+                f"there is no sentence for '{key}'",
+                hint=f"add it to [{table}] in lab/lessons/words/{SOURCE_LANGUAGE}.toml",
+            )
+        return sentences[key].format_map(self._translated(facts))
 
     def say(self, key: str, **facts: object) -> str:
         return self.frame[key].format_map(facts)

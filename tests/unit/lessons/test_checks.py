@@ -324,7 +324,14 @@ def test_every_check_has_words_in_every_language(language: str) -> None:
 
 
 def test_every_check_is_tested_both_ways() -> None:
-    assert {str(each[0]["that"]) for each in HOLDS} == {str(each[0]["that"]) for each in FAILS} == set(CHECKS)
+    for cases in (HOLDS, FAILS):
+        assert {str(each[0]["that"]) for each in cases} == set(CHECKS), "add a case to HOLDS and to FAILS"
+
+
+def test_a_sentence_that_is_missing_is_named() -> None:
+    with pytest.raises(SpecError, match=r"no sentence for 'array\.colour'") as raised:
+        words_in("sv").want("array.colour", {})
+    assert raised.value.hint == "add it to [wanted] in lab/lessons/words/en.toml"
 
 
 ONE = measured(cell("a", 0, figures(300, 0.050)), cell("b", 0, figures(40, 0.200, pause=0.175)))
