@@ -278,7 +278,7 @@ class RunScreen(ModeScreen):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         command_key("run.start", "r", "Run", "run", "Run what is selected in the list", action="run"),
-        command_key("run.stop", "s", "Stop", "run", "Stop the run; what was measured is kept"),
+        command_key("run.stop", "s", "Stop", "run", "Stop the run; finished measurements are stored"),
         Binding("d", "duration", "Duration", id="run.duration", tooltip="The next run time of workloads"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="run.next", tooltip="From the list to the form"),
         Binding("shift+tab", "app.focus_previous", "Back", show=False, id="run.previous", tooltip="Previous panel"),

@@ -43,7 +43,7 @@ _INIT = f"""#!/bin/busybox sh
 cd /root && /bin/busybox mount --move . / && exec /bin/busybox chroot . "${INIT_VARIABLE}"
 """
 MOST_FAST_IMAGES = 6
-"""Uncompressed kernels that are kept, of some 60 MB each."""
+"""Number of uncompressed kernels in the cache, of some 60 MB each."""
 PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
 NOTE_HEADER = struct.Struct("<III")
 _RELEASE = re.compile(r"\d+\.\d+[\w.+~-]*")

@@ -67,7 +67,7 @@ def _(bench: Bench) -> None:
     expect(not any(any(image.read_bytes()) for image in images), "a reset leaves something on a disk")
 
 
-@promise("how many failures an array survives is told for now, not for when it was whole", needs_machine=True)
+@promise("the number of failures that an array survives is that of its present state", needs_machine=True)
 def _(bench: Bench) -> None:
     _bare(bench, 3)
     bench.run("array", "create", "--level", "5", "--disks", "3", "--assume-clean", on_machine=True).worked()

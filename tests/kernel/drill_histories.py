@@ -68,7 +68,7 @@ class TextUser:
         self._heard = 0
         self._lines_run = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        # Without the terminal's echo nobody takes what was typed for what was said.
+        # Without the terminal's echo, so that typed text is not mistaken for output.
         argv = command(RAIDLAB, "--text", "--on", kernel_target().text)
         self._window = Window(argv, state, has_echo=False, term="dumb")
         self._process = self._window.process

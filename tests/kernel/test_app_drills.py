@@ -98,7 +98,7 @@ async def test_a_drill_in_which_nothing_was_done_is_ended_by_the_second_key_alon
     async with at_the_drill(tmp_path) as student:
         app = student.app
         await student.press("d")
-        await student.until(lambda: app.drills._may_end, "it is said that nothing runs")
+        await student.until(lambda: app.drills._may_end, "the message that nothing runs")
         assert not DrillStore(app.client.host).all()
         assert app.drills.view is not None
         await student.press("d")

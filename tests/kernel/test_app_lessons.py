@@ -49,7 +49,7 @@ async def test_a_measurement_decides_a_prediction(tmp_path: Path) -> None:
         assert reads[0].p50_seconds is not None
         await student.press("t")
         await student.press(*f"{reads[0].p50_seconds * 1000:.1f}", "enter")
-        await student.until(lambda: student.view().explanation is not None, "the reason is told")
+        await student.until(lambda: student.view().explanation is not None, "the explanation")
         why = student.view().explanation
         assert why is not None
         assert why.is_right is False

@@ -1,6 +1,6 @@
-"""mdadm's test suite in the embedded machine and on stock kernels in QEMU: each outcome is told from the others.
+"""mdadm's test suite in the embedded machine and on stock kernels in QEMU: all outcomes, and what a run may change.
 
-Nothing on this computer is changed. The suite is a made-up one that keeps to the words of upstream's. With
+Nothing on this computer is changed. The suite is a small one in the form of upstream's. With
 ``RAIDLAB_MDADM_CHECKOUT``, a folder in which mdadm is built, a few of the real ones run too.
 """
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.app(looks=0)
 class StandingLab(FakeLab):
     """In virtual time: looks are asked for, and its clock goes on only by ``sleep``.
 
-    Its ``machine.may_pass`` lets time stand still while it is cleared, as if the machine were busy.
+    While its ``machine.may_pass`` is cleared, time does not advance, as if the machine were busy.
     """
 
     def __init__(self, state_folder: Path) -> None:
