@@ -52,6 +52,7 @@ from lab.machine.stock_kernels import (
     COMPUTER_TAG,
     INIT_VARIABLE,
     LOGS_TAG,
+    START_READ_AUTO,
     StockKernel,
     fast_image,
     find_stock_kernel,
@@ -244,7 +245,7 @@ def qemu_arguments(
     # cryptomgr.notests: the self-tests of its ciphers take an emulated processor half a second.
     parameters = (
         f"console={_CONSOLES[boot.architecture]} quiet no_timer_check cryptomgr.notests oops=panic panic=-1 "
-        "md_mod.start_ro=1"
+        f"md_mod.{START_READ_AUTO}"
     )
     return [
         qemu,

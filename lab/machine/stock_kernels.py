@@ -1,7 +1,7 @@
 """Distribution kernels for ``qemu:``: those installed on this computer, and those that ``raidlab kernels get`` fetched.
 
-A kernel reaches this computer's files through a small initramfs: busybox and the modules for 9p over virtio. All other
-modules are loaded from this computer's files.
+A kernel reaches this computer's files through a small initramfs: busybox, the modules for 9p over virtio, and md's. All
+other modules are loaded from this computer's files.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ from lab.machine.package_sources import is_version, version_key
 
 ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p")
 """Modules that are loaded before this computer's files can be reached."""
+LEVEL_MODULES = ("md_mod", "crc32c_intel", "crc32c_generic", "raid456", "raid1", "raid10", "raid0")
+"""Modules that are loaded while the machine starts, unless the kernel lacks them or has them built in.
+
+An emulated processor takes two seconds to unpack and link raid456 when the first array is created. Until Linux 6.13
+libcrc32c, on which it depends, needs one of the two ciphers to be loaded before it.
+"""
+START_READ_AUTO = "start_ro=1"
+"""md_mod's parameter with which an assembled array waits for its first write (md(4), KERNEL PARAMETERS)."""
 COMPUTER_TAG = "computer"
 """The 9p mount tag of this computer's files."""
 LOGS_TAG = "logs"
@@ -39,6 +47,12 @@ INSERT_MODULES = 'for module in /modules/*; do /bin/busybox insmod "$module" || 
 """The shell line with which an initramfs begins."""
 _INIT = f"""#!/bin/busybox sh
 {INSERT_MODULES}
+# A job in the background needs /dev/null.
+/bin/busybox mount -t devtmpfs dev /dev
+for module in /levels/*; do
+  case "$module" in *md-mod.ko) option={START_READ_AUTO} ;; *) option= ;; esac
+  /bin/busybox insmod "$module" $option
+done &
 /bin/busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose {COMPUTER_TAG} /root || exit 1
 cd /root && /bin/busybox mount --move . / && exec /bin/busybox chroot . "${INIT_VARIABLE}"
 """
@@ -156,36 +170,42 @@ def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
     Raises ToolMissing without busybox as a static program, LabError if a module is missing.
     """
     busybox = static_busybox(processes)
-    modules = needed_modules(kernel.modules)
-    marks = [(str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in (busybox, *modules)]
+    modules = needed_modules(kernel.modules, ROOT_MODULES)
+    levels = [path for path in needed_modules(kernel.modules, LEVEL_MODULES, is_complete=False) if path not in modules]
+    marks = [(str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in (busybox, *modules, *levels)]
     name = f"{kernel.release}-{hashlib.sha256(repr((_INIT, marks)).encode()).hexdigest()[:16]}.cpio.gz"
     folder = stock_folder() / "initramfs"
     if (made := folder / name).is_file():
         return made
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(made, initramfs(busybox, modules, processes, init=_INIT), is_durable=False)
+    replace_file(made, initramfs(busybox, modules, processes, init=_INIT, levels=levels), is_durable=False)
     return made
 
 
-def initramfs(busybox: Path, modules: Iterable[Path], processes: Processes, *, init: str = "") -> bytes:
+def initramfs(
+    busybox: Path, modules: Iterable[Path], processes: Processes, *, init: str = "", levels: Iterable[Path] = ()
+) -> bytes:
     """Return a compressed cpio archive with busybox, these modules in the order of loading, and init, if it is given.
+
+    ``levels``: the modules for its folder ``levels``.
 
     Source: Documentation/driver-api/early-userspace/buffer-format.rst.
     """
-    entries = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "root", "dev")]
+    entries = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "levels", "root", "dev")]
     entries.append(("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes()))
     entries += [("init", stat.S_IFREG | 0o755, init.encode())] if init else []
-    for number, path in enumerate(modules):
-        entries.append(
-            (f"modules/{number:02d}-{path.name.split('.')[0]}.ko", stat.S_IFREG | 0o644, _unpacked(path, processes))
-        )
+    for folder, paths in (("modules", modules), ("levels", levels)):
+        for number, path in enumerate(paths):
+            name = f"{folder}/{number:02d}-{path.name.split('.')[0]}.ko"
+            entries.append((name, stat.S_IFREG | 0o644, _unpacked(path, processes)))
     return gzip.compress(cpio(entries), compresslevel=1, mtime=0)
 
 
-def needed_modules(folder: Path, wanted: tuple[str, ...] = ROOT_MODULES) -> list[Path]:
+def needed_modules(folder: Path, wanted: tuple[str, ...], *, is_complete: bool = True) -> list[Path]:
     """Return the files of these modules and of those that they need, in the order of loading (modules.dep(5)).
 
-    Modules that are built in are left out. Raises LabError if one is neither available nor built in.
+    Modules that are built in are left out. Raises LabError if one is neither available nor built in and the list is to
+    be complete.
     """
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (folder / "modules.dep").read_text(encoding="ascii", errors="replace").splitlines():
@@ -202,7 +222,7 @@ def needed_modules(folder: Path, wanted: tuple[str, ...] = ROOT_MODULES) -> list
         if name in needs:
             path, below = needs[name]
             found.update(dict.fromkeys([*reversed(below), path]))
-        elif name not in built_in:
+        elif is_complete and name not in built_in:
             raise LabError(
                 f"the kernel's folder of drivers {folder} lacks {name}",
                 hint="a kernel with virtio, and 9p or squashfs, is needed: raidlab kernels list",
