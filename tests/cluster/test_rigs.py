@@ -60,10 +60,10 @@ def leave_a_stray(rig: Rig, folder: Path) -> int:
     """Starts something that its job or connection does not wait for. Returns its process id."""
     if isinstance(rig, SshRig):
         return int(subprocess.check_output(rig.command("node2", STRAY), timeout=20))
-    said = folder / "stray"
-    rig.submit(f"{STRAY} >{said}.new; mv {said}.new {said}; sleep 600")
-    wait_until(said.exists, 20, rig.tails)
-    return int(said.read_text())
+    marker = folder / "stray"
+    rig.submit(f"{STRAY} >{marker}.new; mv {marker}.new {marker}; sleep 600")
+    wait_until(marker.exists, 20, rig.tails)
+    return int(marker.read_text())
 
 
 def test_two_jobs_run_at_once_on_both_nodes(slurm: SlurmRig, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return digests(found)
 
 
-def test_jobs_of_slurm_measure_the_same_and_are_gone_afterwards(
+def test_jobs_of_slurm_measure_the_same_and_leave_no_jobs_behind(
     alone: dict[str, str], slurm: SlurmRig, tmp_path: Path
 ) -> None:
     sweeps = on_slurm(tmp_path, slurm)
@@ -48,7 +48,7 @@ def test_jobs_of_slurm_measure_the_same_and_are_gone_afterwards(
     assert not jobs.strip()
 
 
-def test_on_slurm_a_sweep_goes_on_after_its_client_is_killed(
+def test_on_slurm_a_sweep_resumes_after_its_client_is_killed(
     alone: dict[str, str], slurm: SlurmRig, tmp_path: Path
 ) -> None:
     sweeps = on_slurm(tmp_path, slurm)
@@ -58,8 +58,8 @@ def test_on_slurm_a_sweep_goes_on_after_its_client_is_killed(
     process.communicate(timeout=120)
     # Jobs whose scheduler is gone end by themselves; the test does not wait for that.
     slurm.run("scancel", "--partition", PARTITION)
-    sweeps.until_gone()
-    sweeps.goes_on_after_kill(("--cluster", "slurm"), alone, sweeps.files())
+    sweeps.until_ended()
+    sweeps.resumes_after_kill(("--cluster", "slurm"), alone, sweeps.files())
 
 
 def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], slurm: SlurmRig, tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], s
     sweeps.until(lambda: sweeps.files(), process)
     slurm.lose_node("node2")
     try:
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+        _, output = process.communicate(timeout=300)
+        assert process.returncode == 0, output
     finally:
         slurm.start_node("node2")
         slurm.wait_for_nodes()
@@ -93,9 +93,9 @@ def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
         lambda: set(slurm.run(*pending).split()) - {first} and len(slurm.run("squeue", "-h").splitlines()) == 3, process
     )
     slurm.run("scancel", str(blockers[1]))
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    assert "has ended; it is started again" in said
+    _, output = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "has ended; it is started again" in output
     assert digests(sweeps.run("--resume")) == alone
 
 
@@ -104,8 +104,8 @@ def test_over_ssh_nothing_listens_on_the_network(servers: SshRig, tmp_path: Path
     process = sweeps.start("--cluster", "ssh:node1,node2")
     sweeps.until(sweeps.files, process)
     assert listening(processes_of(sweeps.state)) == {"0100007F"}
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 0, output
 
 
 def test_over_ssh_it_is_the_same_and_cells_come_from_another_computers_folder(
@@ -125,7 +125,7 @@ def test_over_ssh_it_is_the_same_and_cells_come_from_another_computers_folder(
     assert (again["measured"], digests(again)) == (0, alone)
 
 
-def test_over_ssh_a_worker_that_is_killed_is_replaced_and_the_client_goes_on(
+def test_over_ssh_a_killed_worker_is_replaced_and_a_killed_client_resumes(
     alone: dict[str, str], servers: SshRig, tmp_path: Path
 ) -> None:
     sweeps = over_ssh(tmp_path, servers)
@@ -135,14 +135,14 @@ def test_over_ssh_a_worker_that_is_killed_is_replaced_and_the_client_goes_on(
     sweeps.until(lambda: len(sweeps.files()) >= 4, process)
     sweeps.kill("client", process)
     process.communicate(timeout=120)
-    sweeps.until_gone()
-    sweeps.goes_on_after_kill(("--cluster", "ssh:node1,node2"), alone, sweeps.files())
+    sweeps.until_ended()
+    sweeps.resumes_after_kill(("--cluster", "ssh:node1,node2"), alone, sweeps.files())
 
 
 def test_a_host_that_cannot_be_reached_is_named(servers: SshRig, tmp_path: Path) -> None:
     sweeps = over_ssh(tmp_path, servers)
     process = sweeps.start("--cluster", "ssh:node1,node9")
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "node9 cannot be reached" in said
+    assert "node9 cannot be reached" in output
     assert not sweeps.left()

@@ -24,13 +24,13 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def standing_rig(lab: Lab) -> Rig:
+def module_rig(lab: Lab) -> Rig:
     """For modules whose tests share an array."""
     return Rig(lab)
 
 
 @pytest.fixture
-def rig(standing_rig: Rig) -> Rig:
+def rig(module_rig: Rig) -> Rig:
     """Blank disks and no array."""
-    standing_rig.blank()
-    return standing_rig
+    module_rig.blank()
+    return module_rig

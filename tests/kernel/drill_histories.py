@@ -64,7 +64,7 @@ class TextUser:
     """``with TextUser(state) as user: user.hear("is running."); user.type("b")``."""
 
     def __init__(self, state: Path) -> None:
-        self.said = ""
+        self.output = ""
         self._heard = 0
         self._lines_run = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -93,8 +93,8 @@ class TextUser:
         """Wait for one of these words in the output after those of the last call; returns it."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not (found := self._first(words)):
-            assert time.monotonic() < deadline, f"never: {words}; said: {self.said}"
-            assert self._read(0.1), f"it has ended without {words}; said: {self.said}"
+            assert time.monotonic() < deadline, f"never: {words}; said: {self.output}"
+            assert self._read(0.1), f"it has ended without {words}; said: {self.output}"
         self._heard, word = found
         return word
 
@@ -121,14 +121,14 @@ class TextUser:
         return self._process.wait()
 
     def _first(self, words: tuple[str, ...]) -> tuple[int, str] | None:
-        places = [(self.said.find(word, self._heard), word) for word in words]
+        places = [(self.output.find(word, self._heard), word) for word in words]
         there = [(place + len(word), word) for place, word in places if place >= 0]
         return min(there) if there else None
 
     def _read(self, seconds: float) -> bool:
         """What it says within this time; False: nobody is there any more."""
         is_there = self._window.take(seconds)
-        self.said += self._decoder.decode(self._window.output[self._decoded :]).replace("\r\n", "\n")
+        self.output += self._decoder.decode(self._window.output[self._decoded :]).replace("\r\n", "\n")
         self._decoded = len(self._window.output)
         return is_there
 

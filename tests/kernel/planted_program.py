@@ -49,7 +49,7 @@ def write(path: str, first: int, count: int, generation: int, flags: int = 0) ->
         os.close(fd)
 
 
-def told(data: bytes) -> str:
+def label_of(data: bytes) -> str:
     if not any(data):
         return "0"
     number, generation = data[:8], data[8:16]
@@ -67,7 +67,7 @@ def read(path: str, first: int, count: int) -> list[str]:
         for number in range(first, first + count):
             try:
                 is_whole = os.preadv(fd, [page], number * BLOCK_BYTES) == BLOCK_BYTES
-                found.append(told(page[:]) if is_whole else "error")
+                found.append(label_of(page[:]) if is_whole else "error")
             except OSError:
                 found.append("error")
     finally:

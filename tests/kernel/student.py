@@ -56,7 +56,7 @@ class Student:
         lines = [screen.query(HintLine) for screen in self.app.screen_stack]
         return "".join(plain(line) for found in lines for line in found)
 
-    async def told(self, words: str) -> None:
+    async def sees_hint(self, words: str) -> None:
         await self.until(lambda: words in self.hint(), f"the hint '{words}'")
 
     async def confirm(self) -> None:

@@ -103,7 +103,7 @@ class Sweeps:
         number = process.pid if name == "client" else int(self.progress()["processes"][name])
         os.kill(number, signal.SIGKILL)
 
-    def until_gone(self) -> None:
+    def until_ended(self) -> None:
         """Wait until no process is left: a worker whose client was killed ends by itself, perhaps after a last cell."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while left := self.left():
@@ -118,7 +118,7 @@ class Sweeps:
         """Kernels, workers and schedulers of this state folder."""
         return list(processes_of(self.state).values())
 
-    def goes_on_after_kill(self, words: Sequence[str], alone: Mapping[str, str], before: Mapping[str, Any]) -> None:
+    def resumes_after_kill(self, words: Sequence[str], alone: Mapping[str, str], before: Mapping[str, Any]) -> None:
         """Resume: the cells of ``before`` are not measured again, and all have the figures of ``alone``."""
         after = self.run(*words, "--resume")
         assert after["measured"] == len(alone) - len(before)

@@ -98,7 +98,7 @@ def sectors_read_by_aligned_writes(session: LabSession, device: str, disks: tupl
 
 
 @pytest.mark.parametrize("k", range(10) if WHOLE_MATRIX else (2, 4, 7))
-def test_nine_disks_hold_what_the_table_says_and_aligned_writes_read_nothing(session: LabSession, k: int) -> None:
+def test_capacity_of_nine_disks_matches_the_table_and_aligned_writes_read_nothing(session: LabSession, k: int) -> None:
     disks = nine(session, k)
     with volume(session, disks) as status:
         # Label and superblocks take the same of every disk, so the table holds for what is behind them.

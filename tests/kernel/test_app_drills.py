@@ -108,7 +108,7 @@ async def test_a_drill_in_which_nothing_was_done_is_ended_by_the_second_key_alon
         assert [each.id for each in outcome.mistakes] == ["nothing-runs"]
 
 
-async def test_the_drill_goes_on_after_the_machine_was_killed(tmp_path: Path) -> None:
+async def test_the_drill_continues_after_the_machine_was_killed(tmp_path: Path) -> None:
     async with at_the_drill(tmp_path) as student:
         app = student.app
         student.type("mdadm --stop --scan; dd if=/dev/urandom of=$late bs=4096 count=4 seek=2600 conv=fsync")

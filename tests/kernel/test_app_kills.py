@@ -39,7 +39,7 @@ class Restless(Student):
 
     is_over = False
 
-    def goes_on(self) -> asyncio.Task[None]:
+    def keeps_stepping(self) -> asyncio.Task[None]:
         self.is_over = False
         return asyncio.create_task(self._go_on())
 
@@ -115,7 +115,7 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
     async with student_at(tmp_path, Restless) as student:
         lab, app = student.lab, student.app
         seen: list[PastLoad] = []
-        story = student.goes_on()
+        story = student.keeps_stepping()
         await student.until(lambda: lab.past_loads or story.done(), "first figures of a load")
         for number in range(KILLS):
             sys.stdout.write(f"{time.monotonic():.1f} {number} {len(lab.past_loads)}\n")
@@ -130,18 +130,18 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
             await student.close_all()
             await student.until(lambda: app.screen.query_one(ProblemBar).display, "the loss is told")
             assert "The machine is lost" in plain(app.screen.query_one(ProblemBar))
-            await student.told("Ctrl+R restarts the machine")
+            await student.sees_hint("Ctrl+R restarts the machine")
             assert list(lab.past_loads)[: len(seen)] == seen
             assert lab.command_count >= commands
             await student.press("ctrl+r")
             await student.until(lambda: lab.is_open and lab.look, "the machine is started again")
             assert not app.screen.query_one(ProblemBar).display
-            story = student.goes_on()
+            story = student.keeps_stepping()
         student.is_over = True
         await story
 
 
-async def test_what_an_experiment_has_measured_outlives_its_machine_and_the_lab_goes_on(tmp_path: Path) -> None:
+async def test_results_of_an_experiment_outlive_its_machine_and_the_lab_stays_open(tmp_path: Path) -> None:
     file = tmp_path / "short.toml"
     file.write_text(SMALL_EXPERIMENT.read_text().replace("repeats = 2", "repeats = 40"))
     async with student_at(tmp_path, Student) as student:

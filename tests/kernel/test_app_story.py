@@ -36,22 +36,22 @@ async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_scre
         assert lab.selected is not None
         assert (lab.selected.level, lab.selected.raid_disks) == ("raid5", 4)
 
-        await student.told("m writes known data")
+        await student.sees_hint("m writes known data")
         await student.press("m")
-        await student.told("w starts a load on md0")
+        await student.sees_hint("w starts a load on md0")
         await student.press("w")
         await student.until(lambda: isinstance(student.app.screen, MenuScreen), "the workloads")
         await student.press("enter")
-        await student.told("press f to fail it")
+        await student.sees_hint("press f to fail it")
         await student.until(lambda: lab.load and lab.load.newest, "live figures of the load")
 
         await student.to_disk("disk02")
         await student.press("f")
         await student.confirm()
-        await student.told("a adds disk05")
+        await student.sees_hint("a adds disk05")
         await student.press("a")
         await student.confirm()
-        await student.told("The data are intact, under load")
+        await student.sees_hint("The data are intact, under load")
         banner = student.app.screen.query_one(VerdictBanner)
         assert banner.display
         assert "DATA INTACT" in banner.render_line(0).text
@@ -66,7 +66,7 @@ async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_scre
         await student.press("w")
         await student.until(lambda: lab.past_loads, "the figures of the load")
         assert any(f"--fail /dev/{disk_name(1)}" in entry.line for entry in lab.commands)
-        await student.told("Done")
+        await student.sees_hint("Done")
 
 
 def volume_of(student: Student) -> VolumeArray:
@@ -100,24 +100,26 @@ async def test_a_volume_is_built_failed_and_rebuilt_with_keys(tmp_path: Path) ->
         assert [status.name for status in lab.arrays] == ["adapt0"], "arrays inside are no arrays of their own"
         await student.until(lambda: not volume_of(student).is_degraded, "the first sync has ended")
         assert [disk.name for disk in lab.free_disks] == ["disk04"]
-        await student.told("m writes known data to adapt0")
+        await student.sees_hint("m writes known data to adapt0")
         await student.press("m")
         await student.until(lambda: "adapt0" in lab.marks, "known data")
 
         await student.to_disk("disk02")
         await student.press("f")
         await student.confirm()
-        await student.told("a adds disk04")
-        told = [event.sentence for event in lab.events]
-        assert told.count(f"adapt0 lost disk02 (/dev/{disk_name(1)}) in 2 of 2 arrays") == 1
+        await student.sees_hint("a adds disk04")
+        sentences = [event.sentence for event in lab.events]
+        assert sentences.count(f"adapt0 lost disk02 (/dev/{disk_name(1)}) in 2 of 2 arrays") == 1
 
         await student.press("a")
         await student.confirm()
         await student.until(lambda: not volume_of(student).is_degraded, "the volume is whole again")
-        told = [event.sentence for event in lab.events]
-        assert told.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
-        assert [words for words in told if "joined" in words] == [f"disk04 (/dev/{disk_name(3)}) has joined adapt0"]
-        assert "adapt0 is whole again" in told
+        sentences = [event.sentence for event in lab.events]
+        assert sentences.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
+        assert [words for words in sentences if "joined" in words] == [
+            f"disk04 (/dev/{disk_name(3)}) has joined adapt0"
+        ]
+        assert "adapt0 is whole again" in sentences
         await student.until(lambda: lab.marks["adapt0"].verdict, "the verdict, unasked")
         verdict = lab.marks["adapt0"].verdict
         assert verdict is not None

@@ -35,7 +35,7 @@ SPREAD = 3
 class Expected:
     measures: Mapping[str, int] = field(default_factory=dict)
     """Path in the document -> how many numbers are there, all above zero."""
-    tells: Mapping[str, int] = field(default_factory=dict)
+    reports: Mapping[str, int] = field(default_factory=dict)
     """The same of numbers that may be zero, and of ``measured`` where it is one."""
     must_hold: bool = False
     """Whether its bound is no matter of speed."""
@@ -50,13 +50,13 @@ EXPECTED = {
         | {"machine_runs_seconds/*": SPREAD},
     ),
     "app_growth": Expected(
-        {"looks": 1, "shows": 1, "first_mib": 1, "last_mib": 1}, must_hold=True, tells={"measured": 1}
+        {"looks": 1, "shows": 1, "first_mib": 1, "last_mib": 1}, must_hold=True, reports={"measured": 1}
     ),
     "app_idle": Expected({"seconds": 1}, {"app_fraction": 1, "machine_fraction": 1, "measured": 1}),
     "app_keys": Expected(
         {"seconds/*": SPREAD, "p90_seconds": 1, "mean_seconds": 1}, {"cpus_busy/app": 1, "cpus_busy/*": 2}
     ),
-    "calibration": Expected(tells={"errors/sata-7200/*": 5, "measured": 1}, must_hold=True),
+    "calibration": Expected(reports={"errors/sata-7200/*": 5, "measured": 1}, must_hold=True),
     "class_view": Expected(
         {"first/*": 6, "one_bundle_more/*": 5, "later_wall_seconds/*": SPREAD + 1, "later_cpu_seconds/*": SPREAD}
         | {"peak_mib": 1},
@@ -74,7 +74,7 @@ EXPECTED = {
     "fleet": Expected(
         {"biased_per_second/*": SPREAD, "plain_per_second/*": SPREAD, "large_fleet_seconds": 1, "disks": 1}
         | {"a_biased_array_is_worth_plain_ones": 1},
-        tells={"measured": 1},
+        reports={"measured": 1},
     ),
     "louwrentius_ratios": Expected({"*/*": 18}, {"measured": 1}),
     "memory": Expected({"client_mib": 1, "agent_mib": 1, "rebuild_seconds/*": 1}),
@@ -115,7 +115,7 @@ def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
     return marks.get(name, ())
 
 
-def told(name: str, place: Path) -> tuple[dict[str, Any], int]:
+def run_benchmark(name: str, place: Path) -> tuple[dict[str, Any], int]:
     """The document and the exit status of a script, started in an empty folder, which it leaves empty."""
     ended = subprocess.run(
         isolated_python("-m", f"benchmarks.{name}", "--smoke"),
@@ -155,10 +155,10 @@ def numbers(document: object, path: str) -> list[float]:
 
 @pytest.mark.timeout(LONGEST_SECONDS + 20)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
-def test_it_tells_all_that_it_measures(name: str, tmp_path: Path) -> None:
+def test_a_benchmark_reports_everything_that_it_measures(name: str, tmp_path: Path) -> None:
     assert name in EXPECTED, f"say in {Path(__file__).name} what benchmarks/{name}.py must tell"
     expected = EXPECTED[name]
-    document, status = told(name, tmp_path)
+    document, status = run_benchmark(name, tmp_path)
     assert document["benchmark"] == name
     if "left_out" in document:
         assert name == "vm_boot"
@@ -169,18 +169,18 @@ def test_it_tells_all_that_it_measures(name: str, tmp_path: Path) -> None:
     assert document["what"]
     assert re.fullmatch(r"(<=|>=) [\d.e+]+", document["bound"])
     measures = {"measured": 1, **expected.measures}
-    for path, count in {**measures, **expected.tells}.items():
+    for path, count in {**measures, **expected.reports}.items():
         found = numbers(document, path)
         assert len(found) == count or (count == SOME and found), (path, found)
-        assert path in expected.tells or all(each > 0 for each in found), (path, found)
+        assert path in expected.reports or all(each > 0 for each in found), (path, found)
 
 
-def test_nothing_is_expected_of_a_script_that_is_gone() -> None:
+def test_every_benchmark_has_an_expectation_and_no_other() -> None:
     assert sorted(EXPECTED) == NAMES
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), None, True, "2"])
-def test_what_was_not_measured_is_no_number(value: object) -> None:
+def test_invalid_measured_values_are_rejected(value: object) -> None:
     assert numbers({"a": [{"b": 1}, {"b": 0.5}]}, "a/*/b") == [1, 0.5]
     with pytest.raises(AssertionError):
         numbers({"a": [{"b": 1}, {"b": value}]}, "a/*/b")

@@ -56,7 +56,7 @@ def test_silent_corruption_is_found_by_the_mark_alone(
     assert verify_mark(session, mark).changed == found.changed
 
 
-def test_corrupted_parity_changes_no_data_but_a_check_tells(session: LabSession) -> None:
+def test_corrupted_parity_changes_no_data_and_a_check_reports_a_mismatch(session: LabSession) -> None:
     create(session, "raid4", D[:3])
     mark = write_mark(session, "md0")
     plan = breaking.corrupt(session, "md0", "disk03")
@@ -69,7 +69,7 @@ def test_corrupted_parity_changes_no_data_but_a_check_tells(session: LabSession)
         watched.wait(lambda w: EventKind.MISMATCH in w.kinds(), "the mismatch to be told")
 
 
-def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
+def test_a_broken_array_is_reported_as_unreadable(session: LabSession) -> None:
     create(session, "raid5", D[:3])
     mark = write_mark(session, "md0")
     session.run(session.array("md0").fail("disk01"))
@@ -81,7 +81,7 @@ def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
     assert found.sentence
 
 
-def test_what_is_left_of_a_broken_array_can_fail_too(session: LabSession) -> None:
+def test_remaining_members_of_a_broken_array_can_fail_too(session: LabSession) -> None:
     """mdadm refuses from 4.3 on, whether the member counts or not."""
     create(session, "raid5", D[:3])
     session.run(session.array("md0").speed(minimum_kib_per_second=100, maximum_kib_per_second=100))

@@ -41,7 +41,7 @@ def run(arena: Arena, **asked: Any) -> CampaignSummary:
         return Campaign(journal, arena, stops_at_first=bool(arena.planted), most_plays=80).run()
 
 
-def test_the_oracle_tells_of_damage_that_is_known_and_of_nothing_else(arena: Arena) -> None:
+def test_the_oracle_reports_known_damage_and_nothing_else(arena: Arena) -> None:
     assert failed_controls(arena) == []
 
 
@@ -59,7 +59,7 @@ def test_a_replay_is_the_same_to_the_last_word(arena: Arena) -> None:
     assert outcomes[0].differences == outcomes[1].differences
 
 
-def test_a_known_bug_of_md_shows_and_is_told_by_its_name(arena: Arena) -> None:
+def test_a_known_bug_of_md_is_reproduced_and_reported_by_name(arena: Arena) -> None:
     """A larger array with a bitmap that is stopped before its new part is synced (docs/findings.md)."""
     shape = ArrayShape(level="5", members=3, policy=HistoryPolicy.BITMAP, has_junk=True, sync_kib=200)
     acts = (Act(ActKind.IDLE), Act(ActKind.ENLARGE, number=1536), Act(ActKind.PAUSE, number=300), Act(ActKind.RESTART))
@@ -68,7 +68,7 @@ def test_a_known_bug_of_md_shows_and_is_told_by_its_name(arena: Arena) -> None:
     assert outcome.explained[str(KnownBug.NEW_PART)] > 0
 
 
-def test_a_scrub_that_takes_the_place_of_an_interrupted_sync_is_no_finding(arena: Arena) -> None:
+def test_a_scrub_that_replaces_an_interrupted_sync_is_not_a_finding(arena: Arena) -> None:
     """RAID 1 of three made larger, stopped and started: the repair syncs the new part, and counts it."""
     outcome = replayed(arena, history_of(parse_id("c1-l1-5180-s1_3_4_5"))[0])
     counts = [seen["state"]["mismatch_cnt"] for step, seen in outcome.documents if step.purpose is Purpose.SCRUBBED]

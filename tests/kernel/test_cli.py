@@ -40,15 +40,15 @@ def shown(place: Place, name: str = "md0") -> dict[str, Any]:
     return value
 
 
-def test_a_file_is_said_to_be_outside_only_if_the_machine_has_none(place: Place) -> None:
+def test_a_file_is_reported_as_outside_only_if_the_machine_has_none(place: Place) -> None:
     assert Path("/mnt").is_dir()
-    said = raidlab(place, "exec", "--", "ls", "/mnt", "/mnt/none", status=2)
-    assert "No such file" in said.stdout
-    assert "on this computer" not in said.stderr, "the machine has a folder /mnt as well"
+    output = raidlab(place, "exec", "--", "ls", "/mnt", "/mnt/none", status=2)
+    assert "No such file" in output.stdout
+    assert "on this computer" not in output.stderr, "the machine has a folder /mnt as well"
     outside = place.root / "outside"
     outside.touch()
-    said = raidlab(place, "exec", "--", "ls", str(outside), status=2)
-    assert f"'{outside}' is on this computer, not in the machine" in said.stderr
+    output = raidlab(place, "exec", "--", "ls", str(outside), status=2)
+    assert f"'{outside}' is on this computer, not in the machine" in output.stderr
 
 
 def test_an_array_lives_from_command_to_command(place: Place) -> None:
@@ -91,9 +91,9 @@ def test_only_one_command_has_the_lab(place: Place) -> None:
         assert f"is open in 'raidlab --on {TARGET} watch'" in second.stderr
     finally:
         watching.terminate()
-        _, said = watching.communicate(timeout=20)
+        _, output = watching.communicate(timeout=20)
     assert watching.returncode == 143
-    assert "everything is closed" in said
+    assert "everything is closed" in output
     assert [entry for entry in (place.state / "machines").iterdir() if not entry.name.startswith(".")] == []
 
 

@@ -104,8 +104,8 @@ def test_unconfined_all_of_it_can_be_done(victim: Path) -> None:
             if way in ROOTS_WAYS and os.geteuid() != 0:
                 continue
             before = picture(victim)
-            said = machine.run(["sh", "-c", names + script], check=False)
-            assert picture(victim) != before, (way, said.stderr)
+            output = machine.run(["sh", "-c", names + script], check=False)
+            assert picture(victim) != before, (way, output.stderr)
 
 
 def test_a_lab_in_shared_memory_has_its_own_and_no_more(victim: Path) -> None:
@@ -118,8 +118,8 @@ def test_a_lab_in_shared_memory_has_its_own_and_no_more(victim: Path) -> None:
             script = (
                 f"umount -l /dev/shm /dev; mount -o remount,rw /; dd if=/dev/zero of={neighbour} conv=notrunc count=1"
             )
-            said = machine.run(["sh", "-c", script], check=False)
-            assert "Read-only file system" in said.stderr
+            output = machine.run(["sh", "-c", script], check=False)
+            assert "Read-only file system" in output.stderr
             memory = list(Path("/dev/shm").glob(f"raidlab-{os.getpid()}-*"))
             assert [(path.stat().st_mode & 0o777, list(path.iterdir())) for path in memory] == [(0o700, [])]
         assert neighbour.read_text() == "untouched"
@@ -181,11 +181,11 @@ def test_confined_no_file_of_the_user_is_read(tmp_path: Path, layers: tuple[str,
     ):
         try:
             for way, script in READS.items():
-                said = machine.run(
+                output = machine.run(
                     ["sh", "-c", f"export LIBMOUNT_FORCE_MOUNT2=always S='{secret}'; {script}"], check=False
                 )
-                assert SECRET not in said.stdout + said.stderr, way
-                assert witness[1] not in said.stdout, way
+                assert SECRET not in output.stdout + output.stderr, way
+                assert witness[1] not in output.stdout, way
             # The places where people look first are there, and empty.
             assert machine.run(["ls", "-A", "/mnt", "/media", "/srv", "/opt", "/root"]).stdout.split() == [
                 *("/media:", "/mnt:", "/opt:", "/root:", "/srv:")
@@ -195,7 +195,7 @@ def test_confined_no_file_of_the_user_is_read(tmp_path: Path, layers: tuple[str,
             process.kill()
 
 
-def test_what_is_shown_is_read_and_no_more(tmp_path: Path) -> None:
+def test_shared_folders_are_readable_and_nothing_else(tmp_path: Path) -> None:
     script, other = tmp_path / "shown/job.sh", tmp_path / "other.sh"
     script.parent.mkdir()
     for path in (script, other):

@@ -44,14 +44,14 @@ def place() -> Iterator[FaultPlace]:
 @pytest.mark.parametrize(
     "name", ["raid1/bitmap/idle/mixed", "raid5/ppl/idle/mixed", "raid6/journal/idle/mixed", "raid10/resync/check/mixed"]
 )
-def test_promises_are_kept(place: FaultPlace, name: str) -> None:
+def test_no_crash_point_breaks_a_promise(place: FaultPlace, name: str) -> None:
     found = explore(place, find_configuration(name), seed="1", points=POINTS)
     assert found.tally.points == POINTS
     assert [(each.cut, each.reasons) for each in found.tally.broken] == []
 
 
 @pytest.mark.qemu
-def test_promises_are_kept_with_two_processors_and_a_stored_recording_shows_the_same() -> None:
+def test_no_promise_is_broken_on_two_processors_and_a_stored_recording_gives_the_same() -> None:
     with open_place(parse_target("qemu:"), Host.real("tests"), drives=MOST_DRIVES) as place:
         assert place.lab.machine.facts.cpu_count == 2
         recording = make_recording(place, find_configuration("raid5/ppl/idle/mixed"), "1")

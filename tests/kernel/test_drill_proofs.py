@@ -47,7 +47,7 @@ def test_every_verdict_is_fair(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", TYPED)
-def test_the_text_mode_says_the_same_of_what_is_typed_line_by_line(number: str) -> None:
+def test_the_text_mode_gives_the_same_outcome_for_typed_lines(number: str) -> None:
     path = find_drill(number)
     drill = ready(read_drill(path), path, SEED)
     right, unfinished = f"right: {drill.drill.right[0].id}", "half: tried and committed"
@@ -63,7 +63,7 @@ def test_the_example_of_the_page_is_true(tmp_path: Path) -> None:
     assert (proof.right, proof.wrong) == (2, 3)
 
 
-def test_a_drill_that_cannot_be_made_is_told_for_each_word(
+def test_a_drill_that_cannot_be_made_is_reported_for_each_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
@@ -74,7 +74,7 @@ def test_a_drill_that_cannot_be_made_is_told_for_each_word(
         assert run(["--on", real_time_target().text, *words]) == ExitCode.FAILED
     finally:
         use_options(Options())
-    told = capfd.readouterr()
+    printed = capfd.readouterr()
     for word in ("one", "two"):
-        assert f"40-stale-mirror ('{word}'): not proved" in told.out
-        assert f"40-stale-mirror ('{word}'): drill 40-stale-mirror could not be made" in told.err
+        assert f"40-stale-mirror ('{word}'): not proved" in printed.out
+        assert f"40-stale-mirror ('{word}'): drill 40-stale-mirror could not be made" in printed.err

@@ -93,7 +93,7 @@ dmsetup remove --retry mapped
         ("a linear mapping", LINEAR, 4096),
     ],
 )
-def test_what_is_written_by_hand_is_counted(made: Host, how: str, lines: str, most: int) -> None:
+def test_bytes_written_by_hand_are_counted(made: Host, how: str, lines: str, most: int) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, f"mdadm --stop --scan\n{lines}\nsync")
         assert touched(desk) == most, how
@@ -129,7 +129,7 @@ def test_the_outcome_knows_the_drills_file(made: Host) -> None:
         desk.case.change(drill_file=begun)
 
 
-def test_its_superblocks_tell_when_each_member_was_last_in_use(made: Host) -> None:
+def test_superblocks_record_when_each_member_was_last_used(made: Host) -> None:
     with working(made) as (session, desk):
         now = int(session.machine.run(("date", "+%s")).stdout)
         assert abs(now - time.time()) < 600, "the clock is right again"
@@ -146,7 +146,7 @@ def _moment(text: str) -> float:
     return time.mktime(time.strptime(text))
 
 
-def test_overlays_say_what_holds_a_disk(made: Host) -> None:
+def test_overlays_reports_the_array_that_holds_a_disk(made: Host) -> None:
     with working(made) as (session, desk):
         node = desk.environment()["late"]
         # What a start leaves that has only collected members.
@@ -158,7 +158,7 @@ def test_overlays_say_what_holds_a_disk(made: Host) -> None:
         by_hand(session, desk, "mdadm --stop --scan; overlays up $members")
 
 
-def test_what_was_put_right_and_does_not_run_is_started_first(made: Host) -> None:
+def test_a_repaired_array_that_is_stopped_is_started_before_judging(made: Host) -> None:
     with working(made) as (session, desk):
         desk.commit()
         by_hand(session, desk, f"{RIGHT}\nmdadm --stop /dev/md0")
@@ -236,7 +236,7 @@ def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
         desk.reset()
 
 
-def test_nobody_else_makes_its_disks_blank(made: Host) -> None:
+def test_disks_of_an_open_drill_cannot_be_reset(made: Host) -> None:
     with working(made) as (session, _):
         with pytest.raises(DrillError, match="is open on these disks"):
             session.reset_all()
@@ -294,7 +294,7 @@ def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> N
 
 
 @pytest.mark.wide
-def test_made_anew_it_tells_nothing_of_the_disaster_before(
+def test_a_restarted_drill_prints_nothing_about_the_previous_array(
     made: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(made.state.root))
@@ -303,9 +303,9 @@ def test_made_anew_it_tells_nothing_of_the_disaster_before(
         assert run(["exec", "--", "true"]) == 0
     finally:
         use_options(Options())
-    told = capfd.readouterr().err
-    assert "blkdiscard" in told
-    assert "was not started" not in told
+    printed = capfd.readouterr().err
+    assert "blkdiscard" in printed
+    assert "was not started" not in printed
     case = DrillCase.find(made.state.lab_folder("default"))
     assert case is not None
     assert case.record.seed == "tests"
@@ -320,7 +320,7 @@ mdadm --wait /dev/md0 || true
 
 
 @pytest.mark.wide
-def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_outcome_is_stored_with_all_typed_commands(made: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     with working(made) as (session, desk):
         desk.note_command("mdadm --examine x")
         desk.commit()
@@ -338,10 +338,10 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest
     assert {name for name, picture in outcome.after.items() if picture.has_superblock} == {
         *str(VALUES["members"]).split(",")
     }
-    told: list[str] = []
-    with open_session(Client(TARGET, made, on_notice=told.append)) as session:
+    reported: list[str] = []
+    with open_session(Client(TARGET, made, on_notice=reported.append)) as session:
         assert open_desk(session) is None
-    assert [line for line in told if "drill" in line] == [
+    assert [line for line in reported if "drill" in line] == [
         "the drill 'Members dropped out, one after the other' left server:data on disk01 to disk06; "
         "'raidlab drill clear' makes these disks blank"
     ]

@@ -69,8 +69,8 @@ def test_requests_and_marks_have_one_order(machine: Machine) -> None:
     write(machine, "c", 2, how="dsync")
     machine.run(("blkdiscard", "-o", str(BLOCK), "-l", str(BLOCK), "/dev/drive1"))
     record = recorded(machine)
-    told = [(each.kind, each.drive, each.sector * bool(each.count), each.count) for each in record.requests]
-    assert told == [
+    reported = [(each.kind, each.drive, each.sector * bool(each.count), each.count) for each in record.requests]
+    assert reported == [
         (DRIVE_WRITE, 0, 0, 8),
         (MARK, 0, 0, 17),
         (DRIVE_WRITE, 1, 8, 8),
@@ -90,7 +90,7 @@ def test_requests_and_marks_have_one_order(machine: Machine) -> None:
     assert NEVER not in events
 
 
-def test_a_drive_holds_what_a_list_says_and_its_base_again(machine: Machine) -> None:
+def test_a_drive_can_be_restored_to_a_list_of_writes_and_to_its_base(machine: Machine) -> None:
     write(machine, "a", 0)
     write(machine, "b", 1)
     write(machine, "c", 0)
@@ -121,7 +121,7 @@ def test_discarded_pages_come_back_too(machine: Machine) -> None:
     assert letters(machine) == "." * 32
 
 
-def test_a_drive_whose_discards_are_off_becomes_blank(place: FaultPlace, machine: Machine) -> None:
+def test_a_drive_without_discards_is_blanked_too(place: FaultPlace, machine: Machine) -> None:
     write(machine, "a", 0, drive=2)
     machine.write(f"/sys/block/{place.lab.disks[2].kernel_name}/queue/discard_max_bytes", "0")
     place.blank()
@@ -143,7 +143,7 @@ def test_a_drive_without_a_base_cannot_go_back(place: FaultPlace, machine: Machi
     machine.write(DRIVES_CONTROL, "remove 9")
 
 
-def test_what_is_sure_after_a_flush_and_what_is_not(machine: Machine) -> None:
+def test_writes_are_durable_only_after_a_flush(machine: Machine) -> None:
     write(machine, "a", 0, how="fsync")
     write(machine, "b", 1)
     write(machine, "c", 2, how="dsync")

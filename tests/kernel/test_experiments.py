@@ -53,7 +53,7 @@ def experiment(text: str) -> Experiment:
     return found
 
 
-def test_a_cancelled_run_ends_at_once_keeps_what_it_has_and_goes_on_later(tmp_path: Path) -> None:
+def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_path: Path) -> None:
     host = host_at(tmp_path)
     cancelled = threading.Event()
     began: list[float] = []

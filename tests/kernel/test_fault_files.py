@@ -102,7 +102,7 @@ def cut_kind(index: int) -> str:
     return KINDS[index // 2 % len(KINDS)]
 
 
-def test_a_history_goes_on_after_its_power_cut(place: FaultPlace) -> None:
+def test_a_history_continues_after_its_power_cut(place: FaultPlace) -> None:
     place.blank()
     array = ARRAYS["raid5-ppl"]
     numbers = array.numbers
@@ -163,13 +163,13 @@ class Written:
         """The block of a file, and its offset in the write in sectors, that a write brought in its last generation."""
         for start in range(0, request.count, 8):
             piece = self.data[request.data + start * 512 : request.data + (start + 1) * 512]
-            told = identity_of(piece)
+            found = identity_of(piece)
             if (
-                told
-                and self.sure.get((told[0], 0)) == told[1]
-                and all(self.sure.get((told[0], at)) == told[1] for at in range(8))
+                found
+                and self.sure.get((found[0], 0)) == found[1]
+                and all(self.sure.get((found[0], at)) == found[1] for at in range(8))
             ):
-                return told[0], start
+                return found[0], start
         return None
 
     def pairs(self) -> list[tuple[list[int], int, int]]:
@@ -241,7 +241,7 @@ def test_flipped_bytes_and_blocks_in_the_wrong_place_are_named(place: FaultPlace
     file, number = divmod(source, FILE_BLOCKS)
     found = {f"{name} at byte {offset}:": (verdict, seen) for name, offset, verdict, seen, _ in after["bad"]}
     assert found[written.place_of(flipped)] == ("silently corrupt", "unknown bytes")
-    told = found[written.place_of(target)]
-    assert told[0] == "silently corrupt"
-    assert told[1].startswith(f"block {number} of file {file}, generation ")
+    result = found[written.place_of(target)]
+    assert result[0] == "silently corrupt"
+    assert result[1].startswith(f"block {number} of file {file}, generation ")
     assert len(found) == 2

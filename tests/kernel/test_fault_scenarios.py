@@ -120,10 +120,10 @@ def test_from_the_command_line(
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     assert run(["fault", "run", "4", "--keep"]) == 0
-    told = capsys.readouterr()
-    assert "as expected" in told.out
-    assert "$ mdadm --manage /dev/md0 --fail /dev/drive2" in told.err
-    assert "✓ unreadable_at: blocks 4-11" in told.err
+    printed = capsys.readouterr()
+    assert "as expected" in printed.out
+    assert "$ mdadm --manage /dev/md0 --fail /dev/drive2" in printed.err
+    assert "✓ unreadable_at: blocks 4-11" in printed.err
     assert run(["fault", "show", "latest", "4"]) == 0
     assert "every write to it fails" in capsys.readouterr().out
     stored = load_run(Host.real("tests"))

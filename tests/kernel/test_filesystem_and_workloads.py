@@ -27,18 +27,18 @@ CHECKS = {FileSystem.EXT4: ("e2fsck", "-f", "-n", DEVICE), FileSystem.XFS: ("xfs
 
 
 @pytest.fixture
-def spec(standing_rig: Rig) -> ArraySpec:
+def spec(module_rig: Rig) -> ArraySpec:
     """A RAID 5 of 4, kept from the test before where that left it whole. XFS needs its 378 MiB."""
-    arrays = read_arrays(standing_rig.lab.machine)
+    arrays = read_arrays(module_rig.lab.machine)
     if [(array.level, array.in_sync_count) for array in arrays] == [("raid5", 4)]:
-        return standing_rig.spec("raid5", 4)
-    standing_rig.blank()
-    return standing_rig.create("raid5", 4)
+        return module_rig.spec("raid5", 4)
+    module_rig.blank()
+    return module_rig.create("raid5", 4)
 
 
 @pytest.fixture
-def raw(standing_rig: Rig, spec: ArraySpec) -> LoadTarget:
-    return standing_rig.place(spec)
+def raw(module_rig: Rig, spec: ArraySpec) -> LoadTarget:
+    return module_rig.place(spec)
 
 
 def expect_directions(measured: Measured, workload: Workload) -> None:
@@ -58,13 +58,13 @@ def expect_directions(measured: Measured, workload: Workload) -> None:
 
 @pytest.mark.parametrize("workload", all_workloads().values(), ids=list(all_workloads()))
 def test_every_workload_gives_its_directions_and_an_account(
-    standing_rig: Rig, raw: LoadTarget, workload: Workload
+    module_rig: Rig, raw: LoadTarget, workload: Workload
 ) -> None:
     # Two seconds of a trace may have no burst, and what is checked while it runs reads only when some was written.
     seconds = 5.0 if workload.trace else 3.0 if workload.verify is Verify.UNDER_LOAD else SHORT.runtime_seconds
     # Samples often, so that a busy computer leaves some of a second.
     options = MeasureOptions(seconds, 0.0, file_bytes(workload), hertz=MAX_HERTZ)
-    measured = run_workload(standing_rig.lab, raw, workload, options)
+    measured = run_workload(module_rig.lab, raw, workload, options)
     expect_directions(measured, workload)
     if workload.program is LoadProgram.DD:
         # It ends when it has copied all, between two samples perhaps: then there is nothing to count.
@@ -73,9 +73,9 @@ def test_every_workload_gives_its_directions_and_an_account(
     # It has one processor, which cannot have worked for longer than it was looked at.
     assert 0 < measured.cpu.cpu_seconds_total <= measured.samples[-1].time_seconds - measured.samples[0].time_seconds
     # The few requests of a trace, or of a computer that is busy with other things, cost fewer ticks than tell anything.
-    is_told = round(measured.cpu.cpu_seconds_total * TICKS_PER_SECOND) >= FEWEST_TICKS
-    assert bool(measured.cpu.cpu_microseconds_per_io) is is_told
-    if is_told and not workload.trace:
+    is_accounted = round(measured.cpu.cpu_seconds_total * TICKS_PER_SECOND) >= FEWEST_TICKS
+    assert bool(measured.cpu.cpu_microseconds_per_io) is is_accounted
+    if is_accounted and not workload.trace:
         assert (measured.cpu.md_thread_cpu_seconds > 0) is workload.writes
 
 
@@ -88,8 +88,8 @@ def file_bytes(workload: Workload) -> int:
 
 
 @pytest.mark.parametrize("kind", list(FileSystem))
-def test_file_systems_carry_verified_data(standing_rig: Rig, spec: ArraySpec, kind: FileSystem) -> None:
-    lab, size = standing_rig.lab, standing_rig.size_bytes()
+def test_file_systems_carry_verified_data(module_rig: Rig, spec: ArraySpec, kind: FileSystem) -> None:
+    lab, size = module_rig.lab, module_rig.size_bytes()
     stripe = spec.raid.full_stripe_bytes(4)
     chunk = spec.effective_chunk_bytes
     lab.execute(filesystem.make(kind, DEVICE, size_bytes=size, chunk_bytes=chunk, full_stripe_bytes=stripe))
@@ -100,7 +100,7 @@ def test_file_systems_carry_verified_data(standing_rig: Rig, spec: ArraySpec, ki
     mounts = lab.machine.read(["/proc/mounts"])["/proc/mounts"] or ""
     assert (f"{DEVICE} {place_of} {kind} " in mounts) is (kind is not FileSystem.RAW)
     workload = find_workload("verify-4k")
-    measured = run_workload(lab, standing_rig.place(spec, kind, room), workload, SHORT)
+    measured = run_workload(lab, module_rig.place(spec, kind, room), workload, SHORT)
     expect_directions(measured, workload)
     if kind is not FileSystem.RAW:
         sizes = lab.machine.run(("sh", "-c", f"stat -c %s {place_of}/raidlab.*")).stdout.split()
@@ -110,8 +110,8 @@ def test_file_systems_carry_verified_data(standing_rig: Rig, spec: ArraySpec, ki
         lab.machine.run(CHECKS[kind])
 
 
-def test_verify_rereads_and_notices_a_changed_block(standing_rig: Rig, raw: LoadTarget) -> None:
-    lab = standing_rig.lab
+def test_verify_rereads_and_notices_a_changed_block(module_rig: Rig, raw: LoadTarget) -> None:
+    lab = module_rig.lab
     invocations = fio_invocations(find_workload("verify-4k"), raw.job_target(file_bytes=4 * MIB))
     assert invocations[-1].phase is FioPhase.VERIFY
 

@@ -66,7 +66,7 @@ RESTARTED = ("before the stop: resync, resync_start", "afterwards: idle, resync_
 
 
 @pytest.mark.parametrize(
-    ("script", "drives", "settings", "verdict", "lost", "said"),
+    ("script", "drives", "settings", "verdict", "lost", "expected"),
     [
         # Data that are read late are overwritten where a reshape moves them.
         ("reshape-slow-read.sh", 5, ("ROW=2",), REPRODUCED, 16, ("block 128 holds: 400", UNSEEN)),
@@ -85,13 +85,19 @@ RESTARTED = ("before the stop: resync, resync_start", "afterwards: idle, resync_
         ("force-stale.sh", 4, ("ORDER=0 1 2 3",), REFUTED, 0, ("[4/3] [UUU_]",)),
     ],
 )  # fmt: skip
-def test_a_script_ends_as_docs_findings_says(
-    lab: Lab, script: str, drives: int, settings: tuple[str, ...], verdict: int, lost: int | None, said: tuple[str, ...]
+def test_a_script_reproduces_the_result_in_docs_findings(
+    lab: Lab,
+    script: str,
+    drives: int,
+    settings: tuple[str, ...],
+    verdict: int,
+    lost: int | None,
+    expected: tuple[str, ...],
 ) -> None:
     """``lost``: blocks that do not hold what was written; None: the script does not say."""
     result = run(lab, script, drives, *settings, status=verdict)
     assert lost is None or lost_blocks(result) == lost
-    assert [words for words in said if words not in result.stdout] == []
+    assert [words for words in expected if words not in result.stdout] == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +141,7 @@ def test_a_power_cut_while_a_spare_takes_a_place_makes_it_a_member_in_sync(
     assert "spare is in_sync, degraded 0" in result.stdout
 
 
-def test_a_reshape_of_raid_10_that_stands_still_is_read_from_the_old_place(lab: Lab) -> None:
+def test_a_stalled_reshape_of_raid_10_is_read_from_the_old_place(lab: Lab) -> None:
     result = run(lab, "reshape-read-only.sh", 5, status=REPRODUCED)
     position = re.search(r"Reshape pos'n : (\d+)", result.stdout)
     assert position
@@ -154,7 +160,7 @@ def test_a_reshape_of_raid_10_that_stands_still_is_read_from_the_old_place(lab: 
     ],
     ids=["read", "read-no-lists", "rebuild", "rebuild-no-lists"],
 )
-def test_a_sector_that_nobody_else_has_is_read_again_without_end_since_linux_7_0(
+def test_a_sector_without_a_second_copy_is_retried_endlessly_since_linux_7_0(
     lab: Lab, settings: tuple[str, ...], drives: int, result_before: str
 ) -> None:
     is_new = is_since(lab, (7, 0))

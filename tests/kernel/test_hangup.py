@@ -25,7 +25,7 @@ def machines(state: Path) -> list[Path]:
     return list((state / "machines").glob("[0-9]*"))
 
 
-def let_go(window: Window, state: Path) -> None:
+def assert_released(window: Window, state: Path) -> None:
     assert machines(state) == []
     assert list(Path("/dev/shm").glob(f"raidlab-{window.process.pid}-*")) == []
 
@@ -57,22 +57,22 @@ def test_a_closed_window_leaves_no_machine(tmp_path: Path, words: list[str], set
         # Text mode ends as it does at the end of its input, if it sees that first.
         status = window.process.wait(PATIENCE_SECONDS)
         assert status in (128 + signal.SIGHUP, 0 if "--text" in words else None)
-        let_go(window, tmp_path)
+        assert_released(window, tmp_path)
 
 
-def test_a_machine_that_nobody_closes_is_ended_by_force_and_the_next_command_works(tmp_path: Path) -> None:
+def test_a_machine_that_is_not_closed_is_killed_and_the_next_command_works(tmp_path: Path) -> None:
     stuck = "import threading, tui.client as c; c.LabClient.close = lambda self: threading.Event().wait()\n"
     with opened(stuck + RAIDLAB, [], tmp_path, 4.0) as window:
         window.process.terminate()
         assert window.process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
-        let_go(window, tmp_path)
+        assert_released(window, tmp_path)
     environment = {**os.environ, "RAIDLAB_STATE": str(tmp_path), "RAIDLAB_CONFIG": str(tmp_path)}
     shown = command(RAIDLAB, "--on", kernel_target().text, "array", "show")
     done = subprocess.run(shown, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_what_was_started_with_nohup_goes_on(tmp_path: Path) -> None:
+def test_a_command_started_with_nohup_continues_after_sighup(tmp_path: Path) -> None:
     script = "echo up; sleep 2; echo done"
     with subprocess.Popen(
         command(NOHUP + RAIDLAB, "--on", kernel_target().text, "exec", "--", "sh", "-c", script),

@@ -123,7 +123,7 @@ def test_drives_come_and_go_while_others_open_them(machine: Machine) -> None:
     assert [each.result().status for each in opening] == [0, 0, 0]
 
 
-def test_a_pulled_drive_fails_what_is_under_way_and_keeps_what_is_on_its_medium(lab: Lab, machine: Machine) -> None:
+def test_a_pulled_drive_fails_requests_in_flight_and_keeps_its_medium(lab: Lab, machine: Machine) -> None:
     write = ("dd", "if=/dev/urandom", "of=/dev/drive0", "bs=512", "count=4096", "oflag=direct", "conv=fsync")
     machine.run(write)
     before = content_sums(machine, lab.disks)["disk02"]
@@ -142,7 +142,7 @@ def test_a_pulled_drive_fails_what_is_under_way_and_keeps_what_is_on_its_medium(
     assert content_sums(machine, lab.disks)["disk02"] == before
 
 
-def test_checksums_of_drives_take_no_time_and_are_what_reading_says(lab: Lab, machine: Machine) -> None:
+def test_checksums_of_drives_take_no_time_and_match_a_read(lab: Lab, machine: Machine) -> None:
     """With what only the write cache holds, whose drive is still busy with it."""
     for disk in lab.disks:
         machine.run(("dd", "if=/dev/urandom", f"of={disk.node}", "bs=4k", "count=100", "seek=7", "oflag=direct"))

@@ -125,8 +125,8 @@ def test_a_cold_start_forgets_the_stripes_that_md_keeps(rig: Rig) -> None:
     size = f"/sys/block/{NAME}/md/stripe_cache_size"
     rig.lab.machine.write(size, "300")
     first, again = member_reads(rig), member_reads(rig)
-    told = make_cold(rig.lab, FileSystem.RAW, DEVICE, rig.lab.disks[:4], (NAME,))
-    assert "md's stripe caches emptied" in told
+    dropped = make_cold(rig.lab, FileSystem.RAW, DEVICE, rig.lab.disks[:4], (NAME,))
+    assert "md's stripe caches emptied" in dropped
     assert first > 0
     assert again == 0
     assert member_reads(rig) > 0

@@ -103,7 +103,7 @@ def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
     assert {(text or "").strip() for text in sizes.values()} == {str((64 << 20) // 512)}
 
 
-def test_no_disk_stands_still_while_all_others_are_busy(machine: Machine) -> None:
+def test_no_disk_stalls_while_all_others_are_busy(machine: Machine) -> None:
     busy = ":".join(f"/dev/{disk_name(number)}" for number in range(15))
     job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
     load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job], keeps_output=False)
@@ -213,7 +213,7 @@ while True:
 
 @pytest.mark.parametrize("layers", [None, ("landlock", "seccomp")])
 @pytest.mark.parametrize("victims", [["kernel_group"], ["supervisor"], ["kernel_group", "supervisor"]])
-def test_no_program_of_the_guest_goes_on_without_its_kernel(
+def test_no_program_of_the_guest_outlives_its_kernel(
     state: Path, layers: tuple[str, ...] | None, victims: list[str]
 ) -> None:
     with open_machine(kernel_target(), host_at(state), embedded=EmbeddedOptions(layers=layers)) as machine:
@@ -329,5 +329,5 @@ def test_another_mdadm_is_started_by_its_name_and_by_the_path_of_this_computers(
         for argv in (("mdadm",), ("/usr/sbin/mdadm",), ("/sbin/mdadm",), ("sh", "-c", "PATH=/usr/sbin mdmon")):
             assert machine.run(argv).stdout.startswith("mdadm - v9.9 - from "), argv
     with open_machine(real_time_target(), host_at(tmp_path / "state")) as machine:
-        said = machine.run(("mdadm", "--version"))
-        assert "v9.9" not in said.stdout + said.stderr
+        output = machine.run(("mdadm", "--version"))
+        assert "v9.9" not in output.stdout + output.stderr

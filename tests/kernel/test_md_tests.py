@@ -107,19 +107,19 @@ def machines(state: Path) -> list[Path]:
     return list((state / "machines").glob("[0-9]*"))
 
 
-def told(capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
+def results_by_test(capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
     """Test -> result, as --json says it."""
     return {each["test"]: each for each in json.loads(capfd.readouterr().out)["results"]}
 
 
 @pytest.mark.kernel
 @pytest.mark.virtual_time
-def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_all_outcomes_are_distinguished(tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     checkout = checkout_with(tmp_path / "mdadm", TESTS)
     before = picture(checkout)
     assert run(["--on", "uml:?time=virtual", "--json", "md-tests", str(checkout), "--machine-limit", "3000"]) == 1
     assert picture(checkout) == before
-    found = told(capfd)
+    found = results_by_test(capfd)
     assert {name: result["outcome"] for name, result in found.items()} == {
         "00passes": "passed",
         "01fails": "failed",
@@ -199,10 +199,10 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     # In virtual time, as it began.
     resume = ["--json", "md-tests", str(checkout), "--resume"]
     assert run([*resume, "--stop-at-failure", "--computer-limit", "10"]) == 1
-    assert set(told(capfd)) == {"00passes", "01spins"}
+    assert set(results_by_test(capfd)) == {"00passes", "01spins"}
     table = tmp_path / "table.md"
     assert run([*resume, "--output", str(table)]) == 1
-    found = told(capfd)
+    found = results_by_test(capfd)
     outcomes = {name: result["outcome"] for name, result in found.items()}
     assert outcomes == {"00passes": "passed", "01spins": "did not end", "02passes": "passed"}
     assert found["01spins"]["why"].startswith("not finished after 10 s of this computer's time, at: ")
@@ -235,7 +235,7 @@ def test_outcomes_and_logs_are_as_on_the_embedded_kernel(
     before = picture(checkout)
     assert run(["--on", "qemu:", "--json", "md-tests", str(checkout)]) == 1
     assert picture(checkout) == before
-    found = told(capfd)
+    found = results_by_test(capfd)
     assert {name: result["outcome"] for name, result in found.items()} == {
         "00passes": "passed",
         "01intrudes": "passed",
@@ -264,7 +264,7 @@ def test_the_mdadm_of_the_target_runs_instead_of_the_one_built_in_the_checkout(
     for name in ("mdadm", "mdmon"):
         (checkout / name).unlink()
     assert run(["--on", f"qemu:?mdadm={other}", "--json", "md-tests", str(checkout)]) == 0
-    assert told(capfd)["00which"]["outcome"] == "passed"
+    assert results_by_test(capfd)["00which"]["outcome"] == "passed"
     assert machines(state) == []
 
 
@@ -300,7 +300,7 @@ def test_a_few_of_the_real_ones(target: str, state: Path, capfd: pytest.CaptureF
     before = picture(checkout)
     assert run(["--on", target, "--json", "md-tests", str(checkout), *REAL[target]]) == 0
     assert picture(checkout) == before
-    found = told(capfd)
+    found = results_by_test(capfd)
     assert {name: found[name]["outcome"] for name, outcome in REAL[target].items() if outcome} == {
         name: outcome for name, outcome in REAL[target].items() if outcome
     }

@@ -170,7 +170,7 @@ USUAL += [("10", 5, "--layout=n2"), ("10", 4, "--layout=f2"), ("10", 5, "--layou
     ("level", "members", "option"),
     [pytest.param(*each, marks=[] if each in USUAL else [pytest.mark.wide]) for each in ARRAYS],
 )
-def test_every_sector_lies_where_the_map_says(arrays: OpenArrays, level: str, members: int, option: str) -> None:
+def test_every_sector_is_where_the_map_places_it(arrays: OpenArrays, level: str, members: int, option: str) -> None:
     require_filled_map(arrays, level, members, option)
 
 
@@ -253,7 +253,7 @@ RESHAPES: list[tuple[str, int, str, int, dict[str, str], int]] = [
 
 @pytest.mark.wide
 @pytest.mark.parametrize(("level", "members", "option", "spares", "changes", "offset"), RESHAPES)
-def test_during_a_reshape_each_sector_lies_where_its_own_shape_says(
+def test_during_a_reshape_each_sector_is_where_its_own_shape_places_it(
     arrays: OpenArrays, level: str, members: int, option: str, spares: int, changes: dict[str, str], offset: int
 ) -> None:
     create(arrays, level, members, *option.split())

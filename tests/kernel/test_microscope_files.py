@@ -165,7 +165,7 @@ def test_the_journal_is_one_area_behind_its_superblock(session: LabSession) -> N
     assert sector_of_member(session, NAME, journal.name, start).kind is None
 
 
-def test_a_member_that_is_being_filled_is_told_from_one_that_has_all(session: LabSession) -> None:
+def test_a_member_being_rebuilt_is_distinguished_from_a_complete_one(session: LabSession) -> None:
     build(session, "5", 3, "--bitmap=none", "--size=65536")
     session.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=200, maximum_kib_per_second=200))
     session.lab.execute(operations.fail(NAME, "/dev/ubda") + operations.remove(NAME, "/dev/ubda"))

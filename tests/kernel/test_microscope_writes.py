@@ -44,7 +44,7 @@ WRITES: list[tuple[str, int, tuple[str, ...], tuple[int, ...], str]] = [
 
 
 @pytest.mark.parametrize(("level", "members", "options", "lost", "rmw_level"), WRITES)
-def test_a_small_write_reads_and_writes_what_was_predicted(
+def test_a_small_write_reads_and_writes_the_predicted_sectors(
     session: LabSession, level: str, members: int, options: tuple[str, ...], lost: tuple[int, ...], rmw_level: str
 ) -> None:
     create(session, level, members, *options)
@@ -69,7 +69,9 @@ CRASHES = [("5", 4, ()), ("6", 5, ()), ("10", 4, ("--layout=n2",))]
 
 
 @pytest.mark.parametrize(("level", "members", "options"), CRASHES)
-def test_a_crash_leaves_what_was_told(session: LabSession, level: str, members: int, options: tuple[str, ...]) -> None:
+def test_a_crash_leaves_what_was_predicted(
+    session: LabSession, level: str, members: int, options: tuple[str, ...]
+) -> None:
     """Of the members that are not lost an array is made anew, each state is put on them by hand, and md read."""
     create(session, level, members, *options)
     fill(session)
@@ -77,7 +79,7 @@ def test_a_crash_leaves_what_was_told(session: LabSession, level: str, members: 
     new = new_content(picture, write)
     states = crash_states(picture, write, new)
     seen = write_really(session, NAME, write.sector)
-    told: set[CrashOutcome] = set()
+    predicted: set[CrashOutcome] = set()
     for lost in [read.lost for read in states[0].reads]:
         session.machine.run(("mdadm", "--stop", DEVICE))
         create(session, level, members, *options, without=lost)
@@ -90,9 +92,9 @@ def test_a_crash_leaves_what_was_told(session: LabSession, level: str, members: 
                 session.machine.call(BYTES, ("put", place.device, str(place.offset), data.hex()))
             forget_stripes(session, level)
             assert outcome(session, picture, write.sector, new) == (read.target, bool(read.holes)), (state, read)
-            told.add(read.outcome)
-    assert {CrashOutcome.OLD, CrashOutcome.NEW} <= told
-    assert (CrashOutcome.HOLE in told) == (level in "56")
+            predicted.add(read.outcome)
+    assert {CrashOutcome.OLD, CrashOutcome.NEW} <= predicted
+    assert (CrashOutcome.HOLE in predicted) == (level in "56")
 
 
 def forget_stripes(session: LabSession, level: str) -> None:
@@ -151,7 +153,7 @@ FLIPS = [
 
 
 @pytest.mark.parametrize(("level", "members", "options", "slot", "blamed", "stripe"), FLIPS)
-def test_a_flipped_byte_is_judged_checked_and_repaired_as_told(
+def test_a_flipped_byte_is_judged_checked_and_repaired_as_predicted(
     session: LabSession, level: str, members: int, options: tuple[str, ...], slot: int, blamed: str, stripe: int
 ) -> None:
     create(session, level, members, *options)
@@ -164,25 +166,25 @@ def test_a_flipped_byte_is_judged_checked_and_repaired_as_told(
     for byte in (17, 5000, 18):
         picture = look_at_stripe(session, NAME, stripe)
         session.lab.execute(flip_plan(picture, device_of(picture, cell), byte))
-    told = look_at_stripe(session, NAME, stripe)
-    changed = {key for key, data in bytes_of(told).items() if data != bytes_of(before)[key]}
+    flipped = look_at_stripe(session, NAME, stripe)
+    changed = {key for key, data in bytes_of(flipped).items() if data != bytes_of(before)[key]}
     assert changed == {(slot, cell.sector)}
-    comparison = told.comparison
+    comparison = flipped.comparison
     assert comparison.verdict is StripeVerdict.DIFFERS
     assert (f"slot {comparison.blamed.slot}" if comparison.blamed else "") == blamed
     if comparison.blamed:
         assert comparison.blamed.bytes_wrong == (17, 18, 5000)
         assert comparison.blamed.right == bytes_of(before)[slot, cell.sector]
     assert scrub(session, "check") == comparison.mismatch_sectors > 0
-    assert bytes_of(look_at_stripe(session, NAME, stripe)) == bytes_of(told)
+    assert bytes_of(look_at_stripe(session, NAME, stripe)) == bytes_of(flipped)
     scrub(session, "repair")
     after = look_at_stripe(session, NAME, stripe)
     assert after.comparison.verdict is StripeVerdict.AGREES
-    assert bytes_of(after) == bytes_of(told) | dict(comparison.repaired)
+    assert bytes_of(after) == bytes_of(flipped) | dict(comparison.repaired)
     assert scrub(session, "check") == 0
 
 
-def test_a_stripe_without_a_member_is_judged_by_what_is_left(session: LabSession) -> None:
+def test_a_stripe_without_a_member_is_judged_by_the_remaining_members(session: LabSession) -> None:
     create(session, "6", 5)
     fill(session)
     before = look_at_stripe(session, NAME, 1)
@@ -195,8 +197,8 @@ def test_a_stripe_without_a_member_is_judged_by_what_is_left(session: LabSession
     assert computed.data is None
     assert computed.computed == bytes_of(before)[lost, computed.cell.sector]
     session.lab.execute(flip_plan(degraded, degraded.shape.members_in(row["Q"])[0].device, 3))
-    told = look_at_stripe(session, NAME, 1).comparison
-    assert (told.verdict, told.blamed) == (StripeVerdict.DIFFERS, None)
-    assert scrub(session, "check") == told.mismatch_sectors == 8
+    found = look_at_stripe(session, NAME, 1).comparison
+    assert (found.verdict, found.blamed) == (StripeVerdict.DIFFERS, None)
+    assert scrub(session, "check") == found.mismatch_sectors == 8
     scrub(session, "repair")
     assert look_at_stripe(session, NAME, 1).comparison.verdict is StripeVerdict.AGREES

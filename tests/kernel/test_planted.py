@@ -129,7 +129,7 @@ class Bench:
     def wrong(self) -> set[int]:
         """The blocks that hold none of their expected contents."""
         found = json.loads(self.call("read", ARRAY, 0, self.blocks))
-        return {block for block, told in enumerate(found) if told not in self.expected[block]}
+        return {block for block, content in enumerate(found) if content not in self.expected[block]}
 
     def attribute(self, name: str) -> str:
         path = f"{FOLDER}/{name}"
@@ -282,12 +282,12 @@ def test_with_none_planted_md_asks_the_drives_for_the_same_at_the_same_time() ->
     found = []
     for target in (virtual, on_planted_kernel(virtual, host)):
         with open_lab(target, host, wanted=(), seed=1) as lab:
-            found.append(told_of_drives(Bench(lab.machine)))
+            found.append(reported_by_drives(Bench(lab.machine)))
     assert found[0] == found[1]
 
 
-def told_of_drives(bench: Bench) -> list[str]:
-    told = []
+def reported_by_drives(bench: Bench) -> list[str]:
+    reported = []
     for level, count, options in ((5, 4, (PPL,)), (6, 5, BITMAP), (1, 2, BITMAP), (10, 4, ())):
         bench.create(level, count, *options, is_planted=False)
         bench.write(BLOCK, 1)
@@ -298,9 +298,9 @@ def told_of_drives(bench: Bench) -> list[str]:
         bench.restart()
         assert bench.wrong() == set()
         paths = ["/proc/uptime", *(f"/sys/block/drive{number}/stat" for number in bench.drives)]
-        told += [text or "" for text in bench.machine.read(paths).values()]
+        reported += [text or "" for text in bench.machine.read(paths).values()]
         bench.clear()
-    return told
+    return reported
 
 
 def test_none_of_them_made_the_kernel_complain(bench: Bench) -> None:
@@ -498,7 +498,7 @@ def clean_while_writing(bench: Bench) -> set[int]:
 
 
 @shows(17, BLOCK)
-def events_stand_still(bench: Bench) -> set[int]:
+def events_do_not_advance(bench: Bench) -> set[int]:
     bench.create(1, 2)
     bench.fail(0)
     bench.write(BLOCK, 1)

@@ -214,7 +214,7 @@ def test_a_spare_takes_over_by_itself(rig: Rig, level: str, members: int) -> Non
 
 
 @pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid5", 3)])
-def test_a_stopped_rebuild_goes_on_where_it_was(rig: Rig, level: str, members: int) -> None:
+def test_a_stopped_rebuild_resumes_where_it_was(rig: Rig, level: str, members: int) -> None:
     spec = rig.create(level, members)
     before, victim = rig.fill(), spec.members[1]
     fail_and_remove(rig.lab, NAME, victim)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.mark.wide
-def test_the_monitor_follows_what_is_typed_by_hand(session: LabSession) -> None:
+def test_the_monitor_reports_changes_by_typed_commands(session: LabSession) -> None:
     with watching(session) as watched:
         nodes = " ".join(session.node(name) for name in D[:3])
         by_hand(session, f"mdadm --create /dev/md7 --run --level=raid5 --raid-devices=3 --assume-clean {nodes}")
@@ -45,9 +45,9 @@ def test_the_monitor_follows_what_is_typed_by_hand(session: LabSession) -> None:
         watched.wait(lambda w: EventKind.RESTORED in w.kinds(), "the rebuild to end")
         by_hand(session, "mdadm --stop /dev/md7")
         watched.wait(lambda w: EventKind.ARRAY_GONE in w.kinds(), "the array to go")
-    told = watched.kinds()
+    found = watched.kinds()
     wanted = [EventKind.SYNC_STARTED, EventKind.MEMBER_IN_SYNC, EventKind.RESTORED]
-    assert [kind for kind in told if kind in wanted] == wanted
+    assert [kind for kind in found if kind in wanted] == wanted
     assert watched.ends == [None]
 
 
@@ -133,7 +133,7 @@ def test_a_load_ends_by_itself_and_can_be_stopped_at_any_time(session: LabSessio
     assert early.is_over
 
 
-def test_a_mark_whose_replacement_breaks_off_calls_nothing_changed(
+def test_an_interrupted_replacement_of_a_mark_invalidates_the_mark(
     session: LabSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(session, "raid1", D[:2])
@@ -231,9 +231,7 @@ def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSes
         ("mkfs.ext4 -q /dev/md0; printf hsqs | dd of=/dev/md0 conv=notrunc status=none", "ext4"),
     ],
 )
-def test_what_lies_on_an_array_and_is_no_file_system_of_the_labs_is_not_overwritten(
-    session: LabSession, lines: str, word: str
-) -> None:
+def test_foreign_content_of_an_array_is_not_overwritten(session: LabSession, lines: str, word: str) -> None:
     create(session, "raid1", D[:2])
     by_hand(session, lines)
     before = session.machine.run(("sha256sum", "/dev/md0")).stdout

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kernel
 SPEED_KIB = 16_000
 """Of a sync: slow enough that none of these 32 MiB is over before somebody looks."""
 CREATE = "mdadm --create /dev/md0 --run --bitmap=none --size=32M"
-TELL = "for name in degraded sync_action resync_start; do cat /sys/block/md0/md/$name; done"
+PRINT_STATE = "for name in degraded sync_action resync_start; do cat /sys/block/md0/md/$name; done"
 WHOLE = ["0", "idle", "none"]
 AT_ONCE_SECONDS = 15
 """Half of what it waits at most."""
@@ -41,12 +41,12 @@ def run(session: LabSession, lines: str) -> list[str]:
 
 
 def after_settle(session: LabSession, lines: str) -> list[str]:
-    return run(session, f"set -e\n({lines}) > /dev/null\nsettle /dev/md0\n{TELL}")
+    return run(session, f"set -e\n({lines}) > /dev/null\nsettle /dev/md0\n{PRINT_STATE}")
 
 
 def seconds_to_settle(session: LabSession, lines: str) -> int:
-    told = run(session, f"({lines}) > /dev/null\nSECONDS=0\nsettle /dev/md0\necho $SECONDS")
-    return int(told[-1])
+    printed = run(session, f"({lines}) > /dev/null\nSECONDS=0\nsettle /dev/md0\necho $SECONDS")
+    return int(printed[-1])
 
 
 def test_a_new_array_is_in_sync(session: LabSession) -> None:

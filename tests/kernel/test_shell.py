@@ -26,7 +26,7 @@ def holder(session: LabSession, disk: str) -> str | None:
     return found.name if found else None
 
 
-def test_a_shell_goes_on_where_its_last_line_ended(session: LabSession) -> None:
+def test_a_shell_keeps_its_state_from_line_to_line(session: LabSession) -> None:
     shell = Shell(session)
     pieces: list[str] = []
     first = shell.run(
@@ -92,7 +92,7 @@ def test_a_line_in_the_shell_can_be_interrupted_even_a_stubborn_one(session: Lab
     shell.interrupt()
 
 
-def test_much_output_of_a_line_is_handed_on_and_its_end_kept(session: LabSession) -> None:
+def test_long_output_of_a_line_is_passed_on_and_its_end_stored(session: LabSession) -> None:
     total = 0
 
     def count(text: str) -> None:

@@ -34,11 +34,11 @@ def test_crash_points_are_judged_the_same_on_a_cluster(tmp_path: Path) -> None:
     here = raidlab(tmp_path / "here", *words)
     there = raidlab(tmp_path / "there", *words, "--cluster", "local:2")
 
-    def told(document: Any) -> dict[str, Any]:
+    def without_seconds(document: Any) -> dict[str, Any]:
         return {each["configuration"]: {**each, "seconds": 0} for each in document}
 
-    assert told(there) == told(here)
-    assert len(told(here)) >= 3
+    assert without_seconds(there) == without_seconds(here)
+    assert len(without_seconds(here)) >= 3
     assert all(each["points"] == 8 for each in there)
 
 

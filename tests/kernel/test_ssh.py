@@ -88,7 +88,7 @@ def test_a_connection_that_breaks_is_a_lost_machine(server: SshRig, tmp_path: Pa
         ({"identity": "stranger_key"}, "does not let this user in"),
     ],
 )
-def test_a_refused_connection_says_by_whom(
+def test_a_refused_connection_is_reported_with_its_cause(
     server: SshRig, tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
     with (
@@ -110,7 +110,7 @@ def test_a_changed_host_key_is_named(server: SshRig, tmp_path: Path) -> None:
         pass
 
 
-def test_nobody_there_is_a_lost_machine(tmp_path: Path) -> None:
+def test_a_closed_port_is_reported_as_a_lost_machine(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         nobody = parse_target(f"ssh:127.0.0.1?port={closed.getsockname()[1]}&config=/dev/null")
@@ -159,11 +159,11 @@ def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Pa
         machine.run(["modprobe", "raid1"])
         # The guest's files are this computer's, and so are its Python and its packages.
         python = str(Path(sys.executable).resolve())
-        said = machine.run(
+        output = machine.run(
             ["env", environment, "PYTHONDONTWRITEBYTECODE=1", "RAIDLAB_STATE=/run/state", python, "-c", LOCAL_CLIENT],
             timeout_seconds=60,
         )
-    answer = json.loads(said.stdout)
+    answer = json.loads(output.stdout)
     assert [text.strip() for text in answer["state"]] == ["raid1", "0", "2"]
     assert answer["facts"] == "raidlab"
     assert answer["running"] == ["md0"]

@@ -38,7 +38,7 @@ def state() -> Iterator[Path]:
 
 
 @contextmanager
-def kept_as_lost(state: Path, why: str) -> Iterator[None]:
+def lost_with_evidence(state: Path, why: str) -> Iterator[None]:
     """The block ends with the loss of the machine, within seconds, and leaves evidence."""
     begin = time.monotonic()
     with pytest.raises(MachineLost, match=why) as lost:
@@ -51,10 +51,10 @@ def kept_as_lost(state: Path, why: str) -> Iterator[None]:
     assert "schedstat" in text
 
 
-def test_a_stopped_kernel_is_recognised_and_its_console_kept(state: Path) -> None:
+def test_a_stopped_kernel_is_recognised_and_its_console_stored(state: Path) -> None:
     with open_machine(kernel_target(), host_at(state)) as machine:
         os.kill(record_of(state)["kernel_group"], signal.SIGSTOP)
-        with kept_as_lost(state, r"is hung: its process is stopped"):
+        with lost_with_evidence(state, r"is hung: its process is stopped"):
             machine.run(["sleep", "1000"], timeout_seconds=2000)
     assert processes_of(state) == []
     assert list((state / "machines").glob("[0-9]*")) == []
@@ -66,14 +66,14 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
     with open_machine(kernel_target(), host_at(state)) as machine:
         machine.run(["true"])
         # Loading it runs what stands in it, on the agent's only thread.
-        with kept_as_lost(state, r"is hung: it runs, but its agent"):
+        with lost_with_evidence(state, r"is hung: it runs, but its agent"):
             machine.call(GuestProgram(hanging, "hanging"), ())
     kept = next((state / KEPT_FOLDER).iterdir()).read_text(encoding="utf-8")
     assert "management console, version: Linux raidlab" in kept
     assert "Show Blocked State" in kept
 
 
-def test_a_command_that_says_nothing_for_long_is_no_stand_still(state: Path) -> None:
+def test_a_long_silent_command_is_not_judged_as_a_hang(state: Path) -> None:
     with open_machine(kernel_target(), host_at(state)) as machine:
         assert machine.run(["sleep", str(STILL_SECONDS + 5)]).status == 0
     assert not (state / KEPT_FOLDER).exists()
@@ -104,7 +104,7 @@ def rescues(machine: Machine) -> int:
     return machine.run(["dmesg"]).stdout.count(RESCUED)
 
 
-def test_disks_whose_event_was_lost_are_set_going_again(state: Path, tmp_path: Path) -> None:
+def test_disks_with_a_lost_event_are_restarted(state: Path, tmp_path: Path) -> None:
     options = EmbeddedOptions(disks=sparse_disks(tmp_path, 2))
     with open_machine(kernel_target(), host_at(state), embedded=options) as machine:
         thief = EventThief(record_of(state)["kernel_group"])

@@ -73,9 +73,9 @@ def test_as_many_are_in_flight_in_runs_of_every_length(lab: Lab) -> None:
         futures = {depth: pool.submit(flights, lab, disk, depth) for depth, disk in zip(DEPTHS, lab.disks, strict=True)}
     for depth, future in futures.items():
         for seconds, found in future.result().items():
-            told = f"depth {depth}, {seconds} s: {found}"
+            sentence = f"depth {depth}, {seconds} s: {found}"
             # fio sends the next request a moment after the last was answered.
-            assert all(count >= depth for each in found for count in each.at_edges), told
+            assert all(count >= depth for each in found for count in each.at_edges), sentence
             by_law = statistics.median(each.by_law for each in found)
             late = statistics.median(each.late_fraction for each in found)
-            assert by_law == pytest.approx(depth, rel=BIAS + late), told
+            assert by_law == pytest.approx(depth, rel=BIAS + late), sentence

@@ -55,21 +55,21 @@ def sweeps_in_place(sweeps: Sweeps, depths: tuple[int, ...]) -> Sweeps:
 
 
 @pytest.mark.parametrize("victim", ["worker-0", "client"])
-def test_after_a_kill_it_goes_on_and_no_finished_cell_is_measured_again(
+def test_after_a_kill_the_sweep_resumes_and_no_finished_cell_is_measured_again(
     alone: dict[str, str], tmp_path: Path, victim: str
 ) -> None:
     sweeps = sweeps_in(tmp_path, depths=(1, 2))
     process = sweeps.start("--cluster", "local:2")
     sweeps.until(lambda: len(sweeps.files()) >= 3 and sweeps.progress().get("processes"), process)
     sweeps.kill(victim, process)
-    _, said = process.communicate(timeout=180)
-    assert process.returncode == {"worker-0": 0, "client": -9}[victim], said
+    _, output = process.communicate(timeout=180)
+    assert process.returncode == {"worker-0": 0, "client": -9}[victim], output
     if victim == "worker-0":
-        assert "worker-0 ended" in said
-    sweeps.until_gone()
+        assert "worker-0 ended" in output
+    sweeps.until_ended()
     before = sweeps.files()
     assert len(before) == CELLS if victim == "worker-0" else 3 <= len(before) < CELLS
-    sweeps.goes_on_after_kill(("--cluster", "local:2"), alone, before)
+    sweeps.resumes_after_kill(("--cluster", "local:2"), alone, before)
     assert not sweeps.left()
     assert not list((sweeps.state / "sweeps/work").iterdir())
 
@@ -83,7 +83,7 @@ def test_two_clients_that_sweep_one_file_measure_each_cell_once(alone: dict[str,
     assert sum(each["measured"] + each["reused"] for each in documents) == 2 * CELLS
 
 
-def test_a_cell_that_takes_far_too_long_is_named_and_its_machine_is_gone(
+def test_a_cell_that_takes_far_too_long_is_reported_and_its_machine_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweeps = sweeps_in(tmp_path)
@@ -99,7 +99,7 @@ def test_a_cell_that_takes_far_too_long_is_named_and_its_machine_is_gone(
     assert not sweeps.left()
 
 
-def test_a_cell_whose_machine_is_lost_is_tried_again_and_then_reported(tmp_path: Path) -> None:
+def test_a_cell_with_a_lost_machine_is_retried_once_and_then_reported(tmp_path: Path) -> None:
     sweeps = sweeps_in(tmp_path)
     text = sweeps.file.read_text()
     sweeps.file.write_text(text.replace('["raid0", "raid1", "raid5"]', '["raid0"]').replace("[2, 3, 4]", "[2]"))
@@ -112,11 +112,11 @@ def test_a_cell_whose_machine_is_lost_is_tried_again_and_then_reported(tmp_path:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         time.sleep(0.02)
-    printed, said = process.communicate()
-    assert process.returncode == 1, said
+    printed, output = process.communicate()
+    assert process.returncode == 1, output
     (failed,) = json.loads(printed)["failed"]
     assert "embedded kernel" in failed["message"]
-    assert said.count("it is tried again") == 1
+    assert output.count("it is tried again") == 1
     assert not sweeps.files()
     assert not list((sweeps.state / "sweeps/work").iterdir())
     again = sweeps.run("--resume")

@@ -65,7 +65,7 @@ def cases() -> Iterator[object]:
 
 
 @dataclass
-class Standing:
+class SharedArray:
     """The array that the cases of one shape share."""
 
     rig: Rig
@@ -88,8 +88,8 @@ class Standing:
 
 
 @pytest.fixture(scope="module")
-def standing(standing_rig: Rig) -> Standing:
-    return Standing(standing_rig)
+def shared_array(module_rig: Rig) -> SharedArray:
+    return SharedArray(module_rig)
 
 
 def fail(rig: Rig, case: Case, spec: ArraySpec) -> None:
@@ -118,9 +118,9 @@ def start_without(rig: Rig, case: Case, spec: ArraySpec) -> bool:
 
 
 @pytest.mark.parametrize("case", cases())
-def test_data_are_as_the_levels_arithmetic_says(standing: Standing, case: Case) -> None:
-    rig = standing.rig
-    spec, before = standing.array(case)
+def test_data_survive_exactly_the_failures_that_the_level_allows(shared_array: SharedArray, case: Case) -> None:
+    rig = shared_array.rig
+    spec, before = shared_array.array(case)
     assert before.digest
     fail(rig, case, spec)
     status, while_degraded = rig.status, verdict(before, rig.sum())
@@ -137,21 +137,21 @@ def test_data_are_as_the_levels_arithmetic_says(standing: Standing, case: Case) 
 
 
 @pytest.mark.parametrize("level", ["raid0", "raid1", "raid5", "raid10"])
-def test_a_failed_array_takes_no_writes(standing: Standing, level: str) -> None:
+def test_a_failed_array_takes_no_writes(shared_array: SharedArray, level: str) -> None:
     members = 2 if level in ("raid0", "raid1") else 4
     case = Case(level, None, members, (0,) if level == "raid0" else (0, 1))
-    standing.spec = None
-    spec, before = standing.array(case)
+    shared_array.spec = None
+    spec, before = shared_array.array(case)
     assert before.digest
-    fail(standing.rig, case, spec)
+    fail(shared_array.rig, case, spec)
     write = ("dd", "if=/dev/zero", f"of={DEVICE}", "bs=1M", "count=1", "oflag=direct", "status=none")
-    assert standing.rig.lab.machine.run(write, check=False, timeout_seconds=20).status != 0
-    standing.spec = None
+    assert shared_array.rig.lab.machine.run(write, check=False, timeout_seconds=20).status != 0
+    shared_array.spec = None
 
 
-def test_a_single_disk_that_dies_is_unreadable(standing: Standing) -> None:
+def test_a_single_disk_that_dies_is_unreadable(shared_array: SharedArray) -> None:
     # The only disk that can be taken from under a reader: the emulated drive, whose server is killed.
-    rig = standing.rig
+    rig = shared_array.rig
     wanted = DiskSpec(name="lone", kind=DiskKind.SPINDLE, size_bytes=8 * MIB, model="ssd")
     (disk,) = rig.lab.attach([wanted])
     spec = ArraySpec("single", (disk.node,))

@@ -42,7 +42,7 @@ def uptime(lab: Lab) -> float:
     return float((lab.machine.read(["/proc/uptime"])["/proc/uptime"] or "").split()[0])
 
 
-def test_nothing_passes_while_nobody_asks_for_anything(lab: Lab) -> None:
+def test_virtual_time_does_not_advance_without_requests(lab: Lab) -> None:
     before = uptime(lab)
     time.sleep(AWAY_SECONDS)
     assert uptime(lab) - before < AWAY_SECONDS / 10
@@ -87,7 +87,7 @@ def test_a_fio_that_is_started_by_hand_goes_by_the_machines_clock(lab: Lab, way:
     assert found["runtime"] == pytest.approx(64 * 13.3, rel=0.02)
 
 
-def test_what_is_made_at_another_opening_has_another_uuid() -> None:
+def test_arrays_made_in_separate_sessions_have_different_uuids() -> None:
     found = set()
     for _ in range(2):
         with open_lab(TARGET, Host.real("tests"), wanted=FILES) as opened:
@@ -122,7 +122,7 @@ def measured(rig: Rig, target: LoadTarget, depth: int) -> Measured:
     return run_workload(rig.lab, target, workload, MeasureOptions(runtime_seconds=30.0, warmup_seconds=2.0))
 
 
-def test_a_drive_answers_as_its_table_says(rig: Rig) -> None:
+def test_latencies_of_a_drive_match_its_table(rig: Rig) -> None:
     writes = measured(rig, bare(rig.lab.disk("disk01")), 1).figures.writes
     assert writes
     # 13.3 ms for each.

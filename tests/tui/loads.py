@@ -40,7 +40,7 @@ def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -
 
 async def with_array(user: User, label: str = "raid5") -> None:
     """Show an array in the lab."""
-    await tell(user, LabLooked(Snapshot(100.0, (array(label),), {})))
+    await post(user, LabLooked(Snapshot(100.0, (array(label),), {})))
 
 
 async def with_load(user: User, forecast: Forecast | None = None) -> None:
@@ -53,10 +53,10 @@ async def with_load(user: User, forecast: Forecast | None = None) -> None:
         reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
         moment = 100.0 + number / 2
         user.app.post_message(LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
-    await tell(user, LabLooked(Snapshot(110.0, (array(),), {})))
+    await post(user, LabLooked(Snapshot(110.0, (array(),), {})))
 
 
-async def tell(user: User, message: LabMessage) -> None:
+async def post(user: User, message: LabMessage) -> None:
     """Post a message as the lab's threads do."""
     user.app.post_message(message)
     await user.show()

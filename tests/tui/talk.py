@@ -25,7 +25,7 @@ class Typist:
 
     def __init__(self, make_client: ClientMaker | None = None, *, patience_seconds: float) -> None:
         self._patience_seconds = patience_seconds
-        self.said = io.StringIO()
+        self.output = io.StringIO()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.app = TextApp(
             "uml:",
@@ -33,7 +33,7 @@ class Typist:
             read_verb=partial(typed_verb, make_app()),
             commands=("lesson", "results", "load", "workloads", "array"),
             read=self._lines.get,
-            write=self.said,
+            write=self.output,
             make_client=make_client,
         )
         self.status: list[int] = []
@@ -51,8 +51,8 @@ class Typist:
 
     def hear(self, words: str) -> str:
         """Wait for these words after the output that was read before; returns the output up to them."""
-        self.wait(lambda: words in self.said.getvalue()[self._heard :], words)
-        text = self.said.getvalue()
+        self.wait(lambda: words in self.output.getvalue()[self._heard :], words)
+        text = self.output.getvalue()
         end = text.index(words, self._heard) + len(words)
         heard, self._heard = text[self._heard : end], end
         return heard
@@ -60,7 +60,7 @@ class Typist:
     def wait(self, is_reached: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + self._patience_seconds
         while not is_reached():
-            assert time.monotonic() < deadline, f"never: {what}; said: {self.said.getvalue()}"
+            assert time.monotonic() < deadline, f"never: {what}; said: {self.output.getvalue()}"
             time.sleep(0.005)
 
     def close(self) -> None:

@@ -57,7 +57,7 @@ async def test_one_key_of_the_welcome_builds_a_raid_5(user: User) -> None:
     assert argv[-4:] == ("/dev/ubda", "/dev/ubdb", "/dev/ubdc", "/dev/ubdd")
 
 
-async def test_the_welcome_says_that_the_machine_did_not_start_until_it_does(start: Start, fake_lab: FakeLab) -> None:
+async def test_the_welcome_shows_a_failed_start_until_the_machine_runs(start: Start, fake_lab: FakeLab) -> None:
     fake_lab.failure = LabError("the lab is in use", hint="stop the other one")
     async with start(was_welcomed=False, waits=False) as user:
         await user.see("the lab is in use. stop the other one")
@@ -69,7 +69,7 @@ async def test_the_welcome_says_that_the_machine_did_not_start_until_it_does(sta
         assert not user.screen.query_one("#welcome-build").disabled
 
 
-async def test_a_machine_that_does_not_start_says_why(start: Start, fake_lab: FakeLab) -> None:
+async def test_a_failed_start_of_the_machine_is_shown_with_its_cause(start: Start, fake_lab: FakeLab) -> None:
     fake_lab.failure = ToolMissing("linux.uml is not installed", hint="run make lab")
     async with start(waits=False) as user:
         await user.until(lambda: user.lab.phase is MachinePhase.FAILED, "it failed")
@@ -112,8 +112,8 @@ async def test_a_plan_runs_exactly_its_steps_and_only_if_confirmed(user: User) -
 
 async def test_a_refusal_is_shown_with_its_hint(user: User) -> None:
     user.app.ask(lambda session: session.array("md7").stop())
-    await user.until(lambda: user.told, "a notification")
-    assert any("no array md7" in text and "next:" in text for text in user.told)
+    await user.until(lambda: user.notifications, "a notification")
+    assert any("no array md7" in text and "next:" in text for text in user.notifications)
 
 
 @pytest.mark.app(shows="raid5", looks=3)
@@ -135,32 +135,32 @@ async def test_the_next_step_after_a_lost_machine_is_to_start_it(user: User) -> 
     for mode in user.app.MODES:
         await user.app.switch_mode(mode)
         await user.show()
-        said = str(user.find(HintLine).content)
+        hint = str(user.find(HintLine).content)
         # These go on without it.
-        is_told = mode not in ("faults", "results", "fleet")
-        assert ("Ctrl+R restarts the machine" in said) is is_told, f"{mode}: {said}"
+        is_shown = mode not in ("faults", "results", "fleet")
+        assert ("Ctrl+R restarts the machine" in hint) is is_shown, f"{mode}: {hint}"
 
 
 @pytest.mark.parametrize(
-    ("hint", "told"),
+    ("hint", "expected"),
     [
         (RUN_AGAIN, "is lost."),
         (f"{RUN_AGAIN}: it cleans up and starts afresh", "is lost. It cleans up and starts afresh."),
         (f"its kernel hangs: close it and {RUN_AGAIN}", "is lost. Or: its kernel hangs: close it and press Ctrl+R."),
     ],
 )
-async def test_a_lost_machine_is_remedied_by_a_key(user: User, hint: str, told: str) -> None:
+async def test_a_lost_machine_is_remedied_by_a_key(user: User, hint: str, expected: str) -> None:
     await user.lose(hint)
-    said = " ".join(str(user.find(ProblemBar).content).split())
-    assert said.endswith(f"Ctrl+R starts it again; nothing that was measured or shown {told}")
-    assert not [text for text in user.told if RUN_AGAIN in text]
+    output = " ".join(str(user.find(ProblemBar).content).split())
+    assert output.endswith(f"Ctrl+R starts it again; nothing that was measured or shown {expected}")
+    assert not [text for text in user.notifications if RUN_AGAIN in text]
 
 
 async def test_the_keymap_file_gives_other_keys(start: Start, tmp_path: Path) -> None:
     keys = tmp_path / "keymap.toml"
     keys.write_text('[keys]\n"lab.fail" = "f8"\n"lab.fial" = "x"\n')
     async with start(shows="raid5", keys_file=keys) as user:
-        assert any("lab.fial" in text for text in user.told)
+        assert any("lab.fial" in text for text in user.notifications)
         await user.plan("f8")
 
 
@@ -214,7 +214,7 @@ async def test_the_line_of_keys_offers_to_put_a_failed_member_back(user: User) -
 
 
 @pytest.mark.app(shows="raid5")
-async def test_a_screen_that_has_left_can_be_told_to_leave(user: User) -> None:
+async def test_a_screen_can_be_dismissed_twice(user: User) -> None:
     await user.press("enter")
     menu = user.at(MenuScreen)
     menu.dismiss(None)
@@ -224,16 +224,16 @@ async def test_a_screen_that_has_left_can_be_told_to_leave(user: User) -> None:
 
 
 @pytest.mark.app(shows="raid5", size=(80, 24))
-async def test_a_menu_tells_its_notes_in_full_on_a_small_terminal(user: User) -> None:
+async def test_a_menu_shows_its_notes_in_full_on_a_small_terminal(user: User) -> None:
     await user.press("enter")
     await user.idle()
     place = user.at(MenuScreen).query_one(OptionList).region
     lines = user.text.splitlines()[place.y : place.bottom]
     shown = flat("\n".join(line[place.x : place.right] for line in lines))
-    told = [action.tooltip for action in applying(user.lab) if action.tooltip in shown]
+    notes = [action.tooltip for action in applying(user.lab) if action.tooltip in shown]
     # The rest is below the end of the list, which scrolls.
-    assert len(told) > 7, user.text
-    assert max(map(len, told)) > place.width
+    assert len(notes) > 7, user.text
+    assert max(map(len, notes)) > place.width
 
 
 @pytest.mark.app(shows="raid5")
@@ -259,7 +259,7 @@ async def test_help_explains_dialogs_too_and_leads_back(user: User) -> None:
 
 
 @pytest.mark.app(size=(80, 24), notifications=True)
-async def test_what_is_told_never_covers_what_to_do_next(user: User) -> None:
+async def test_notifications_never_cover_the_next_step(user: User) -> None:
     for number in range(3):
         user.app.say(f"told {number}")
     await user.see("told 2")
@@ -271,10 +271,10 @@ async def test_what_is_told_never_covers_what_to_do_next(user: User) -> None:
 async def test_a_new_raid_5_computes_its_parity_and_is_not_called_degraded(user: User) -> None:
     user.fake_lab.show("raid5")
     await user.look()
-    told = [event.sentence for event in user.lab.events]
-    assert told[0].startswith("md0 is there: raid5 of 3 members")
-    assert "md computes the parity of md0 (first sync)" in told
-    assert not any("degraded" in sentence for sentence in told)
+    sentences = [event.sentence for event in user.lab.events]
+    assert sentences[0].startswith("md0 is there: raid5 of 3 members")
+    assert "md computes the parity of md0 (first sync)" in sentences
+    assert not any("degraded" in sentence for sentence in sentences)
     (status,) = user.lab.arrays
     assert condition(user.lab, status) == (Tone.BUSY, FIRST_SYNC)
     assert "computes the parity of md0" in next_step(user.lab)
@@ -327,7 +327,7 @@ async def test_a_lab_in_which_nothing_happens_writes_nothing(user: User, monkeyp
 
 
 @pytest.mark.app(shows="raid5")
-async def test_quiet_looks_are_shown_ever_more_rarely_and_news_at_once(
+async def test_quiet_snapshots_are_shown_less_and_less_often_and_changes_at_once(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[float] = []
@@ -341,7 +341,7 @@ async def test_quiet_looks_are_shown_ever_more_rarely_and_news_at_once(
     assert shown[-1] == user.fake_lab.seconds
 
 
-def test_what_has_been_loaded_is_not_looked_at_again() -> None:
+def test_loaded_objects_are_frozen_for_the_garbage_collector() -> None:
     gc.unfreeze()
     gc.set_threshold(700, 10, 10)
     settle_collector()

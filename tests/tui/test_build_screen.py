@@ -54,7 +54,7 @@ async def test_every_change_shows_at_once(user: User) -> None:
     assert "slot 4" in user.text
 
 
-async def test_what_cannot_be_built_says_why_and_offers_no_command(user: User) -> None:
+async def test_an_invalid_array_is_shown_with_the_reason_and_without_a_command(user: User) -> None:
     await user.press("tab", "n", "space")
     assert "NOT YET" in user.text
     assert "raid5 needs at least 3 members, not 1" in user.text
@@ -63,7 +63,7 @@ async def test_what_cannot_be_built_says_why_and_offers_no_command(user: User) -
     assert user.jobs == []
 
 
-async def test_thinking_a_disk_away_shows_what_is_left(user: User) -> None:
+async def test_a_simulated_disk_failure_shows_whether_data_survive(user: User) -> None:
     await user.press("tab", "x")
     assert "DATA READABLE" in user.text
     await user.press("right", "x")
@@ -109,17 +109,17 @@ async def test_disks_toggled_faster_than_the_screen_answers_stay_as_they_were_to
     rack.action_choose()
     rack.move_to("disk04")
     rack.action_choose()
-    told: list[Rack.Toggled] = []
+    reported: list[Rack.Toggled] = []
     post = rack.post_message
 
     def count(message: Message) -> bool:
         if isinstance(message, Rack.Toggled):
-            told.append(message)
+            reported.append(message)
         return post(message)
 
     rack.post_message = count  # type: ignore[method-assign]
     await asyncio.sleep(0.5)
-    assert told == []
+    assert reported == []
     assert rack.chosen == user.at(BuildScreen).draft.disks == ("disk01", "disk02")
 
 
@@ -145,7 +145,7 @@ async def test_two_quick_steps_are_two_steps(user: User) -> None:
     assert screen.draft.rows()[0].current == level.step(2)
 
 
-async def test_the_next_step_is_that_of_what_is_shown(user: User) -> None:
+async def test_the_next_step_matches_the_shown_draft(user: User) -> None:
     screen = user.at(BuildScreen)
     screen.action_level(1)
     assert "builds it" in str(screen.query_one(HintLine).visual)
@@ -158,7 +158,7 @@ async def test_the_next_step_is_that_of_what_is_shown(user: User) -> None:
 
 
 @pytest.mark.app(is_still=False, shows="raid5")
-async def test_the_screen_proposes_the_first_free_disks_until_somebody_chooses(user: User) -> None:
+async def test_the_screen_proposes_the_first_free_disks_until_the_user_chooses(user: User) -> None:
     screen = user.at(BuildScreen)
     held = len(user.lab.disks) - len(user.lab.free_disks)
     assert screen.draft.disks[0] == f"disk{held + 1:02d}"

@@ -95,7 +95,7 @@ async def test_f12_leaves_and_comes_back_and_the_apps_keys_hold_in_between(user:
 
 
 @pytest.mark.app(size=(100, 30))
-async def test_f11_gives_it_the_whole_screen_and_the_program_is_told(user: User) -> None:
+async def test_f11_shows_the_terminal_full_screen_and_resizes_it(user: User) -> None:
     terminal = await terminal_of(user)
     small = terminal.sizes[-1]
     await user.press("f11")
@@ -107,7 +107,7 @@ async def test_f11_gives_it_the_whole_screen_and_the_program_is_told(user: User)
     assert terminal.typed == b""
 
 
-async def test_what_ended_is_logged_and_the_lab_looked_at_anew(user: User) -> None:
+async def test_a_finished_command_is_logged_and_the_lab_is_read_again(user: User) -> None:
     terminal = await terminal_of(user)
     await user.idle()
     runs = len(user.fake_lab.machine.runs)
@@ -122,7 +122,7 @@ async def test_what_ended_is_logged_and_the_lab_looked_at_anew(user: User) -> No
     assert isinstance(user.app.focused, TerminalView)
 
 
-async def test_a_paste_is_told_apart_from_keys_where_the_program_can(user: User) -> None:
+async def test_a_paste_is_bracketed_if_the_program_supports_it(user: User) -> None:
     terminal = await terminal_of(user)
     assert user.app.focused
     user.app.focused.post_message(events.Paste("one\ntwo\x1b[201~\x03"))
@@ -132,7 +132,7 @@ async def test_a_paste_is_told_apart_from_keys_where_the_program_can(user: User)
     await user.until(lambda: terminal.typed.endswith(b"\x1b[200~three\x1b[201~"), "the second paste")
 
 
-async def test_what_has_gone_by_can_be_seen_and_a_pager_gets_its_own_keys(user: User) -> None:
+async def test_scrolled_lines_can_be_seen_and_a_pager_gets_its_own_keys(user: User) -> None:
     terminal = await terminal_of(user)
     many = b"".join(b"line %d.\r\n" % number for number in range(300))
     await printed(user, terminal, many + b"end", "end")
@@ -152,7 +152,7 @@ async def test_what_has_gone_by_can_be_seen_and_a_pager_gets_its_own_keys(user: 
     assert terminal.typed == b"x\x1b[6~\x1bOA\x1bOH"
 
 
-async def test_its_end_is_told_and_enter_opens_another(user: User) -> None:
+async def test_the_exit_of_the_shell_is_shown_and_enter_opens_another(user: User) -> None:
     terminal = await terminal_of(user)
     terminal.put(3)
     await user.see("exited with status 3")
@@ -161,7 +161,7 @@ async def test_its_end_is_told_and_enter_opens_another(user: User) -> None:
     await terminal_of(user, 2)
 
 
-async def test_a_lost_machine_says_so_and_ctrl_r_brings_a_new_one(user: User) -> None:
+async def test_a_lost_machine_is_shown_and_ctrl_r_starts_a_new_one(user: User) -> None:
     terminal = await terminal_of(user)
     await printed(user, terminal, b"what was there", "what was there")
     terminal.put(MachineLost("it was killed"))
@@ -221,7 +221,7 @@ def test_a_paste_holds_no_keys() -> None:
     assert pasted("a\r\nb\x07\x1b[201~c", is_bracketed=True) == b"\x1b[200~a\rb[201~c\x1b[201~"
 
 
-def test_a_size_that_is_the_same_is_not_told() -> None:
+def test_resizing_to_the_same_size_changes_nothing() -> None:
     screen = TerminalScreen(10, 3)
     screen.resize(3, 10)
     assert (screen.columns, screen.lines) == (10, 3)

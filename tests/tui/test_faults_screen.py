@@ -37,7 +37,7 @@ def test_every_scenario_and_every_policy_can_be_picked() -> None:
     assert [each for each in ids if each.startswith("campaign-")] == [f"campaign-{word}" for word in ("all", *LEVELS)]
 
 
-async def test_what_must_hold_stands_there_before_and_what_was_seen_after(
+async def test_checks_are_listed_before_a_run_and_their_outcomes_after_it(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
@@ -91,6 +91,6 @@ async def test_an_error_is_shown_with_what_to_do(start: Start, monkeypatch: pyte
         assert "next: make uml-kernel" in user.text
 
 
-def test_a_step_that_could_not_be_carried_out_is_told() -> None:
+def test_a_step_that_could_not_be_carried_out_is_shown() -> None:
     lines = step_lines(StepOutcome(do="fail", why="md takes it for broken.", lines=("mdadm --fail",), problem="busy"))
     assert lines == [("md takes it for broken.", "plain"), ("  $ mdadm --fail", "muted"), ("  busy", "bad")]

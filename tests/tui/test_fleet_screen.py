@@ -62,7 +62,7 @@ async def all_known(user: User) -> FleetScreen:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_scrub_interval_is_changed_and_what_it_does_is_said(user: User, size: tuple[int, int]) -> None:
+async def test_the_scrub_interval_can_be_changed_and_its_effect_is_shown(user: User, size: tuple[int, int]) -> None:
     screen = user.at(FleetScreen)
     await user.press(*["minus"] * 9, "z")
     assert screen.choice == FleetChoice()
@@ -84,8 +84,8 @@ async def test_the_scrub_interval_is_changed_and_what_it_does_is_said(user: User
     )
     user.sees("MTTDL", "16,200 years: (553,949 h)² ÷ (6 × 5 × 72 h)", "Simulated: ", "Replaced", "after 24 h")
     is_high = size[1] > 30
-    told = "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs."
-    assert (told in user.halves[1]) == is_high
+    sentence = "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs."
+    assert (sentence in user.halves[1]) == is_high
 
 
 async def test_later_changes_win_and_the_loop_is_not_held_up(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ async def test_a_rebuild_as_it_was_measured_here(user: User) -> None:
 
 
 def test_figures_that_overlap_are_not_called_different() -> None:
-    said = comparison("scrub_hours", (NEVER, figures(0.010, 0.2)), (WEEKS, figures(0.008, 0.2)))
-    assert said == "Scrubbing every 2 weeks instead of never: no difference beyond the intervals."
+    output = comparison("scrub_hours", (NEVER, figures(0.010, 0.2)), (WEEKS, figures(0.008, 0.2)))
+    assert output == "Scrubbing every 2 weeks instead of never: no difference beyond the intervals."
     rows = loss_rows(WEEKS, [(NEVER, figures(0.010, 0.2)), (WEEKS, figures(0.008, 0.2))])
     assert {row.tone for row in rows} == {Tone.QUIET}
     rows = loss_rows(WEEKS, [(NEVER, figures(0.02)), (WEEKS, figures(0.01)), (replace(WEEKS, scrub_hours=72.0), None)])
@@ -179,7 +179,7 @@ def test_figures_that_overlap_are_not_called_different() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         (0.4, 0.01, "40 times fewer losses (33 to 49)"),
         (0.01, 0.4, "40 times as many losses (33 to 49)"),
@@ -188,8 +188,8 @@ def test_figures_that_overlap_are_not_called_different() -> None:
         (0.010, 0.015, "50 % more losses (23 to 83)"),
     ],
 )
-def test_how_a_difference_is_told(before: float, after: float, said: str) -> None:
-    assert comparison("scrub_hours", (NEVER, figures(before)), (WEEKS, figures(after))).endswith(f": {said}.")
+def test_wording_of_differences(before: float, after: float, message: str) -> None:
+    assert comparison("scrub_hours", (NEVER, figures(before)), (WEEKS, figures(after))).endswith(f": {message}.")
 
 
 def test_more_of_the_same_arrays_are_no_matter_of_chance() -> None:
@@ -224,7 +224,7 @@ def test_the_nearest_intervals_come_first() -> None:
     assert set(order[1:3]) == {730.5, 168.0}
 
 
-def test_none_seen_is_told_as_a_bound() -> None:
+def test_zero_losses_are_shown_as_a_bound() -> None:
     none = Interval(0.0, 0.0, 2.5e-4)
     found = figures(
         0.01,

@@ -47,19 +47,19 @@ async def each_screen(user: User) -> AsyncIterator[ModeScreen]:
 async def test_no_name_of_a_screen_is_cut(user: User, background: str) -> None:
     user.lab.background = background
     async for screen in each_screen(user):
-        told = str(screen.query_one(TopBar).render())
-        assert all(f"{entry.key} {entry.narrow_title} " in told for entry in SCREENS), told
-        assert len(told) == COLUMNS
+        text = str(screen.query_one(TopBar).render())
+        assert all(f"{entry.key} {entry.narrow_title} " in text for entry in SCREENS), text
+        assert len(text) == COLUMNS
 
 
 @pytest.mark.parametrize("background", ["", "rand-mix-4k on md0"], ids=["idle", "busy"])
-async def test_what_the_machine_does_is_told_in_whole_where_there_is_room(user: User, background: str) -> None:
+async def test_the_activity_of_the_machine_is_shown_in_full_where_it_fits(user: User, background: str) -> None:
     user.lab.background = background
     await user.show()
     user.at(ModeScreen).update_from(user.lab)
-    told = str(user.find(TopBar).render())
-    assert "…" not in told
-    assert background in told
+    text = str(user.find(TopBar).render())
+    assert "…" not in text
+    assert background in text
 
 
 @pytest.mark.parametrize("view", STANDINGS, ids=["no drill", "drill", "written", "committed"])
@@ -68,8 +68,8 @@ async def test_no_next_step_is_cut(user: User, view: DrillView | None, monkeypat
     monkeypatch.setattr(Drills, "refresh", lambda _: None)
     user.app.drills.view = view
     async for screen in each_screen(user):
-        told = str(screen.query_one(HintLine).visual)
-        assert len(told) <= COLUMNS, told
+        text = str(screen.query_one(HintLine).visual)
+        assert len(text) <= COLUMNS, text
 
 
 @pytest.mark.wide
@@ -108,7 +108,7 @@ def colours(screen: Screen[object]) -> set[Color]:
 
 @pytest.mark.slow
 @pytest.mark.app(shows="raid5-rebuilding", is_still=False)
-async def test_without_colours_the_signs_still_tell_every_state(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_colours_every_state_still_has_a_sign(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """``NO_COLOR`` (no-color.org)."""
     async with start() as user:
         assert colours(user.screen)

@@ -90,7 +90,7 @@ def test_a_paste_is_cut_in_whatever_pieces_it_comes() -> None:
         END,
     ],
 )
-def test_what_is_no_key_is_left_out(nonsense: str) -> None:
+def test_input_that_is_not_a_key_is_dropped(nonsense: str) -> None:
     assert fed(nonsense + "z") == ["z"]
     half = len(nonsense) // 2
     assert fed(nonsense[:half], nonsense[half:], "z") == ["z"]
@@ -108,14 +108,14 @@ def test_a_window_is_never_larger_than_can_be_drawn() -> None:
     assert fed("\x1b[48;9999999;9999999;0;0t") == ["\x1b[48;500;1000;500;1000t"]
 
 
-def test_nobody_types_as_fast_as_a_flood() -> None:
+def test_a_flood_of_keys_is_cut() -> None:
     assert fed("x" * 10_000) == ["x" * MOST_KEYS]
     moved = [f"\x1b[<35;{x};1M" for x in range(1, 200)]
     assert fed("".join(moved)) == [moved[-1]]
     assert len("".join(map(str, fed("\x1b[<64;1;1M" * 5000)))) < 1000
 
 
-def test_nothing_that_comes_raises_or_is_kept() -> None:
+def test_random_input_never_raises_and_is_not_buffered_without_limit() -> None:
     rng = random.Random(4)
     gate = InputGate()
     pieces = [*"\x1b[OM]P\\\x07a1;$uté\x9c", "200~", "201~", "<35;1;1"]

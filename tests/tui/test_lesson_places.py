@@ -32,7 +32,7 @@ async def test_checks_tick_on_the_lab_screen_while_the_student_works(user: User,
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 50)])
-async def test_the_lesson_stands_beside_every_screen_at_its_first_sight(
+async def test_the_lesson_is_shown_beside_every_screen_from_the_first_frame(
     user: User, lesson: str, size: tuple[int, int]
 ) -> None:
     await begin(user, lesson)
@@ -89,7 +89,7 @@ async def test_leaving_keeps_the_progress_and_gives_the_room_back(user: User, le
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 15)])
-async def test_a_small_terminal_tells_what_is_missing_in_its_last_lines(user: User, lesson: str) -> None:
+async def test_a_small_terminal_shows_the_open_step_in_its_last_lines(user: User, lesson: str) -> None:
     await begin(user, lesson)
     assert user.screen.query_one("#side").region.width == 0
     assert "predict first. F6" in user.text

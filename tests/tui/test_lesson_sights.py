@@ -42,7 +42,7 @@ def steps_that_read(*kinds: type) -> list[tuple[str, str]]:
     return found
 
 
-def stand_at(fake_lab: FakeLab, ready: ReadyLesson, step_id: str) -> None:
+def place_student(fake_lab: FakeLab, ready: ReadyLesson, step_id: str) -> None:
     """A student who has predicted in this step, and has done all before it."""
     steps = {}
     for step in ready.steps:
@@ -56,7 +56,7 @@ def stand_at(fake_lab: FakeLab, ready: ReadyLesson, step_id: str) -> None:
     store.keep_desk(StudentState(lesson=ready.id))
 
 
-def as_theory_says(record: ResultRecord, step: ReadyStep) -> ResultRecord:
+def as_predicted(record: ResultRecord, step: ReadyStep) -> ResultRecord:
     """The result with figures that pass all checks of the step."""
     cells = list(record.cells)
 
@@ -88,7 +88,7 @@ def keep_measured(fake_lab: FakeLab, ready: ReadyLesson, step: ReadyStep, name: 
     """Store the measurement of a step as a complete result."""
     word = experiment_id(ready.id, name)
     kept = msgspec.structs.replace(
-        as_theory_says(measured_all(ready)[name], step),
+        as_predicted(measured_all(ready)[name], step),
         id=f"20990101T000000Z-{word}",
         created_utc=LATE,
         status=RunStatus.COMPLETE,
@@ -123,7 +123,7 @@ async def test_the_figure_of_a_result_is_in_sight(
     assert isinstance(source, ResultFigure | ResultRatio | RebuildRate)
     if not step.apart:
         return
-    stand_at(fake_lab, ready, step_id)
+    place_student(fake_lab, ready, step_id)
     record = keep_measured(fake_lab, ready, step, source.measure)
     async with start() as user:
         wanted = ["Rebuilds", "46"] if isinstance(source, RebuildRate) else figures_in(record, source)
@@ -166,7 +166,7 @@ async def test_the_fact_of_a_scenario_is_in_sight(
     monkeypatch.setattr("lab.lessons.student.played_since", lambda *_: played_now)
     tried = {name: points(name, judged) for name, judged in JUDGED.items()}
     monkeypatch.setattr("lab.lessons.student.points_since", lambda *_: tried)
-    stand_at(fake_lab, ready, step_id)
+    place_student(fake_lab, ready, step_id)
     async with start() as user:
         await shows_what_is_read(user, "7", "faults", facts_in(step.read.source))
 

@@ -65,7 +65,7 @@ def test_commands_become_keys_in_any_language() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ({"act": "array.grow", "members": "disk05"}, "--raid-devices="),
         ({"act": "array.grow", "members": "5"}, "`raidlab array grow md0 --members 5`"),
@@ -83,6 +83,6 @@ def test_commands_become_keys_in_any_language() -> None:
         ({"act": "array.bitmap", "bitmap": "none"}, "`raidlab array bitmap md0 none`"),
     ],
 )
-def test_what_the_keys_cannot_say_is_shown_as_its_command(written: dict[str, object], said: str) -> None:
+def test_actions_without_a_key_are_shown_as_commands(written: dict[str, object], message: str) -> None:
     (line,) = steps_in_app([make_action(written, where="here")])
-    assert said in line
+    assert message in line

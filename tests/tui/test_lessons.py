@@ -43,14 +43,14 @@ async def test_a_lesson_that_builds_on_others_offers_them_first(user: User) -> N
     assert view_of(user).number == "1"
 
 
-async def test_bounds_are_told_after_the_prediction_and_the_measurement_only(user: User) -> None:
+async def test_bounds_are_shown_only_after_the_prediction_and_the_measurement(user: User) -> None:
     await begin_on_its_screen(user, "01-what-a-disk-promises")
     assert "between" not in user.text
     await user.read("r")
     assert not view_of(user).activity, "predict first"
 
 
-async def test_a_step_ends_with_the_reason_and_goes_on_when_that_is_read(user: User, lesson: str) -> None:
+async def test_a_step_ends_with_an_explanation_and_f8_continues(user: User, lesson: str) -> None:
     await begin(user, lesson)
     await do_first_step(user, answer="no")
     why = view_of(user).explanation
@@ -74,10 +74,10 @@ async def test_a_step_ends_with_the_reason_and_goes_on_when_that_is_read(user: U
 async def test_what_the_lab_does_for_the_student_is_shown(user: User, lesson: str) -> None:
     await begin_on_its_screen(user, lesson)
     await user.press("o")
-    assert any(text.startswith("raidlab array create md0 --level raid5") for text in user.told)
+    assert any(text.startswith("raidlab array create md0 --level raid5") for text in user.notifications)
 
 
-async def test_what_was_done_is_there_after_a_restart(start: Start, lesson: str) -> None:
+async def test_progress_in_a_lesson_survives_a_restart(start: Start, lesson: str) -> None:
     async with start() as user:
         await begin(user, lesson)
         await do_first_step(user, answer="yes")
@@ -98,7 +98,7 @@ async def test_a_word_of_ones_own_varies_the_lesson(user: User) -> None:
     assert step_of(user).text != plain
 
 
-async def test_a_number_is_typed_and_what_is_none_is_told_where_it_was_typed(start: Start, tmp_path: Path) -> None:
+async def test_a_number_can_be_typed_and_invalid_input_is_rejected_in_the_dialog(start: Start, tmp_path: Path) -> None:
     reading = (
         '[steps.read]\nquestion = "How large?"\nvalue = { get = "number", equals = 12.5 }\nunit = "TB"\n[steps.ask]'
     )
@@ -154,7 +154,7 @@ async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(user: U
     assert isinstance(user.screen, DrillsScreen)
 
 
-async def test_after_a_lesson_the_course_stands_on_the_next(user: User) -> None:
+async def test_after_a_lesson_the_course_highlights_the_next(user: User) -> None:
     await list_course(user)
     first, *others = user.app.guide.course
     await user.press("enter")

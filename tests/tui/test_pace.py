@@ -67,7 +67,7 @@ class StandingMachine(TickingMachine):
 @pytest.fixture
 def fake_lab(tmp_path: Path, request: pytest.FixtureRequest) -> FakeLab:
     """In virtual time, but for tests that are marked otherwise."""
-    is_real = request.node.name.startswith("test_where_time_is_everybodys")
+    is_real = request.node.name.startswith("test_in_real_time")
     return FakeLab(tmp_path / "state") if is_real else StandingLab(tmp_path / "state")
 
 
@@ -140,7 +140,7 @@ async def test_a_step_ends_when_the_rebuild_does(user: User) -> None:
     assert any(any(path.endswith("/sync_action") for path in paths) for paths in machine.untils)
 
 
-async def test_a_clock_that_is_shown_goes_on_where_nothing_else_does(user: User) -> None:
+async def test_the_clock_advances_where_nothing_else_changes(user: User) -> None:
     await paced(user, "1x")
     assert user.lab.look is not None
     newest, second = user.lab.look, int(user.lab.look.time_seconds)
@@ -157,19 +157,19 @@ async def test_a_lost_machine_has_no_clock_any_more(user: User) -> None:
     assert pace(user.app) == "none"
     assert user.app.client.pacer is None
     await user.press("space")
-    assert user.told[-1] == "There is no machine."
+    assert user.notifications[-1] == "There is no machine."
 
 
 @pytest.mark.parametrize("key", ["space", "comma", "full_stop", "less_than_sign", "greater_than_sign"])
 @pytest.mark.app(looks=1)
-async def test_where_time_is_everybodys_nothing_is_shown_and_the_keys_say_why(user: User, key: str) -> None:
+async def test_in_real_time_no_pace_is_shown_and_the_keys_report_why(user: User, key: str) -> None:
     assert "1x" not in bar(user.app)
     assert not any(command.title.endswith(": Step") for command in user.app.get_system_commands(user.screen))
     await user.press(key)
-    assert user.told == [NO_PACE]
+    assert user.notifications == [NO_PACE]
 
 
-def test_charts_show_what_a_minute_of_looks_has_brought() -> None:
+def test_charts_show_the_machine_time_of_the_last_minute() -> None:
     state = LabState(history=History())
     assert shown_seconds(state) == 60.0
     state.pace = Pace(1.0)
@@ -184,7 +184,7 @@ def test_charts_show_what_a_minute_of_looks_has_brought() -> None:
     assert shown_seconds(state) == 7200.0
 
 
-def test_lines_tell_and_choose_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
+def test_typed_lines_show_and_set_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
     talk.hear("and runs at 1x.")
     talk.ask("pause", "and is paused.")
     talk.ask(">", "runs at 1x.")
@@ -197,9 +197,9 @@ def test_lines_tell_and_choose_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
 
 
 @pytest.mark.app(looks=1)
-def test_where_time_is_everybodys_lines_say_why(talk: Talk) -> None:
+def test_in_real_time_typed_lines_report_why_there_is_no_pace(talk: Talk) -> None:
     talk.ask("10x", NO_PACE)
     talk.ask("help", "raidlab --help")
     talk.ask("", "next:")
-    assert "clock shows" not in talk.said.getvalue()
-    assert "virtual: you set" not in talk.said.getvalue()
+    assert "clock shows" not in talk.output.getvalue()
+    assert "virtual: you set" not in talk.output.getvalue()

@@ -22,7 +22,7 @@ from lab.session.load import Forecast
 from tests.tui.conftest import Start
 from tests.tui.fake_lab import FakeLab
 from tests.tui.lessons import begin
-from tests.tui.loads import measured, tell, with_load
+from tests.tui.loads import measured, post, with_load
 from tests.tui.results import STEADY, keep, result
 from tests.tui.sweeps import going, sweeping
 from tests.tui.test_fleet_screen import all_known
@@ -73,7 +73,7 @@ async def load_measured(user: User) -> None:
     """A load that has ended, beside what theory said, and one before it."""
     for iops in (415.0, 470.0):
         await with_load(user, Forecast(480.0, "4 members of 120 reads per second each"))
-        await tell(user, LoadEnded(measured(iops)))
+        await post(user, LoadEnded(measured(iops)))
 
 
 async def experiment_runs(user: User) -> None:

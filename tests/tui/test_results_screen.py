@@ -36,7 +36,7 @@ STRANGERS = result(
 )
 
 
-async def test_without_results_it_says_how_to_get_one(user: User) -> None:
+async def test_without_results_the_screen_shows_how_to_get_one(user: User) -> None:
     user.sees("No results yet.", "Press 3")
     assert user.screen.check_action("delete", ()) is None
 
@@ -56,7 +56,7 @@ async def test_the_newest_comes_first_as_bars_with_interval_and_theory(user: Use
         rebuilds=(rebuild("raid5", 0, 12.5),),
     )
 )
-async def test_views_show_tables_then_conditions_with_commands_then_what_the_lint_says(user: User) -> None:
+async def test_views_show_tables_then_conditions_with_commands_then_lint_findings(user: User) -> None:
     assert "1 cautions" not in user.text
     user.sees("1 caution: see Lint")
     for words in (
@@ -137,7 +137,7 @@ async def test_a_damaged_result_is_named_and_does_not_hide_the_others(start: Sta
 
 
 @pytest.mark.stored(result(1, conditions=FILES, cells=BUSY_CELLS))
-async def test_a_result_that_measured_the_processor_says_so_before_its_figures(user: User) -> None:
+async def test_a_processor_bound_result_is_marked_before_its_figures(user: User) -> None:
     for _ in range(2):
         assert user.words.index("PROCESSOR-BOUND") < user.words.index("100 [99–")
         user.sees("95%")

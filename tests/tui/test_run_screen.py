@@ -13,7 +13,7 @@ from lab.measure.job import Measured
 from lab.session.load import Forecast
 from lab.sweep.schema import built_in_names as sweep_names
 from lab.workloads.workload import all_workloads
-from tests.tui.loads import measured, tell, with_array, with_load
+from tests.tui.loads import measured, post, with_array, with_load
 from tests.tui.user import User
 from tui.runs import ExperimentView, workload_items
 from tui.state import LoadEnded
@@ -30,7 +30,7 @@ async def test_everything_that_can_be_run_is_in_the_list(user: User) -> None:
     assert ids == {*all_workloads(), *built_in_names(), *(f"sweep-{name}" for name in sweep_names())}
 
 
-async def test_without_an_array_a_workload_cannot_run_and_the_screen_says_what_to_do(user: User) -> None:
+async def test_without_an_array_a_workload_cannot_run_and_the_screen_shows_what_to_do(user: User) -> None:
     user.sees("A workload needs an array: 2 builds one.")
     assert user.screen.check_action("run", ()) is None
     await user.choose("antioquia-quick")
@@ -53,7 +53,7 @@ async def test_a_running_load_shows_rate_and_time_left(user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "expected"),
     [
         (measured(470.0), ("MEASURED 0.98 × the prediction: within 5% of it", "p99 1.4 ms")),
         (
@@ -68,16 +68,18 @@ async def test_a_running_load_shows_rate_and_time_left(user: User) -> None:
     ],
     ids=["measured", "stopped", "stopped at once", "failed"],
 )
-async def test_how_a_load_ended_is_said(user: User, outcome: Measured | LabError | None, said: tuple[str, ...]) -> None:
+async def test_the_outcome_of_a_load_is_shown(
+    user: User, outcome: Measured | LabError | None, expected: tuple[str, ...]
+) -> None:
     await with_load(user, FORECAST)
-    await tell(user, LoadEnded(outcome))
-    user.sees(*said)
+    await post(user, LoadEnded(outcome))
+    user.sees(*expected)
 
 
 async def test_earlier_loads_of_the_workload_stay_to_compare_with(user: User) -> None:
     for iops in (81000.0, 79000.0):
         await with_load(user)
-        await tell(user, LoadEnded(measured(iops)))
+        await post(user, LoadEnded(measured(iops)))
     before = user.text.split("Measured before")[1]
     assert "81k IOPS   p99 1.4 ms" in before
     assert "79k" not in before
@@ -98,7 +100,7 @@ async def test_the_length_of_a_load_can_be_chosen(user: User) -> None:
         ("20261121T1", 12, "CANCELLED 12 of 30 measurements are stored as 20261121T1. Screen 4 resumes it."),
     ],
 )
-async def test_a_cancelled_experiment_says_what_was_kept(user: User, result_id: str, done: int, words: str) -> None:
+async def test_a_cancelled_experiment_shows_what_was_stored(user: User, result_id: str, done: int, words: str) -> None:
     view = ExperimentView("antioquia-quick", RunProgress("RAID 5: Random reads", 0.4, 55.0, done, 30))
     user.app.experiments.view = view
     await user.choose("antioquia-quick")
@@ -114,7 +116,7 @@ def test_the_usual_workloads_come_first_here_and_in_the_menu() -> None:
     assert tuple(items[: len(USUAL_LOADS)]) == USUAL_LOADS
 
 
-def test_the_job_says_where_its_seconds_go() -> None:
+def test_the_job_shows_a_breakdown_of_its_seconds() -> None:
     item = next(item for item in workload_items() if item.id == "rand-read-4k")
     words = item.details[0]
     seconds = [float(word) for word in re.findall(r"([0-9.]+) s", words)]

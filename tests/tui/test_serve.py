@@ -65,7 +65,7 @@ async def test_without_the_token_everything_is_refused_and_nothing_starts(tmp_pa
         assert not started.exists()
 
 
-async def test_with_the_token_the_page_talks_to_an_app_and_to_nobody_else(tmp_path: Path) -> None:
+async def test_with_the_token_the_page_is_connected_to_an_app_and_loads_nothing_foreign(tmp_path: Path) -> None:
     async with served(tmp_path) as (address, started), aiohttp.ClientSession() as client:
         async with client.get(address) as answer:
             assert answer.status == 200
@@ -87,7 +87,7 @@ async def until_written(file: Path, word: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_taken_port_is_said_with_the_way_out() -> None:
+async def test_a_port_in_use_is_reported_with_a_hint() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -106,7 +106,7 @@ async def test_two_starts_have_two_tokens() -> None:
     assert all(len(path) > 30 for path in addresses)
 
 
-async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_extra_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
     with pytest.raises(ToolMissing) as missing:
         await serve.start("true", port=0)

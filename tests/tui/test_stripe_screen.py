@@ -41,7 +41,9 @@ async def settle(user: User, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_parity_stands_beside_parity_computed(user: User, members: Members, size: tuple[int, int]) -> None:
+async def test_stored_parity_is_shown_beside_computed_parity(
+    user: User, members: Members, size: tuple[int, int]
+) -> None:
     await settle(user)
     text = user.text
     assert "Stripe 0 of 16: blocks 0 to 2 of md0: raid6" in text
@@ -137,7 +139,7 @@ async def test_check_and_repair_are_mds_own(user: User, members: Members) -> Non
     assert "echo repair" in user.at(PlanScreen).plan.lines()[0]
 
 
-async def test_what_cannot_be_read_says_why(user: User) -> None:
+async def test_unreadable_stripes_are_shown_with_the_reason(user: User) -> None:
     assert "no array is running" in user.text
     user.fake_lab.show("raid6")
     user.fake_lab.machine.files["/sys/block/md0/md/layout"] = "77\n"

@@ -80,7 +80,7 @@ def may(user: User, action: str) -> bool:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_sweep_is_planned_run_ended_and_gone_on_with(user: User, desk: Desk) -> None:
+async def test_a_sweep_is_planned_run_stopped_and_resumed(user: User, desk: Desk) -> None:
     await choose(user)
     user.sees("level: raid5", "about 3 min on 2 workers", "0 of 48")
     assert not may(user, "stop")
@@ -120,7 +120,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
 
 
 @pytest.mark.parametrize(
-    ("look", "said"),
+    ("look", "expected"),
     [
         (
             SweepLook(replace(sweeps.WORK, missing_dependency="make cluster")),
@@ -133,9 +133,11 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     ],
     ids=["without Dask", "refused by the lint"],
 )
-async def test_a_sweep_that_cannot_run_says_why(user: User, look: SweepLook, said: tuple[str, ...]) -> None:
+async def test_a_sweep_that_cannot_run_is_shown_with_the_reason(
+    user: User, look: SweepLook, expected: tuple[str, ...]
+) -> None:
     await sweeps.sweeping(user, look)
-    user.sees(*said)
+    user.sees(*expected)
     assert not may(user, "run")
 
 

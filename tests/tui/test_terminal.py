@@ -254,7 +254,7 @@ FEW_WAITING = "import tui.driver; tui.driver._MOST_WAITING_BYTES = 20_000"
 
 
 @pytest.mark.wide
-def test_what_was_left_out_for_a_slow_reader_is_painted_in_the_end(opened: Callable[..., AppWindow]) -> None:
+def test_frames_skipped_for_a_slow_reader_are_painted_at_the_end(opened: Callable[..., AppWindow]) -> None:
     shown = []
     for stalls in (True, False):
         window = opened(trouble=FEW_WAITING)
@@ -316,10 +316,10 @@ def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., App
     assert ended_within(window, TERM_SECONDS)
 
 
-@pytest.mark.parametrize("tells_sizes", [False, True], ids=["never asked", "agreed on"])
-def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., AppWindow], tells_sizes: bool) -> None:
+@pytest.mark.parametrize("reports_sizes", [False, True], ids=["never asked", "agreed on"])
+def test_an_unrequested_size_report_is_ignored(opened: Callable[..., AppWindow], reports_sizes: bool) -> None:
     window = opened()
-    if tells_sizes:
+    if reports_sizes:
         # What a terminal says that reports its size in band (DEC private mode 2048): it does, and is enabled.
         window.type(b"\x1b[?2048;1$y")
     window.type(b"\x1b[48;90;200;0;0t")
@@ -330,7 +330,7 @@ def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., App
     window.read(1.0)
     rows = [int(row) for row in re.findall(rb"\x1b\[([0-9]+);[0-9]+H", window.output)]
     assert rows
-    assert (max(rows) > 40) == tells_sizes
+    assert (max(rows) > 40) == reports_sizes
 
 
 def test_a_signal_in_the_middle_of_a_paste_is_obeyed(opened: Callable[..., AppWindow]) -> None:

@@ -34,7 +34,7 @@ OUTCOME = DrillOutcome(
 )
 
 
-def test_it_says_when_the_machine_runs_and_what_comes_next(talk: Talk) -> None:
+def test_the_start_of_the_machine_and_the_next_step_are_printed(talk: Talk) -> None:
     heard = talk.ask("", "next: No array yet. b creates a RAID 5 to start with; build offers all choices.")
     assert "9 disks, 9 of them free." in heard
     assert "[b]" not in heard
@@ -61,7 +61,7 @@ def test_a_disk_is_selected_by_its_number_and_failed_with_f(talk: Talk) -> None:
     talk.ask("f", "mdadm --manage /dev/md0 --fail /dev/ubdb")
 
 
-def test_what_happens_is_told_when_it_happens(talk: Talk, fake_lab: FakeLab) -> None:
+def test_events_are_printed_when_they_happen(talk: Talk, fake_lab: FakeLab) -> None:
     fake_lab.show("raid5")
     talk.look()
     talk.hear("md computes the parity of md0 (first sync).")
@@ -81,7 +81,7 @@ def test_commands_are_typed_behind_an_exclamation_mark(talk: Talk, fake_lab: Fak
     talk.ask("! cat /proc/mdstat", "hello from the machine")
 
 
-def test_a_lost_machine_is_told_and_restart_starts_it(talk: Talk, fake_lab: FakeLab) -> None:
+def test_a_lost_machine_is_reported_and_restart_starts_it(talk: Talk, fake_lab: FakeLab) -> None:
     fake_lab.lose()
     talk.hear("The machine is lost: the embedded kernel ended unexpectedly")
     talk.ask("restart", "The machine uml: is running.")
@@ -102,7 +102,7 @@ def test_an_array_is_put_together_choice_by_choice(talk: Talk, fake_lab: FakeLab
     assert created[-4:] == ("/dev/ubdb", "/dev/ubdc", "/dev/ubdd", "/dev/ubde")
 
 
-def test_what_is_no_choice_leaves_the_building(talk: Talk) -> None:
+def test_an_empty_line_cancels_building(talk: Talk) -> None:
     talk.ask("build", "b to build.")
     talk.ask("", "cancelled; nothing was built.")
 
@@ -138,7 +138,7 @@ def test_waiting_for_an_array_holds_nothing_up(talk: Talk, fake_lab: FakeLab) ->
 
 
 @pytest.mark.app(shows="raid5")
-def test_what_is_wrong_with_such_a_command_is_said_at_once(talk: Talk, fake_lab: FakeLab) -> None:
+def test_an_invalid_command_is_rejected_at_once(talk: Talk, fake_lab: FakeLab) -> None:
     talk.ask("array scrub md0 polish", "problem: there is no action 'polish'. next: known: check, repair, stop")
     talk.ask("array fail md0 disk09", "problem: ")
     talk.ask("array create md1", "'raidlab array create --help' shows its arguments and options")
@@ -171,8 +171,8 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
 
     monkeypatch.setattr("lab.cli.main.run", run)
     talk.type("raidlab lesson show")
-    talk.wait(lambda: talk.said.getvalue().count("The machine uml: is running.") == 2, "the lab is open again")
-    talk.wait(lambda: "exited with status 3." in talk.said.getvalue(), "the status")
+    talk.wait(lambda: talk.output.getvalue().count("The machine uml: is running.") == 2, "the lab is open again")
+    talk.wait(lambda: "exited with status 3." in talk.output.getvalue(), "the status")
     assert seen == [(["--on", "uml:", "lesson", "show"], True)]
     assert fake_lab.opened == 2
 
@@ -185,7 +185,7 @@ def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: Fak
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("blah", "blah is not a command here; ? lists the commands."),
         ("m", "m is not possible now: there is no array yet."),
@@ -193,9 +193,9 @@ def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: Fak
         ("debrief", "debrief is not possible now: no drill is open."),
     ],
 )
-def test_a_word_that_does_nothing_says_why(talk: Talk, line: str, said: str) -> None:
+def test_a_command_without_effect_is_rejected_with_the_reason(talk: Talk, line: str, message: str) -> None:
     talk.type("disk01")
-    talk.ask(line, said)
+    talk.ask(line, message)
 
 
 def test_an_answer_that_comes_before_its_question_is_for_that_question(talk: Talk) -> None:
@@ -216,7 +216,7 @@ def case_of(lab: FakeLab) -> DrillCase | None:
     return DrillCase.find(lab.host.state.lab_folder("default"))
 
 
-def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) -> None:
+def test_drills_are_listed_with_their_outcomes(talk: Talk, fake_lab: FakeLab) -> None:
     put_outcome(fake_lab.host, OUTCOME)
     heard = talk.ask("drill", "drill start 1 sets up the first.")
     assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (1 attempt).\n" in heard
@@ -231,13 +231,13 @@ def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
     talk.ask("drill debrief latest", "problem: no drill has been completed yet")
 
 
-def test_what_is_no_word_of_drills_is_explained(talk: Talk) -> None:
+def test_invalid_drill_commands_print_the_help(talk: Talk) -> None:
     for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
         talk.ask(line, "drill start 1     set one up on blank disks")
 
 
 @pytest.mark.usefixtures("open_drill")
-def test_a_drill_goes_on_and_its_words_need_no_other(talk: Talk, fake_lab: FakeLab) -> None:
+def test_an_open_drill_continues_and_its_commands_work_with_or_without_prefix(talk: Talk, fake_lab: FakeLab) -> None:
     heard = talk.hear("! LINE runs LINE on the machine.")
     assert "Drill 1, Members dropped out, one after the other, continues.\n" in heard
     assert heard.count("next: ") == heard.count("next: Drill 1, 0 min: not committed.") == 1
@@ -254,7 +254,7 @@ def test_a_drill_goes_on_and_its_words_need_no_other(talk: Talk, fake_lab: FakeL
 
 
 @pytest.mark.usefixtures("open_drill")
-def test_what_is_typed_for_the_machine_is_kept_with_the_drill(talk: Talk, fake_lab: FakeLab) -> None:
+def test_commands_for_the_machine_are_stored_with_the_drill(talk: Talk, fake_lab: FakeLab) -> None:
     talk.hear("continues.")
     talk.ask("! cat /proc/mdstat", "# cat /proc/mdstat")
     talk.wait(lambda: not talk.app.shell.running_line, "the line has ended")
@@ -274,19 +274,19 @@ def test_only_one_drill_is_open_and_it_can_be_left(talk: Talk, fake_lab: FakeLab
     talk.ask("", "next: No array yet.")
 
 
-def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab: FakeLab) -> None:
+def test_nothing_is_printed_or_executed_while_a_drill_is_set_up(talk: Talk, fake_lab: FakeLab) -> None:
     talk.app.drills.on_making(True)
     talk.hear("The drill is being set up.")
     fake_lab.show("raid5")
     talk.look()
     for line in ("", "log", "! cat /proc/mdstat", "raidlab array show"):
         assert "md0" not in talk.ask(line, "The drill is being set up.")
-    assert "# cat" not in talk.said.getvalue()
+    assert "# cat" not in talk.output.getvalue()
     talk.app.drills.on_making(False)
     talk.ask("", "md0: raid5")
 
 
-def test_the_last_page_is_told_in_words_without_marks(talk: Talk, fake_lab: FakeLab) -> None:
+def test_the_debriefing_is_printed_without_markup(talk: Talk, fake_lab: FakeLab) -> None:
     put_outcome(fake_lab.host, OUTCOME)
     heard = talk.ask("raidlab drill debrief latest", "from the others.")
     assert "Members dropped out: partly lost\n" in heard
@@ -303,11 +303,11 @@ def test_the_last_page_is_told_in_words_without_marks(talk: Talk, fake_lab: Fake
 
 def test_a_page_has_no_frames_and_keeps_to_the_columns() -> None:
     page = "# A title\n\nSome **bold** words, and `mdadm --examine /dev/ubda` between them.\n\n- one\n- two\n"
-    told = list(page_lines(page, 40))
-    assert told[0] == "A title"
-    assert " ".join(told[2:4]) == "Some bold words, and 'mdadm --examine /dev/ubda' between them."
-    assert [line.strip(" •") for line in told[-2:]] == ["one", "two"]
-    assert all(len(line) <= 40 for line in told)
+    found = list(page_lines(page, 40))
+    assert found[0] == "A title"
+    assert " ".join(found[2:4]) == "Some bold words, and 'mdadm --examine /dev/ubda' between them."
+    assert [line.strip(" •") for line in found[-2:]] == ["one", "two"]
+    assert all(len(line) <= 40 for line in found)
 
 
 def test_words_are_not_broken_between_lines() -> None:

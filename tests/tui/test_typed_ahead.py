@@ -30,7 +30,7 @@ async def typed(user: User, *keys: str) -> None:
     await user.until(lambda: arrived and not user.app._typed_ahead.is_busy, "the input is handled")
 
 
-def standing(app: RaidlabApp) -> tuple[object, ...]:
+def in_front(app: RaidlabApp) -> tuple[object, ...]:
     """What is in front, and what it is about."""
     screen = app.screen
     if isinstance(screen, PlanScreen):
@@ -53,7 +53,7 @@ async def test_moves_and_an_action_in_one_packet_have_the_target_of_single_keys(
             for packet in packets:
                 await typed(user, *packet)
             await user.idle()
-            found.append(standing(user.app))
+            found.append(in_front(user.app))
             while len(user.app.screen_stack) > 1:
                 await user.press("escape")
         assert found[0] == found[1], keys
@@ -96,7 +96,7 @@ async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneat
 
 
 @pytest.mark.app(shows="raid5-checking")
-async def test_nobody_agrees_to_a_plan_that_is_not_on_the_screen_yet(user: User) -> None:
+async def test_a_plan_cannot_be_confirmed_before_it_is_shown(user: User) -> None:
     before = len(user.fake_lab.machine.runs)
     await typed(user, "f", "enter", "r")
     await user.plan()
@@ -106,7 +106,7 @@ async def test_nobody_agrees_to_a_plan_that_is_not_on_the_screen_yet(user: User)
     assert any("--fail" in run for run in user.fake_lab.machine.runs[before:])
 
 
-async def test_a_plan_that_nobody_waits_for_any_longer_is_not_shown(user: User) -> None:
+async def test_a_plan_that_was_cancelled_is_not_shown(user: User) -> None:
     holds = threading.Event()
     user.app.look_up(lambda _: holds.wait(10))
     await typed(user, "f", "escape")
@@ -116,7 +116,7 @@ async def test_a_plan_that_nobody_waits_for_any_longer_is_not_shown(user: User) 
     assert len(user.app.screen_stack) == 1
 
 
-async def test_what_is_typed_behind_the_key_of_a_dialog_goes_to_the_dialog(user: User) -> None:
+async def test_keys_typed_after_the_key_of_a_dialog_go_to_the_dialog(user: User) -> None:
     await typed(user, "8")
     await user.idle()
     await typed(user, "g", "1", "2", "3")
@@ -124,7 +124,7 @@ async def test_what_is_typed_behind_the_key_of_a_dialog_goes_to_the_dialog(user:
     assert user.find(Input).value == "123"
 
 
-async def test_a_key_is_no_longer_meant_for_an_array_that_has_gone(user: User) -> None:
+async def test_a_key_meant_for_an_array_that_no_longer_exists_is_ignored(user: User) -> None:
     await user.idle()
     screen = user.screen
     # As if md0 had taken the place of an array that was shown until now.

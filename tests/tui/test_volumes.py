@@ -32,11 +32,11 @@ def named(app: RaidlabApp) -> set[str]:
     return {action.short_name() for action in applying(app.lab)}
 
 
-async def test_a_failure_and_a_rebuild_are_told_once_and_not_for_each_array(app: RaidlabApp) -> None:
+async def test_a_failure_and_a_rebuild_are_reported_once_and_not_for_each_array(app: RaidlabApp) -> None:
     show_rebuild(app)
     look_at(app, [volume()])
-    told = [event.sentence for event in app.lab.events]
-    assert told == [
+    sentences = [event.sentence for event in app.lab.events]
+    assert sentences == [
         "adapt0 appeared: adapt5 of 5 disks",
         "adapt0 lost disk03 (/dev/ubdc) in 4 of 5 arrays",
         "adapt0 is degraded: 1 disk is missing",
@@ -74,7 +74,7 @@ async def test_what_can_be_done_follows_the_state_of_the_volume(app: RaidlabApp)
     assert "lost too many disks" in next_step(lab)
 
 
-async def test_no_free_disk_that_is_large_enough_is_said(app: RaidlabApp) -> None:
+async def test_the_next_step_without_a_free_disk_that_is_large_enough(app: RaidlabApp) -> None:
     app.lab.disks = UNEQUAL[:5]
     look_at(app, [volume(failed=[FILLED])])
     assert "x[/b] removes disk03" in next_step(app.lab)
@@ -95,7 +95,7 @@ async def test_the_rack_shows_disks_of_the_volume_and_not_slices(app: RaidlabApp
     assert waiting.note == "adapt0 rebuild waits"
 
 
-async def test_the_text_mode_tells_the_arrays_inside(app: RaidlabApp) -> None:
+async def test_the_text_mode_lists_the_arrays_inside(app: RaidlabApp) -> None:
     look_at(app, [volume(syncing={1: 0.5}, action=SyncAction.CHECK)])
     lines = list(array_lines(app.lab))
     assert lines[0].startswith("adapt0: adapt5, ")
@@ -125,7 +125,7 @@ def test_the_levels_for_unequal_disks_are_compared_only_where_disks_differ() -> 
     assert "AdaptRaid5" not in titles(("disk02", "disk03", "disk04"))
 
 
-def test_the_text_mode_tells_what_a_volume_would_be() -> None:
+def test_the_text_mode_previews_a_volume() -> None:
     draft = Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5]))
     lines = list(preview_lines(draft.spec("adapt0", UNEQUAL).preview(UNEQUAL), draft.level))
     assert any(line.startswith("AdaptRaid5: 646 MiB, 72 %; full writes read: never") for line in lines)
@@ -137,7 +137,7 @@ PLAN = Plan("Add disk06 to adapt0", (Step(("first",), "one"), WAIT, Step(("secon
 
 
 @pytest.mark.parametrize(("status", "ran"), [(0, ["first", "second"]), (1, ["first"])])
-async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(user: User, status: int, ran: list[str]) -> None:
+async def test_a_plan_continues_after_its_wait_unless_the_wait_failed(user: User, status: int, ran: list[str]) -> None:
     user.fake_lab.machine.answers |= {
         ("first",): Scripted(),
         ("second",): Scripted(),

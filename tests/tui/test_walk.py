@@ -88,7 +88,7 @@ def test_the_command_line_can_do_what_the_app_can(words: str) -> None:
 @pytest.mark.parametrize(
     "screen", [each for each in CLASSES if issubclass(each, Screen)], ids=lambda each: each.__name__
 )
-def test_every_screen_says_what_it_is_for(screen: type[Screen[Any]]) -> None:
+def test_every_screen_has_a_help_text(screen: type[Screen[Any]]) -> None:
     if screen.__name__ not in _NO_NEED_OF_HELP:
         assert getattr(screen, "HELP", ""), "F1 would show keys only"
     if issubclass(screen, ModeScreen) and screen is not ModeScreen:

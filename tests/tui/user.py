@@ -73,7 +73,7 @@ class User:
         return "\n".join(strip.text[:width].rstrip() for strip in lines[:height])
 
     @property
-    def told(self) -> list[str]:
+    def notifications(self) -> list[str]:
         """The notifications, the newest last."""
         return [notification.message for notification in self.app._notifications]
 

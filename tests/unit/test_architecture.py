@@ -63,15 +63,15 @@ def test_likely_changes_begin_at_a_file() -> None:
     assert all(len(row) == 3 and row[1].strip("`") in PATHS for row in changes)
 
 
-def test_every_package_is_told_and_no_other() -> None:
-    told = {name for row in rows("package") for name in re.findall(r"`lab\.(\w+)`", row[0])}
+def test_every_package_is_documented_and_no_other() -> None:
+    documented = {name for row in rows("package") for name in re.findall(r"`lab\.(\w+)`", row[0])}
     found = {
         path.stem for path in (REPOSITORY / "lab").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert told == found - {"__init__"}
+    assert documented == found - {"__init__"}
 
 
-def test_every_program_that_stands_alone_is_told() -> None:
-    told = {row[0].strip("`") for row in rows("program")}
+def test_every_standalone_program_is_documented() -> None:
+    documented = {row[0].strip("`") for row in rows("program")}
     programs = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "lab").glob("*/*_program.py")}
-    assert told >= STAND_ALONE | programs
+    assert documented >= STAND_ALONE | programs

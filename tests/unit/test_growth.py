@@ -33,7 +33,7 @@ def test_wild_values_do_not_move_it() -> None:
     assert growth_per_round([values]) == pytest.approx(0.5, abs=0.02)
 
 
-def test_what_is_loaded_at_the_start_is_no_growth() -> None:
+def test_memory_loaded_at_the_start_is_not_growth() -> None:
     start = [(float(number), number * 50.0) for number in range(10)]
     assert growth_per_round([start + [(float(number), 500.0) for number in range(10, 60)]], skip=10) == 0.0
 
@@ -47,6 +47,6 @@ def test_machines_are_not_compared_with_one_another() -> None:
     assert growth_per_round(groups) == pytest.approx(2.0, abs=0.05)
 
 
-def test_too_few_rounds_say_nothing() -> None:
+def test_too_few_rounds_give_no_growth() -> None:
     assert growth_per_round([[(0.0, 1.0)], []]) is None
     assert growth_per_round([series(12, 1.0, 0.0, random.Random(3))], skip=12) is None

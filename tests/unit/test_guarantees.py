@@ -18,7 +18,7 @@ MACHINES = {
     "With the namespace, other files, processes, abstract sockets": (LAYERS, READING),
     "With the namespace or seccomp, no message": (LAYERS,),
     "With the namespace, the guest's programs stop": (
-        "tests/kernel/test_machine.py::test_no_program_of_the_guest_goes_on_without_its_kernel",
+        "tests/kernel/test_machine.py::test_no_program_of_the_guest_outlives_its_kernel",
     ),
     "Without the namespace, the guest sees the same files": (READING,),
 }
@@ -31,7 +31,7 @@ SECURITY = {
     "other users of the same computer": (
         "tests/unit/gates/test_own.py::",
         "tests/unit/gates/test_trust.py::",
-        "tests/unit/cli/test_traps.py::test_every_command_says_its_help",
+        "tests/unit/cli/test_traps.py::test_every_command_prints_its_help",
         "tests/hardening/written.py::",
         "tests/unit/test_written_files.py::",
     ),

@@ -104,7 +104,7 @@ def fails(number: int) -> int:
     return number // 0
 
 
-def tells_and_waits(place: str) -> None:
+def writes_its_pid_and_waits(place: str) -> None:
     held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     Path(place, str(os.getpid())).write_text(str(signal.SIGINT in held))
     signal.pause()
@@ -120,17 +120,17 @@ def test_every_job_is_answered_once(processes: int) -> None:
     assert not any(map(is_running, workers - {os.getpid()}))
 
 
-def test_one_that_is_killed_is_told() -> None:
+def test_a_killed_worker_is_reported() -> None:
     with pytest.raises(LabError, match="SIGKILL"), spread(ends_itself, range(4), 2) as answers:
         list(answers)
 
 
-def test_a_defect_is_told_with_its_place() -> None:
+def test_an_exception_in_a_worker_is_reported() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"), spread(fails, range(4), 2) as answers:
         list(answers)
 
 
-def test_none_is_left_by_whoever_wants_no_more() -> None:
+def test_no_worker_is_left_when_the_caller_stops_early() -> None:
     with spread(squared, range(1000), 2) as answers:
         worker = next(answers)[1]
         assert is_running(worker)

@@ -53,7 +53,7 @@ def test_a_list_of_disks_from_before_keeps_their_models(tmp_path: Path, monkeypa
         assert [spec.model for spec in folder.specs] == ["hdd-10k"]
 
 
-def test_what_was_done_in_a_lesson_stays_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_steps_with_old_names_stay_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     name = "11-scrub-and-silent-corruption"
     (tmp_path / "lessons").mkdir()

@@ -15,7 +15,7 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg"><style>
 </svg>"""  # noqa: E501
 
 
-def test_a_slim_picture_says_the_same_and_asks_nobody_for_a_font() -> None:
+def test_a_slim_picture_has_the_same_text_and_loads_no_font() -> None:
     found = slim(SVG)
     assert "1.89k IOPS, 6.1.176" in found
     assert 'x="12.2" y="20" textLength="97.6"' in found

@@ -28,7 +28,7 @@ def test_one_dangerous_step_makes_a_dangerous_plan() -> None:
     assert not Plan("Test", (FIRST,)).destroys_data
 
 
-def test_an_array_that_ends_is_no_loss_of_data() -> None:
+def test_ending_an_array_is_not_a_loss_of_data() -> None:
     ending = Step(("mdadm",), "Why.", danger=Danger.ARRAY)
     assert Plan("Test", (FIRST, ending)).ends_array
     assert not Plan("Test", (FIRST, ending)).destroys_data
@@ -44,7 +44,7 @@ def test_on_blank_disks_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("text", ["check", "1000", "it's $HOME; `id`"])
-def test_a_value_is_written_as_it_stands(tmp_path: Path, text: str) -> None:
+def test_a_value_is_written_verbatim(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a file"
     subprocess.run(write_file_step(str(path), text, "Why.").argv, check=True, timeout=30)
     assert path.read_text() == f"{text}\n"

@@ -83,15 +83,15 @@ def test_without_a_plugin(name: str, tmp_path: Path) -> None:
     (kept / "record.json").write_bytes(encode_record(record))
 
     refused = UNEQUAL if folder == "lab.adapt" else ()
-    said = in_copy(tmp_path, sys.executable, "-c", PROGRAM, json.dumps([*COMMANDS, *refused]))
-    count, names = json.loads(said.stdout.splitlines()[0])
-    assert count == len(entry_points()) - 1, said.stderr
+    output = in_copy(tmp_path, sys.executable, "-c", PROGRAM, json.dumps([*COMMANDS, *refused]))
+    count, names = json.loads(output.stdout.splitlines()[0])
+    assert count == len(entry_points()) - 1, output.stderr
     assert set(names) == catalogued(tmp_path)
-    statuses = [line.rpartition(" ")[2] for line in said.stdout.splitlines()[1:] if line.startswith("[")]
-    assert statuses == ["0"] * len(COMMANDS) + ["2"] * len(refused), said.stderr
+    statuses = [line.rpartition(" ")[2] for line in output.stdout.splitlines()[1:] if line.startswith("[")]
+    assert statuses == ["0"] * len(COMMANDS) + ["2"] * len(refused), output.stderr
     if refused:
-        assert said.stderr.count("unknown level 'adapt5'") == 2
-        assert "there is no experiment 'adaptraid-quick'" in said.stderr
+        assert output.stderr.count("unknown level 'adapt5'") == 2
+        assert "there is no experiment 'adaptraid-quick'" in output.stderr
     linted = in_copy(tmp_path, sys.executable, "-c", LINTER, "--config", f"{REPOSITORY}/pyproject.toml", "--no-cache")
     assert linted.returncode == 0, linted.stdout
 
@@ -108,9 +108,9 @@ def test_without_the_app() -> None:
         "import sys; sys.modules['tui'] = None; from lab.cli.main import run; print(*(int(run(each)) for each in {}))"
     )
     argv = [sys.executable, "-c", code.format([[], ["serve"], ["workloads"]])]
-    said = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert said.stdout.splitlines()[-1] == "0 3 0", said.stderr
-    assert "the app is not installed" in said.stderr
+    output = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert output.stdout.splitlines()[-1] == "0 3 0", output.stderr
+    assert "the app is not installed" in output.stderr
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_plugin_that_is_not_there_adds_nothing(installed: Path) -> None:
     assert len(plugins()) == len(entry_points()) - 1
 
 
-def test_an_installation_that_is_older_than_its_files_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outdated_installation_without_plugins_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.plugins.entry_points", dict)
     plugins.cache_clear()
     with pytest.raises(LabError, match="without its plugins") as error:

@@ -42,7 +42,7 @@ def test_csv_quotes_what_must_be_quoted() -> None:
     assert list(csv.reader(io.StringIO(text)))[1] == ["x,y", 'say "hi"']
 
 
-def test_values_are_written_as_their_column_says() -> None:
+def test_values_are_formatted_as_their_column_defines() -> None:
     columns = (
         Column("of", False),
         Column("rebuild", unit="s", form=".1f"),
@@ -60,7 +60,7 @@ def test_a_listing_has_no_title_and_no_rule() -> None:
     assert shown.as_markdown().startswith("| disk |  | size |\n|---|---|---:|\n")
 
 
-def test_a_row_too_wide_for_the_terminal_stands_on_lines_of_its_own() -> None:
+def test_a_row_too_wide_for_the_terminal_is_split_into_lines() -> None:
     shown = Table.listing(("array", "is", "of"), [("raid5", "slow", "because one disk is"), ("raid1", "", "y")])
     assert shown.as_text(80) == shown.as_text()
     assert shown.as_text(30) == "\n".join(["raid5", "  is: slow; of: because one", "  disk is", "raid1", "  of: y"])

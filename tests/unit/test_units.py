@@ -14,7 +14,7 @@ sizes = st.one_of(
 
 
 @given(sizes)
-def test_what_is_formatted_reads_back_the_same(count: int) -> None:
+def test_formatted_sizes_parse_to_the_same_value(count: int) -> None:
     assert parse_bytes(format_bytes(count)) == count
 
 
@@ -45,7 +45,7 @@ def test_sizes_as_people_write_them(text: str | int, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "M", "1.5G", "-1M", "10X", "5 MM", "1e6"])
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_sizes_are_rejected(text: str) -> None:
     with pytest.raises(SpecError, match=r"^chunk "):
         parse_bytes(text, what="chunk")
 

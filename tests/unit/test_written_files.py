@@ -75,16 +75,16 @@ def test_a_terminal_is_written_to_and_not_replaced() -> None:
 def test_a_disk_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(b"all that there was")
-    told = list(disk.stat())
-    told[stat.ST_MODE] = stat.S_IFBLK | 0o660
-    monkeypatch.setattr(Path, "stat", lambda *_, **__: os.stat_result(told))
+    status = list(disk.stat())
+    status[stat.ST_MODE] = stat.S_IFBLK | 0o660
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: os.stat_result(status))
     with pytest.raises(ResultError, match="it is a disk"):
         write_file(disk, b"data")
     assert disk.read_bytes() == b"all that there was"
 
 
 @pytest.mark.parametrize("how", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
-def test_an_open_file_of_this_process_is_written_to_where_it_stands(tmp_path: Path, how: str) -> None:
+def test_an_open_file_of_this_process_is_written_at_its_position(tmp_path: Path, how: str) -> None:
     """As ``-o /dev/stdout >> file`` has it."""
     file = tmp_path / "file"
     file.write_bytes(b"before ")
@@ -137,7 +137,7 @@ def test_a_file_is_replaced_and_not_written_into(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trap", ["file", "pipe", "link"])
-def test_a_temporary_file_that_somebody_foresaw_is_not_opened(
+def test_a_temporary_file_that_already_exists_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
 ) -> None:
     monkeypatch.setattr("lab.host.files.secrets.token_hex", lambda size: "0" * size)
@@ -190,7 +190,7 @@ def test_a_folder_that_is_exchanged_meanwhile_gets_all_or_nothing(
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o022, 0o002, 0o000])
-def test_others_never_may_write_in_what_is_written(tmp_path: Path, umask: int) -> None:
+def test_written_files_are_never_writable_by_others(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         write_file(tmp_path / "x", b"data")
@@ -259,10 +259,10 @@ def test_a_file_system_without_locks_is_named_with_the_way_out(
 ) -> None:
     monkeypatch.setattr("fcntl.flock", refusal(number))
     monkeypatch.setattr("fcntl.fcntl", refusal(number))
-    with pytest.raises(OSError, match="has no locks") as told, locked(tmp_path / "lock", ALONE):
+    with pytest.raises(OSError, match="has no locks") as caught, locked(tmp_path / "lock", ALONE):
         pass
-    assert str(tmp_path / "lock") in str(told.value)
-    assert "RAIDLAB_STATE" in advice(told.value, "")
+    assert str(tmp_path / "lock") in str(caught.value)
+    assert "RAIDLAB_STATE" in advice(caught.value, "")
     with open(tmp_path / "lock", "rb") as file, pytest.raises(OSError, match="has no locks"):
         take_byte(file.fileno(), 1, tmp_path / "lock")
 
@@ -314,7 +314,7 @@ def test_an_error_that_comes_after_the_write_is_an_error_and_nothing_is_put_in_p
     assert after == before
 
 
-def test_what_standard_output_says_only_when_it_is_closed_ends_the_command(tmp_path: Path) -> None:
+def test_a_write_error_at_close_of_standard_output_fails_the_command(tmp_path: Path) -> None:
     code = """
 import errno, os, sys
 from lab.cli import main

@@ -53,13 +53,13 @@ def test_results_come_once(tmp_path: Path) -> None:
     assert bring(tmp_path, files) == []
 
 
-def test_another_machines_result_of_the_same_name_stands_beside(tmp_path: Path) -> None:
+def test_a_result_of_another_machine_with_the_same_name_gets_a_suffix(tmp_path: Path) -> None:
     assert bring(tmp_path, {"a/record.json": "one"}) == ["a"]
     assert bring(tmp_path, {"a/record.json": "two"}) == ["a-raidlab2"]
     assert (stored(tmp_path, "a/record.json"), stored(tmp_path, "a-raidlab2/record.json")) == ("one", "two")
 
 
-def test_an_unfinished_copy_gives_way_to_more_of_the_same(tmp_path: Path) -> None:
+def test_an_unfinished_copy_is_replaced_by_a_longer_one(tmp_path: Path) -> None:
     bring(tmp_path, {"a/draft.json": "d", "a/cells.jsonl": "1\n2\n"})
     assert bring(tmp_path, {"a/draft.json": "d", "a/cells.jsonl": "1\n"}) == []
     assert bring(tmp_path, {"a/draft.json": "d", "a/cells.jsonl": "1\n2\n3\n"}) == ["a"]

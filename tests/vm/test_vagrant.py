@@ -71,7 +71,7 @@ def test_a_class_is_as_many_machines_as_asked_for(computer: Computer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("RAIDLAB_DISKS", "0", "it must be a whole number from 1 to 16"),
         ("RAIDLAB_DISKS", "abc", "it must be a whole number from 1 to 16"),
@@ -84,13 +84,13 @@ def test_a_class_is_as_many_machines_as_asked_for(computer: Computer) -> None:
         ("RAIDLAB_IMAGE", "debian-11", "debian-12-local"),
     ],
 )
-def test_a_wrong_setting_says_which_and_nothing_happens(
-    computer: Computer, variable: str, value: str, said: str
+def test_a_wrong_setting_is_reported_and_nothing_is_started(
+    computer: Computer, variable: str, value: str, message: str
 ) -> None:
     done = computer.run("vagrant", "up", env={variable: value}, check=False)
     assert done.status != 0
     assert f"{variable} is '{value}'" in done.text
-    assert said in done.text
+    assert message in done.text
     assert "Traceback" not in done.text
     assert ".rb:" not in done.text, "a backtrace is no sentence"
     assert computer.domains() == []
@@ -123,8 +123,8 @@ def test_up_from_nothing_bakes_and_ends_with_what_to_type(lab: VirtualLab) -> No
 
 
 def test_the_doctor_is_content(lab: VirtualLab) -> None:
-    said = lab.computer.ssh("raidlab doctor").text
-    assert "local: is ready" in said
+    output = lab.computer.ssh("raidlab doctor").text
+    assert "local: is ready" in output
 
 
 def test_nine_lab_disks_of_exact_size_and_no_other(lab: VirtualLab) -> None:
@@ -143,7 +143,7 @@ def test_nine_lab_disks_of_exact_size_and_no_other(lab: VirtualLab) -> None:
             assert int(used.partition("Allocation:")[2].split()[0]) < 4 << 20, f"{volume} is not sparse"
 
 
-def test_a_student_logs_in_is_told_what_to_type_and_opens_the_app(lab: VirtualLab) -> None:
+def test_a_student_logs_in_sees_the_commands_and_opens_the_app(lab: VirtualLab) -> None:
     with Terminal(lab.computer.command(["vagrant", "ssh"]), lab.computer.environment) as screen:
         screen.wait_for("raidlab            open the lab", "vagrant@raidlab")
         screen.send("raidlab\r")
@@ -157,7 +157,7 @@ def test_a_student_logs_in_is_told_what_to_type_and_opens_the_app(lab: VirtualLa
         assert screen.end() == 0
 
 
-def test_the_well_known_key_is_gone_and_passwords_are_refused(lab: VirtualLab) -> None:
+def test_the_well_known_key_is_removed_and_passwords_are_refused(lab: VirtualLab) -> None:
     keys = lab.computer.ssh("sudo cat ~vagrant/.ssh/authorized_keys ~root/.ssh/authorized_keys 2>/dev/null; true").text
     assert "insecure" not in keys
     (_,) = [line for line in keys.splitlines() if line.startswith("ssh-")]
@@ -288,7 +288,7 @@ def test_the_client_outside_drives_the_same_lab(lab: VirtualLab) -> None:
 # A machine that is switched off
 
 
-def test_after_halt_and_up_arrays_run_and_a_change_of_the_sources_is_told(lab: VirtualLab) -> None:
+def test_after_halt_and_up_arrays_run_and_changed_sources_are_reported(lab: VirtualLab) -> None:
     before = {name: checksum(lab, f"/dev/{name}") for name in ("md0", "md1")}
     halted = lab.timed("vagrant halt", "vagrant", "halt")
     assert "copied to" in halted.text

@@ -39,14 +39,14 @@ def test_the_command_as_shown_can_be_typed(width: int) -> None:
     assert tuple(shlex.split(typed)) == CREATE.steps[0].argv
 
 
-def test_what_destroys_data_says_whose() -> None:
+def test_a_plan_that_destroys_data_names_the_disks() -> None:
     lines = text(CREATE)
     assert lines[0].startswith(" ▲ ")
     assert "Data on ubda, ubdb, ubdc will be lost." in " ".join(line.strip() for line in lines)
     assert not any("will be lost" in line for line in text(STOP))
 
 
-def test_the_same_for_many_disks_is_told_once() -> None:
+def test_the_same_step_for_many_disks_is_shown_once() -> None:
     nodes = [f"/dev/ubd{letter}" for letter in "abcdefghi"]
     reset = Plan.of(
         "Start anew", [Step(("blkdiscard", node), "It is blank.", writes_devices=(node,)) for node in nodes]
@@ -58,19 +58,19 @@ def test_the_same_for_many_disks_is_told_once() -> None:
     assert [line[1] for line in text(reset, PlanProgress(9)) if line[1:2].strip()] == ["✔"]
 
 
-def test_what_is_red_loses_data() -> None:
+def test_erasing_superblocks_is_a_warning_without_data_loss() -> None:
     """An array that ends keeps what is on its members: that is a warning, and no word of lost data."""
     lines = text(operations.zero_superblocks(("/dev/ubda",)))
     assert lines[0].startswith(" ▲ ")
     assert not any("lost" in line for line in lines)
 
 
-def test_a_running_plan_shows_what_is_done_and_what_is_not() -> None:
+def test_a_running_plan_marks_finished_and_open_steps() -> None:
     assert [line[1] for line in text(ERASE, PlanProgress(1)) if line[1:2].strip()] == ["✔", "◐", "○"]
     assert [line[1] for line in text(ERASE, PlanProgress(3, running=False)) if line[1:2].strip()] == ["✔", "✔", "✔"]
 
 
-def test_a_failed_step_shows_what_it_said() -> None:
+def test_a_failed_step_shows_its_error() -> None:
     lines = text(ERASE, PlanProgress(1, failed="mdadm: Couldn't open /dev/ubda for write"))
     assert [line[1] for line in lines if line[1:2].strip()] == ["✔", "✘", "○"]
     assert any("Couldn't open /dev/ubda" in line for line in lines)
@@ -88,7 +88,7 @@ def test_the_commands_can_be_copied() -> None:
     assert copied.text == CREATE.steps[0].shell_line() + "\n"
 
 
-def test_a_plan_without_steps_says_so() -> None:
+def test_a_plan_without_steps_is_shown_as_nothing_to_do() -> None:
     assert text(Plan("Nothing"))[0] == "nothing to do"
 
 

@@ -50,7 +50,7 @@ def test_a_bay_shows_its_disk_its_state_and_its_activity(bay: Bay, rows: int, wo
 
 
 @pytest.mark.parametrize("rows", [LOW, HIGH])
-def test_every_state_has_a_sign_of_its_own(rows: int) -> None:
+def test_every_state_has_a_distinct_sign(rows: int) -> None:
     assert len({state.glyph(UNICODE) for state in BayState}) == len(BayState)
     text = "\n".join(shown(Rack(ONE_OF_EACH), (60, rows)))
     for state in BayState:
@@ -92,7 +92,7 @@ def test_keys_move_through_the_rows_and_columns_that_are_shown(keys: tuple[str, 
     assert rack.current.name == name
 
 
-def test_moving_and_opening_are_told() -> None:
+def test_moving_and_opening_post_messages() -> None:
     moved = messages_of(Rack(DISKS), press("right"), Rack.Moved, (120, 40))
     assert [message.bay.name for message in moved if isinstance(message, Rack.Moved)] == ["disk02"]
     opened = messages_of(Rack(DISKS), press("right", "enter"), Rack.Opened, (120, 40))
@@ -101,8 +101,8 @@ def test_moving_and_opening_are_told() -> None:
 
 def test_space_chooses_and_leaves_out_in_order() -> None:
     rack = Rack(DISKS, toggles=True)
-    told = messages_of(rack, press("end", "space", "home", "space", "end", "space"), Rack.Toggled, (120, 40))
-    assert [(message.added, message.removed) for message in told if isinstance(message, Rack.Toggled)] == [
+    messages = messages_of(rack, press("end", "space", "home", "space", "end", "space"), Rack.Toggled, (120, 40))
+    assert [(message.added, message.removed) for message in messages if isinstance(message, Rack.Toggled)] == [
         (("disk09",), ()),
         (("disk01",), ()),
         ((), ("disk09",)),
@@ -125,8 +125,8 @@ def test_the_mouse_chooses_and_opens() -> None:
     async def click(pilot: Pilot[None]) -> None:
         await pilot.click(Rack, offset=(30, 2))
 
-    told = messages_of(rack, click, Rack.Toggled, (120, 40))
-    assert [message.added for message in told if isinstance(message, Rack.Toggled)] == [("disk02",)]
+    messages = messages_of(rack, click, Rack.Toggled, (120, 40))
+    assert [message.added for message in messages if isinstance(message, Rack.Toggled)] == [("disk02",)]
 
     async def double_click(pilot: Pilot[None]) -> None:
         await pilot.click(Rack, offset=(30, 7), times=2)
@@ -135,7 +135,7 @@ def test_the_mouse_chooses_and_opens() -> None:
     assert [message.bay.name for message in opened if isinstance(message, Rack.Opened)] == ["disk07"]
 
 
-def test_a_click_between_two_cards_is_no_choice() -> None:
+def test_a_click_between_two_cards_selects_nothing() -> None:
     rack = Rack(DISKS, toggles=True)
 
     async def click(pilot: Pilot[None]) -> None:

@@ -55,7 +55,7 @@ def test_a_failed_member_is_crossed_out_and_its_data_come_from_the_others() -> N
     assert "read from the others" in lines[-1]
 
 
-def test_what_nobody_can_give_back_is_lost() -> None:
+def test_data_that_cannot_be_reconstructed_are_shown_as_lost() -> None:
     assert "LOST" in shown(diagram(Raid0(), members(3, 1)))[-1]
     assert "LOST" in shown(diagram(Raid5(), members(4, 1, 2)))[-1]
     assert "LOST" in shown(diagram(Raid10(), members(4, 0, 1)))[-1]

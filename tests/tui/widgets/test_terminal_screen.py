@@ -50,7 +50,7 @@ def test_colours_are_the_sixteen_by_name_and_all_others_as_numbers() -> None:
     assert [look[0] for _, look in screen.runs(0)][:2] == ["090807", "090807"]
 
 
-def test_an_editor_has_a_screen_of_its_own_and_leaves_the_first_as_it_was() -> None:
+def test_an_editor_uses_the_alternate_screen_and_the_first_is_restored() -> None:
     screen = TerminalScreen(20, 4)
     screen.feed(b"one\r\ntwo\r\n$ vi\x1b[?1049h\x1b[2J\x1b[Hedited\r\n\n\n\n\nmore")
     shows_second = [screen.is_alternate]
@@ -63,7 +63,7 @@ def test_an_editor_has_a_screen_of_its_own_and_leaves_the_first_as_it_was() -> N
     assert (screen.cursor.x, screen.cursor.y) == (4, 2)
 
 
-def test_lines_that_have_gone_by_are_kept_up_to_a_limit() -> None:
+def test_scrolled_lines_are_stored_up_to_a_limit() -> None:
     screen = TerminalScreen(20, 4)
     screen.feed(b"".join(b"line %d\r\n" % number for number in range(KEPT_LINES + 100)))
     assert len(screen.scrolled) == KEPT_LINES
@@ -110,7 +110,7 @@ def test_what_terminfo_promises_and_pyte_lacks() -> None:
         b"\x00\x01\x05\x07\x0e\x0f\x7f",
     ],
 )
-def test_what_is_no_letter_is_not_shown_and_changes_nothing(hostile: bytes) -> None:
+def test_control_sequences_are_not_shown_and_change_nothing(hostile: bytes) -> None:
     answers: list[bytes] = []
     screen = TerminalScreen(20, 3, answers.append)
     screen.feed(b"before " + hostile + b"after")
@@ -123,7 +123,7 @@ def test_what_is_no_letter_is_not_shown_and_changes_nothing(hostile: bytes) -> N
     assert not any(b"52" in answer or b"title" in answer for answer in answers)
 
 
-def test_who_asks_is_told_where_the_cursor_is_and_no_more() -> None:
+def test_queries_of_cursor_and_device_are_answered_and_no_others() -> None:
     answers: list[bytes] = []
     screen = TerminalScreen(20, 5, answers.append)
     screen.feed(b"\x1b[3;7H\x1b[6n\x1b[5n\x1b[c\x1b[>c\x1b[?1;2c\x1b[21t\x1b]11;?\x07")

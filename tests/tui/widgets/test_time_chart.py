@@ -63,7 +63,7 @@ def test_a_gap_in_the_points_is_a_gap_in_the_line() -> None:
     assert plotted.endswith("⠉")
 
 
-def test_marks_stand_on_the_axis_with_their_sign_and_label() -> None:
+def test_marks_are_drawn_on_the_axis_with_sign_and_label() -> None:
     lines = shown(
         chart(Series("read", STEADY), marks=(Mark(20.0, "disk3 failed", Tone.BAD),), minimum_top=160_000), (60, 12)
     )
@@ -84,7 +84,7 @@ def test_four_rows_are_enough() -> None:
     assert any("⠁" <= sign <= "⣿" for sign in lines[1])
 
 
-def test_without_points_it_says_so() -> None:
+def test_a_chart_without_points_is_labelled_as_empty() -> None:
     assert any("nothing measured yet" in line for line in shown(chart(Series("read", []))))
 
 

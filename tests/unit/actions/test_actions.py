@@ -64,7 +64,7 @@ def example(kind: type[Verb]) -> Verb:
 
 
 @pytest.mark.parametrize("kind", [each for each in VERBS if each.has_command], ids=lambda kind: kind.__name__)
-def test_what_is_printed_as_the_command_is_read_as_the_same(kind: type[Verb]) -> None:
+def test_printed_commands_parse_to_the_same_action(kind: type[Verb]) -> None:
     made = example(kind)
     words = shlex.split(made.by_hand())
     assert words[0] == "raidlab"
@@ -72,7 +72,7 @@ def test_what_is_printed_as_the_command_is_read_as_the_same(kind: type[Verb]) ->
 
 
 @pytest.mark.parametrize("kind", [each for each in ACTIONS if each.in_lessons], ids=lambda kind: kind.__name__)
-def test_a_lesson_file_says_the_same_as_the_command(kind: type[Action]) -> None:
+def test_an_action_survives_a_round_trip_through_a_lesson_file(kind: type[Action]) -> None:
     made = example(kind)
     assert make_action(msgspec.to_builtins(made), where="here") == made
 
@@ -96,7 +96,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("array scrub md0 chekc", "did you mean 'check'?"),
         ("array bitmap md0 intrnal", "did you mean 'internal'?"),
@@ -115,11 +115,11 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("load rand-read-4k md0 --size x", ""),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(words: str, said: str) -> None:
+def test_what_cannot_be_is_refused_before_anything_starts(words: str, message: str) -> None:
     with pytest.raises(LabError) as refused:
         typed_verb(APP, words.split())
     assert refused.value.hint
-    assert said in refused.value.hint
+    assert message in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(words: str, said: str)
         ["load", "rand-read-4k", ""],
     ],
 )
-def test_an_empty_word_is_no_value_left_out(words: list[str]) -> None:
+def test_an_empty_argument_is_rejected(words: list[str]) -> None:
     """It comes from a variable of the shell that is not set."""
     with pytest.raises(SpecError, match="is empty") as refused:
         typed_verb(APP, words)
@@ -159,7 +159,7 @@ def test_a_seed_may_be_empty() -> None:
         {"act": "load.stop"},
     ],
 )
-def test_what_could_never_be_done_is_no_action_of_a_lesson(written: dict[str, Any]) -> None:
+def test_impossible_actions_are_rejected_in_lessons(written: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         make_action(written, where="step 1")
 
@@ -182,7 +182,7 @@ def test_nothing_is_possible_without_a_machine() -> None:
         assert kind.obstacle(Selection(is_open=False)) == "the machine is not running"
 
 
-def test_what_is_done_to_a_selection_is_filled_in_and_the_rest_is_chosen() -> None:
+def test_the_app_has_a_value_for_every_required_field_of_an_action() -> None:
     for kind in ACTIONS:
         if not kind.key:
             continue

@@ -51,7 +51,7 @@ def nine_disks(k: int, slow: int = SLOW, fast: int = 2 * SLOW) -> list[int]:
 
 
 @pytest.mark.parametrize(("k", "d", "raid5", "only_fast", "adapt", "shr"), TABLE)
-def test_nine_disks_of_two_sizes_hold_what_the_table_says(
+def test_capacity_of_nine_disks_of_two_sizes_matches_the_table(
     k: int, d: int, raid5: int, only_fast: int, adapt: Fraction, shr: int
 ) -> None:
     lines = nine_disks(k)
@@ -94,7 +94,7 @@ def test_md_arrays_and_slices_of_nine_disks(k: int, windows: int, slices: int) -
         ([2] * 6 + [1] * 6, 10, Fraction(175, 11)),
     ],
 )
-def test_a_free_choice_of_the_reference_stripe_saves_arrays_whose_own_is_prime(
+def test_another_reference_stripe_saves_capacity_if_the_default_width_is_prime(
     lines: list[int], reference: int, gives: Fraction
 ) -> None:
     assert capacity(System.ADAPT5, lines, reference) == gives

@@ -86,7 +86,7 @@ def agreeing() -> ResultRecord:
     return study()
 
 
-def test_what_agrees_with_the_study_holds_and_what_was_not_measured_is_said_to_be(agreeing: ResultRecord) -> None:
+def test_agreeing_claims_hold_and_unmeasured_ones_are_missing(agreeing: ResultRecord) -> None:
     verdicts = {each.number: each.verdict for each in claims(Measurements(agreeing))}
     missing = {number for number, verdict in verdicts.items() if verdict is ClaimVerdict.MISSING}
     assert missing == {"C12", "C13"}
@@ -95,7 +95,7 @@ def test_what_agrees_with_the_study_holds_and_what_was_not_measured_is_said_to_b
 
 
 @pytest.mark.parametrize(
-    ("number", "system", "k", "factor", "said"),
+    ("number", "system", "k", "factor", "message"),
     [
         ("C3", "raid5", 6, 1.3, "W1024 k=6 ÷ k=0: 1.30"),
         ("C4", "onlyfast", 4, 2.0, "W1024 k=4 ÷ k=3: 1.82"),
@@ -105,8 +105,8 @@ def test_what_agrees_with_the_study_holds_and_what_was_not_measured_is_said_to_b
         ("C7", "onlyfast", 5, 2.0, "W1024 ÷ OnlyFast k=5: 0.64"),
     ],
 )
-def test_a_claim_that_fails_says_where_and_by_how_much(
-    number: str, system: str, k: int, factor: float, said: str
+def test_a_failed_claim_shows_where_and_by_how_much(
+    number: str, system: str, k: int, factor: float, message: str
 ) -> None:
     def changed(where: str, count: int, workload: str) -> float | None:
         rate = paper(where, count, workload)
@@ -114,15 +114,15 @@ def test_a_claim_that_fails_says_where_and_by_how_much(
 
     found = claim(study(changed, ("w1024",), repeats=11), number)
     assert found.verdict is ClaimVerdict.FAILS
-    assert said in found.evidence
+    assert message in found.evidence
     # Of so many comparisons one comes out so by chance too often, as few repeats can show.
     unsure = claim(study(changed, ("w1024",)), number)
     assert unsure.verdict is ClaimVerdict.UNCLEAR
-    assert said in unsure.evidence
+    assert message in unsure.evidence
     assert "repeats, and there are 6" in unsure.evidence
 
 
-def test_a_claim_that_fails_says_why_and_one_that_holds_does_not() -> None:
+def test_only_a_failed_claim_has_an_explanation() -> None:
     def flat(system: str, k: int, workload: str) -> float | None:
         return 35.0 if system == "adapt5" else paper(system, k, workload)
 
@@ -144,7 +144,7 @@ def test_every_claim_that_needs_one_has_an_explanation(agreeing: ResultRecord) -
     }
 
 
-def test_an_interval_on_both_sides_of_a_claim_cannot_tell() -> None:
+def test_an_interval_on_both_sides_of_a_claim_is_unclear() -> None:
     def close(system: str, k: int, workload: str) -> float | None:
         return 40.0 if k < 9 and (system != "onlyfast" or k >= 2) else None
 
@@ -153,7 +153,7 @@ def test_an_interval_on_both_sides_of_a_claim_cannot_tell() -> None:
     assert "k=2: 1.00 [" in found.evidence
 
 
-def test_one_repeat_never_tells(agreeing: ResultRecord) -> None:
+def test_one_repeat_leaves_claims_unclear(agreeing: ResultRecord) -> None:
     single = replace(agreeing, cells=tuple(cell for cell in agreeing.cells if cell.repeat == 0))
     assert {each.verdict for each in claims(Measurements(single)) if each.number in ("C5", "C7", "C8", "C10")} == {
         ClaimVerdict.UNCLEAR
@@ -205,7 +205,7 @@ def test_traces_are_compared_by_their_mean_times_and_called_synthetic() -> None:
     assert "read time k=5, .70 ÷ .30: 0.92" in swept.evidence
 
 
-def test_names_of_arrays_tell_the_configuration() -> None:
+def test_names_of_arrays_encode_the_configuration() -> None:
     assert Configuration.of("adapt5-k8-s30") == Configuration(System.ADAPT5, 8, 30)
     assert Configuration.of("onlyfast-k3") == Configuration(System.ONLY_FAST, 3)
     assert Configuration.of("raid10") is None

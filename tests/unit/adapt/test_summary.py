@@ -20,7 +20,7 @@ LARGE = 3
 """A disk of the example that is in more than one array."""
 
 
-def told(before: VolumeStatus, after: VolumeStatus) -> list[str]:
+def sentences_between(before: VolumeStatus, after: VolumeStatus) -> list[str]:
     events = events_between(look(1.0, as_array(before)), look(2.0, as_array(after)), name_of=lambda node: node[-2:])
     return [event.sentence for event in events]
 
@@ -39,13 +39,13 @@ def test_a_failed_disk_is_one_faulty_member_however_many_arrays_have_it() -> Non
     failed = as_array(running(failed=[LARGE]))
     assert failed.degraded_count == 1
     assert [member.slot for member in failed.members if member.is_faulty] == [LARGE]
-    assert told(running(), running(failed=[LARGE])) == [
+    assert sentences_between(running(), running(failed=[LARGE])) == [
         "adapt0 lost 03 in 4 of 5 arrays",
         "adapt0 is degraded: 1 disk is missing",
     ]
 
 
-def test_a_disk_that_was_taken_out_is_no_member() -> None:
+def test_a_removed_disk_is_not_a_member() -> None:
     gone = as_array(running(gone=[LARGE]))
     assert LARGE not in [member.slot for member in gone.members]
     assert gone.degraded_count == 1
@@ -54,7 +54,7 @@ def test_a_disk_that_was_taken_out_is_no_member() -> None:
 def test_two_failed_disks_that_share_arrays_break_it_with_their_number() -> None:
     broken = as_array(running(failed=[2, LARGE]))
     assert broken.state is ArrayState.BROKEN
-    assert "adapt0 is broken: data lost in" in " ".join(told(running(), running(failed=[2, LARGE])))
+    assert "adapt0 is broken: data lost in" in " ".join(sentences_between(running(), running(failed=[2, LARGE])))
 
 
 def test_a_volume_that_is_degraded_cannot_do_without_a_disk_that_shares_an_array() -> None:
@@ -114,15 +114,15 @@ def test_finer_progress_of_an_array_inside_moves_the_whole() -> None:
     assert before.with_progress({"md7": SyncProgress(1, 2)}) is before
 
 
-def test_a_rebuilt_disk_is_told_once() -> None:
+def test_a_rebuilt_disk_is_reported_once() -> None:
     own = running().disks[LARGE].windows
     almost = running(filled={LARGE: own[:-1]}, syncing={own[-1]: 0.9})
-    assert told(almost, running()) == [
+    assert sentences_between(almost, running()) == [
         "03 is in sync with adapt0, in all of its 4 arrays",
         "the rebuild of adapt0 has ended",
         "adapt0 is whole again",
     ]
-    assert told(running(filled={LARGE: own[:1]}, syncing={own[1]: 0.9}), almost) == []
+    assert sentences_between(running(filled={LARGE: own[:1]}, syncing={own[1]: 0.9}), almost) == []
 
 
 def test_a_new_volume_appears_with_its_disks() -> None:
@@ -157,21 +157,21 @@ def test_the_preview_of_unequal_disks_has_room_systems_and_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "said"),
+    ("sizes", "message"),
     [
         ((30, 30, 30), "have the same size, so this is a plain RAID 5 of all 3"),
         ((30, 30, 60), "Only one disk is larger"),
         ((300, 300, 300, 300, 600, 600, 600, 600), "A full stripe of 6 chunks instead of 7 would hold"),
     ],
 )
-def test_the_preview_says_where_it_gains_nothing_and_where_more(sizes: tuple[int, ...], said: str) -> None:
+def test_the_preview_notes_no_gain_and_possible_gain(sizes: tuple[int, ...], message: str) -> None:
     shown = VolumeSpec(disks_of(*sizes)).preview(())
     assert shown.can_be_built
-    assert said in shown.note
+    assert message in shown.note
 
 
 @pytest.mark.parametrize("sizes", [(), (30,), (30, 60)])
-def test_the_preview_of_too_few_disks_says_so_and_never_raises(sizes: tuple[int, ...]) -> None:
+def test_the_preview_of_too_few_disks_shows_a_problem_and_never_raises(sizes: tuple[int, ...]) -> None:
     shown = VolumeSpec(disks_of(*sizes)).preview(())
     assert not shown.can_be_built
     assert f"adapt5 needs at least 3 disks, not {len(sizes)}" in shown.problems[0]

@@ -255,7 +255,7 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (changed(EXAMPLE, name="md0"), "name 'md0' is not adapt and a number"),
         (VolumeSpec(disks_of(60, 60)), "adapt5 needs at least 3 disks, not 2"),
@@ -267,10 +267,10 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
         (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk are for metadata"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, said: str) -> None:
+def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec.geometry()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.hint
 
 

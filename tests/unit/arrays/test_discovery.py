@@ -50,29 +50,29 @@ def test_spares_and_the_journal_come_after_the_members(role: int) -> None:
 
 
 def test_too_few_members_are_not_started_and_one_that_is_rebuilt_does_not_count() -> None:
-    said = "2 of 3 members are missing or out of date, more than it survives"
+    sentence = "2 of 3 members are missing or out of date, more than it survives"
     alone = {A: superblock(0, [0, 1, 2])}
     for disks in (alone, {**alone, C: superblock(2, [0, 1, 2], features=2)}):
         (array,) = found(disks)
-        assert (array.working_slots, array.refusal) == ((0,), said)
+        assert (array.working_slots, array.refusal) == ((0,), sentence)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("server:0", "its name 'server:0' says that it belongs to the computer 'server'"),
         ("any:home", "its name 'any:home' is not one of the lab's, which are md0 to md999"),
         ("home", "its name 'home' is not one of the lab's, which are md0 to md999"),
     ],
 )
-def test_an_array_of_another_name_waits_to_be_asked_for(name: str, said: str) -> None:
+def test_an_array_of_another_name_waits_to_be_asked_for(name: str, message: str) -> None:
     roles = [0, 1, 2]
     (array,) = found({node: superblock(number, roles, name=name) for number, node in enumerate((A, B, C))})
-    assert (array.name, array.refusal, array.obstacle, array.needs_asking) == (name, said, "", True)
+    assert (array.name, array.refusal, array.obstacle, array.needs_asking) == (name, message, "", True)
     assert array.named_for(["md127"]).name == "md126"
 
 
-def test_what_stands_in_a_name_does_nothing_where_it_is_shown() -> None:
+def test_control_characters_in_a_name_are_escaped() -> None:
     (array,) = found({A: superblock(0, [0], level=1, slots=1, name="a\x1b[2J\nmd0")})
     assert array.name == r"a\x1b[2J\x0amd0"
 
@@ -89,5 +89,5 @@ def test_of_two_with_one_name_the_later_is_started() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", bytes(1024), superblock(0, [0])[:200]])
-def test_what_is_no_superblock_is_none(data: bytes) -> None:
+def test_data_without_a_superblock_parse_to_none(data: bytes) -> None:
     assert parse_superblock(data) is None

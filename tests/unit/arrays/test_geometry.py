@@ -282,7 +282,7 @@ def test_the_members_that_share_a_chunk_are_the_sets_that_survival_is_counted_by
 
 
 @pytest.mark.parametrize(
-    ("level", "layout", "members", "said"),
+    ("level", "layout", "members", "message"),
     [
         (Raid5(), "sideways", 4, "'sideways'"),
         (Raid5(), "left-symmetric-6", 4, "'left-symmetric-6'"),
@@ -292,8 +292,8 @@ def test_the_members_that_share_a_chunk_are_the_sets_that_survival_is_counted_by
         (Raid10(Raid10Layout.NEAR, 3), None, 2, "3 copies"),
     ],
 )
-def test_rows_of_what_cannot_be_are_refused(level: Level, layout: str | None, members: int, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_rows_of_what_cannot_be_are_refused(level: Level, layout: str | None, members: int, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         stripe_rows(level, layout, members, 1)
 
 

@@ -34,7 +34,7 @@ def test_the_words_of_each_added_level_are_those_of_its_kind() -> None:
         assert set(added.nicknames.values()) <= set(added.levels)
 
 
-def test_what_a_status_says_that_it_cannot_do_its_array_refuses() -> None:
+def test_verbs_that_a_volume_cannot_do_are_refused() -> None:
     from lab.adapt.kind import Volume, VolumeArray
 
     own = {name for name, verb in vars(Array).items() if callable(verb)}

@@ -63,7 +63,7 @@ def test_a_small_write_costs_at_most_the_textbook_unless_every_mirror_is_written
 
 
 @given(arrays(), st.just(set[int]()) | st.sets(st.integers(0, 8)))
-def test_what_is_survived_without_some_members_is_what_counting_tells(
+def test_failures_survived_without_some_members_match_a_count_of_all_combinations(
     array: tuple[Level, int], missing: set[int]
 ) -> None:
     level, members = array

@@ -136,7 +136,7 @@ def test_destroy_stops_then_erases_every_device() -> None:
     ]
 
 
-def test_stop_tells_how_to_start_again() -> None:
+def test_stop_has_an_undo_command_that_assembles() -> None:
     assert ops.stop("md0", (A, B)).steps[0].undo == ("mdadm", "--assemble", "--run", "/dev/md0", A, B)
 
 
@@ -162,11 +162,11 @@ def test_what_cannot_be_done_is_refused_with_a_hint(make: object) -> None:
     assert caught.value.hint
 
 
-def test_breaking_an_array_is_told_to_md_itself() -> None:
+def test_breaking_an_array_writes_to_its_sysfs_state() -> None:
     plan = ops.fail("md0", B, breaks_array=True)
-    said = "{ echo faulty > state || grep -E '\"'\"'faulty|in_sync'\"'\"' state; }'"
+    command = "{ echo faulty > state || grep -E '\"'\"'faulty|in_sync'\"'\"' state; }'"
     first, second = plan.lines()
-    assert first == f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"
+    assert first == f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {command}"
     assert "grep -q broken ../array_state && break" in second
     assert plan.ends_array
     assert "later versions refuse" in plan.steps[0].why

@@ -173,7 +173,7 @@ def test_the_smallest_member_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "file_system", "said"),
+    ("spec", "file_system", "message"),
     [
         (ArraySpec("raid5", NODES[:2]), FileSystem.RAW, "raid5 needs at least 3 members, not 2"),
         (ArraySpec("raid7", NODES[:4]), FileSystem.RAW, "unknown level 'raid7'"),
@@ -185,11 +185,13 @@ def test_the_smallest_member_decides() -> None:
         (ArraySpec("raid5", NODES[:3], bitmap_chunk_bytes=65536), FileSystem.RAW, "a bitmap chunk needs a bitmap"),
     ],
 )
-def test_what_cannot_be_built_says_why_and_never_raises(spec: ArraySpec, file_system: FileSystem, said: str) -> None:
+def test_an_invalid_spec_has_a_preview_with_problems_and_never_raises(
+    spec: ArraySpec, file_system: FileSystem, message: str
+) -> None:
     shown = spec.preview(DISKS, file_system)
     assert not shown.can_be_built
     assert shown.plan is None
-    assert said in " ".join(shown.problems)
+    assert message in " ".join(shown.problems)
 
 
 def test_every_level_on_every_number_of_disks_is_judged_in_milliseconds() -> None:

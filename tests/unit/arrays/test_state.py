@@ -48,7 +48,7 @@ def test_all_arrays_take_one_batch_of_reads() -> None:
 
 
 @pytest.mark.parametrize("state_text", ["clear\n", None])
-def test_what_was_just_stopped_is_no_array_although_its_folder_is_still_there(state_text: str | None) -> None:
+def test_a_stopped_array_with_a_remaining_sysfs_folder_is_not_listed(state_text: str | None) -> None:
     fake = machine_with("raid1")
     fake.files["/sys/block/md0/md/array_state"] = state_text
     assert read_arrays(fake) == ()
@@ -108,7 +108,7 @@ def test_facts_of_captured_members(label: str, device: str, facts: dict[str, obj
     assert {name: getattr(member, name) for name in facts} == facts
 
 
-def test_what_is_replaced_broken_or_spare_is_told_apart() -> None:
+def test_replaced_broken_and_spare_members_are_distinguished() -> None:
     assert "replacement" in captured("raid1-replacing").member("/dev/ubdh").flags
     assert [spare.device for spare in captured("raid5-bitmap-spare").spares] == ["/dev/ubdd"]
     assert captured("raid0-broken").state.is_broken

@@ -89,14 +89,14 @@ def test_times_are_those_of_the_students(handed_in: Class) -> None:
         assert standing.minutes.median == pytest.approx(statistics.median(minutes))
 
 
-def test_lessons_tell_who_passed_and_where_they_needed_help(handed_in: Class) -> None:
+def test_statistics_of_lessons_count_passes_and_help_by_step(handed_in: Class) -> None:
     truth = handed_in.truth
     lessons = {each.lesson: each for each in handed_in.view.practice.lessons}
     assert {name: each.passed.of for name, each in lessons.items()} == dict(truth.begun)
     assert {name: each.passed.count for name, each in lessons.items()} == dict(truth.passed)
     for counted, found in ((truth.all_hints, "all_hints"), (truth.by_lab, "by_lab")):
-        told = {(name, step): n for name, each in lessons.items() for step, n in getattr(each, found).items()}
-        assert told == {place: count for place, count in counted.items() if count}
+        reported = {(name, step): n for name, each in lessons.items() for step, n in getattr(each, found).items()}
+        assert reported == {place: count for place, count in counted.items() if count}
 
 
 def test_copies_and_edited_bundles_are_named(handed_in: Class) -> None:
@@ -115,9 +115,9 @@ def test_a_neighbours_seed_is_named(handed_in: Class) -> None:
     seeds = {(each.what, each.seed): each.files for each in handed_in.view.practice.seeds}
     assert seeds[DRILL, "student-0"] == ("s000.zip", "t0-copy.zip")
     assert {seed for _, seed in seeds} == {f"student-{number}" for number in range(5)}
-    told = "\n".join(cautions(handed_in.view))
-    assert "the same seed 'student-0' at 01-dropped-members" in told
-    assert "the same work at 01-dropped-members (its figures differ, so somebody changed them): s004.zip" in told
+    text = "\n".join(cautions(handed_in.view))
+    assert "the same seed 'student-0' at 01-dropped-members" in text
+    assert "the same work at 01-dropped-members (its figures differ, so somebody changed them): s004.zip" in text
 
 
 def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
@@ -139,7 +139,7 @@ def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
     assert bad[f"{DRILL} verdict"] == ""
 
 
-def test_what_a_student_hands_in_again_is_no_copy(bundles: Path, tmp_path: Path) -> None:
+def test_a_repeated_submission_of_one_student_is_not_a_copy(bundles: Path, tmp_path: Path) -> None:
     own = students.practice(7)
     early = dict(sorted(own.items())[:1])
     (bundles / "week-3.zip").write_bytes(write_bundle({}, students.signer(7), early))
@@ -172,12 +172,12 @@ def test_the_command_writes_sheet_and_page(
     sheet, page = tmp_path / "grades.csv", tmp_path / "class.html"
     words = ["class", str(handed_in.folder), "--grades", str(sheet), "--page", str(page)]
     assert run(words) == ExitCode.DONE
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     for title in ("first try", "best try", "Mistakes", "Lessons"):
-        assert title in said.out
-    assert handed_in.drill.first.saved.text() in said.out
-    assert "u4-edited.zip" in said.err
-    assert "t4-copy.zip" in said.err
+        assert title in output.out
+    assert handed_in.drill.first.saved.text() in output.out
+    assert "u4-edited.zip" in output.err
+    assert "t4-copy.zip" in output.err
     assert len(sheet.read_text().splitlines()) == 201
     text = page.read_text()
     found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
@@ -190,8 +190,8 @@ def test_the_command_writes_sheet_and_page(
     # The page has no names, because the class may see it.
     assert not re.search(r"[stu]\d+(-copy|-edited)?\.zip|student-\d", text)
     assert run(["--json", "class", str(handed_in.folder)]) == ExitCode.DONE
-    told = json.loads(capsys.readouterr().out)
-    assert told["practice"]["drills"][0]["first"]["saved"]["count"] == handed_in.truth.first_saved
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["practice"]["drills"][0]["first"]["saved"]["count"] == handed_in.truth.first_saved
 
 
 def test_a_drill_of_another_file_is_named(bundles: Path, tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_a_drill_of_another_file_is_named(bundles: Path, tmp_path: Path) -> None
     found = view_class(bundles, tmp_path / "cache")
     assert list(cautions(found)) == [f"a file other than this raidlab's was played as {DRILL}: easier.zip"]
     lines = {line["file"]: line for line in csv.DictReader(io.StringIO(grading_sheet(found)))}
-    told = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
-    assert told == {"built-in": "", "easier": "another file", "earlier": "not recorded"}
+    reported = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
+    assert reported == {"built-in": "", "easier": "another file", "earlier": "not recorded"}
 
 
 FACTORS = (0.98, 0.99, 1.0, 1.01, 1.02)
@@ -264,7 +264,7 @@ def test_a_copied_measurement_is_found(folder: Path, tmp_path: Path) -> None:
     assert copy == CopiedWork("x", ("copy.zip", "s0.zip"), is_altered=False)
 
 
-def test_a_measurement_that_is_handed_in_again_is_no_copy(folder: Path, tmp_path: Path) -> None:
+def test_a_measurement_submitted_again_is_not_a_copy(folder: Path, tmp_path: Path) -> None:
     bundle(folder / "s0-week-2.zip", student(0, FACTORS[0]), tmp_path / "key0.pem")
     assert view_class(folder, tmp_path / "cache").copies == ()
 
@@ -275,26 +275,26 @@ def without_base(record: ResultRecord, workload: str) -> ResultRecord:
     return replace(record, cells=tuple(kept))
 
 
-def test_a_load_that_the_single_disk_lacks_is_said_to_be_left_out(
+def test_a_load_not_measured_on_the_single_disk_is_reported_as_left_out(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number in (0, 1):
         lacking = without_base(student(number, FACTORS[number]), "rand-write-4k")
         bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
-    said = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is no ratio"
+    sentence = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is no ratio"
     page = tmp_path / "class.html"
     assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
-    assert f"\nx, {said}" in capsys.readouterr().out
-    assert said in page.read_text()
+    assert f"\nx, {sentence}" in capsys.readouterr().out
+    assert sentence in page.read_text()
     (left_out,) = view_class(folder, tmp_path / "cache").left_out
-    assert (left_out.workload, left_out.results, left_out.words) == ("rand-write-4k", 2, said)
+    assert (left_out.workload, left_out.results, left_out.words) == ("rand-write-4k", 2, sentence)
     # If everything is measured, nothing is left out.
     for number in (0, 1):
         bundle(folder / f"s{number}.zip", student(number, FACTORS[number]), tmp_path / f"key{number}.pem")
     assert view_class(folder, tmp_path / "cache").left_out == ()
 
 
-def test_a_class_whose_single_disks_lack_every_load_is_told(
+def test_a_class_without_any_load_on_single_disks_is_reported(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, factor in enumerate(FACTORS):
@@ -349,7 +349,7 @@ def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) 
     (copy,) = found.copies
     assert copy.files == ("s1.zip", "thief.zip")
     assert copy.is_altered is (disguise not in ("a space", "no line end", "another order"))
-    assert any("the same measurement at x" in told and "thief.zip" in told for told in cautions(found))
+    assert any("the same measurement at x" in caution and "thief.zip" in caution for caution in cautions(found))
     assert "a measurement (x) as in s1.zip" in grading_sheet(found)
 
 
@@ -421,7 +421,7 @@ def test_without_a_single_disk_the_first_array_is_the_measure(bundles: Path, tmp
     assert row.median == pytest.approx(290 / 390)
 
 
-def test_what_is_no_file_or_has_an_odd_name_is_named_and_stops_no_other(folder: Path, tmp_path: Path) -> None:
+def test_irregular_files_and_odd_names_are_reported_and_others_still_read(folder: Path, tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.zip")
     (folder / "nowhere.zip").symlink_to(tmp_path / "nothing")
     (folder / "folder.zip").mkdir()
@@ -438,7 +438,7 @@ def test_an_empty_folder_and_no_folder(tmp_path: Path) -> None:
         view_class(tmp_path / "nowhere", tmp_path / "cache")
 
 
-def test_a_damaged_cache_says_what_to_delete(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_reported_with_what_to_delete(folder: Path, tmp_path: Path) -> None:
     view_class(folder, tmp_path / "cache")
     for file in (tmp_path / "cache").rglob("*.duckdb"):
         file.write_bytes(b"damaged")
@@ -447,7 +447,9 @@ def test_a_damaged_cache_says_what_to_delete(folder: Path, tmp_path: Path) -> No
     assert "delete '" in caught.value.hint
 
 
-def test_without_duckdb_it_says_how_to_get_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_the_error_names_the_extra_to_install(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(RequirementMissing) as caught:
         view_class(folder, tmp_path / "cache")
@@ -464,10 +466,10 @@ def test_the_command_shows_one_table_and_the_distribution(
 ) -> None:
     (folder / "bad.zip").write_bytes(b"no bundle")
     assert run(["class", str(folder)]) == ExitCode.DONE
-    said = capsys.readouterr()
-    assert "5 results in 6 bundles, signed by 5 keys" in said.out
-    assert "raid0 ÷ single" in said.out
-    assert "┃" in said.out
-    assert "bad.zip" in said.err
+    output = capsys.readouterr()
+    assert "5 results in 6 bundles, signed by 5 keys" in output.out
+    assert "raid0 ÷ single" in output.out
+    assert "┃" in output.out
+    assert "bad.zip" in output.err
     assert run(["class", str(folder), "--json"]) == ExitCode.DONE
     assert '"baseline": "single"' in capsys.readouterr().out

@@ -59,7 +59,7 @@ def test_lists_by_hand_and_of_platforms_are_read(tmp_path: Path, text: str) -> N
         ("\x00\x01", "not text"),
     ],
 )
-def test_what_is_no_roster_is_refused(tmp_path: Path, text: str, because: str) -> None:
+def test_an_invalid_roster_is_refused(tmp_path: Path, text: str, because: str) -> None:
     with pytest.raises(SpecError, match=because) as caught:
         roster(tmp_path, text)
     assert caught.value.hint
@@ -199,8 +199,8 @@ def test_the_sheet_names_students_dates_and_points(
     words = ["class", str(handed_in), "--roster", str(tmp_path / "roster.csv")]
     words += ["--points", str(tmp_path / "scale.toml")]
     assert run([*words, *(word for name, path in sheets.items() for word in (f"--{name}", str(path)))]) == ExitCode.DONE
-    said = capsys.readouterr().err
-    assert "stranger.zip belongs to no student" in said
+    output = capsys.readouterr().err
+    assert "stranger.zip belongs to no student" in output
     asa, bo, cy, *others = rows(sheets["grades"])
     assert [asa["name"], bo["name"], cy["name"]] == ["Åsa Berg", "Bo Ek", "Cy Li"]
     assert {each["file"] for each in others} == {"stranger.zip", "cut.zip"}

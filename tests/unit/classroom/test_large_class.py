@@ -69,13 +69,13 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache [of] O'Neil*"
 
 
-def kept_in(cache: Path) -> Path:
+def only_folder_in(cache: Path) -> Path:
     (place,) = cache.iterdir()
     return place
 
 
 def bundles_in(cache: Path) -> int:
-    with duckdb.connect(str(kept_in(cache) / "class.duckdb"), read_only=True) as database:
+    with duckdb.connect(str(only_folder_in(cache) / "class.duckdb"), read_only=True) as database:
         ((count,),) = database.execute("SELECT count(*) FROM files").fetchall()
     return int(count)
 
@@ -143,7 +143,7 @@ def test_one_process_two_and_every_single_figure_give_the_same(folder: Path, tmp
 def test_many_bundles_are_read_by_others_and_few_are_not(
     folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
 
     def never(file: Path) -> Any:
         raise AssertionError(file)
@@ -152,12 +152,12 @@ def test_many_bundles_are_read_by_others_and_few_are_not(
         patched.setattr(class_folder, "_FEW", BUNDLES - 1)
         patched.setattr(class_folder, "processors", lambda: 2)
         patched.setattr("lab.classroom.folder.read_bundle", never)
-        view_class(folder, cache, tell=lambda what, fraction: told.append((what, fraction)))
-    assert told[-1] == (f"reading {BUNDLES} bundles", 1.0)
+        view_class(folder, cache, tell=lambda what, fraction: reported.append((what, fraction)))
+    assert reported[-1] == (f"reading {BUNDLES} bundles", 1.0)
     measured(folder, BUNDLES)
-    told.clear()
-    assert view_class(folder, cache, tell=lambda what, fraction: told.append((what, fraction))).files == BUNDLES + 1
-    assert told == []
+    reported.clear()
+    assert view_class(folder, cache, tell=lambda what, fraction: reported.append((what, fraction))).files == BUNDLES + 1
+    assert reported == []
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_changed_new_and_removed_bundles_are_as_if_read_anew(folder: Path, cache
         path.unlink()
     assert view_class(folder, cache).files == 0
     assert bundles_in(cache) == 0
-    assert {path.name for path in kept_in(cache).iterdir()} == {"class.duckdb", "lock"}
+    assert {path.name for path in only_folder_in(cache).iterdir()} == {"class.duckdb", "lock"}
 
 
 READS = """
@@ -215,7 +215,7 @@ with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["between", "written"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_reading_that_is_interrupted_goes_on(
+def test_interrupted_reading_of_bundles_resumes_from_the_cache(
     way: str, number: signal.Signals, folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = [sys.executable, "-c", READS, str(folder), str(cache), way, str(int(number))]
@@ -223,7 +223,7 @@ def test_a_reading_that_is_interrupted_goes_on(
     assert ended.returncode == (-number if number == signal.SIGKILL else 1), ended.stderr
     kept = bundles_in(cache)
     assert kept == 15
-    (kept_in(cache) / "spill-1").mkdir()
+    (only_folder_in(cache) / "spill-1").mkdir()
     read: list[str] = []
 
     def note(file: Path) -> Any:
@@ -234,7 +234,7 @@ def test_a_reading_that_is_interrupted_goes_on(
     found = view_class(folder, cache, processes=1)
     assert len(read) == len(set(read)) == BUNDLES - kept
     assert found == view_class(folder, tmp_path / "anew")
-    assert {path.name for path in kept_in(cache).iterdir()} == {"class.duckdb", "lock"}
+    assert {path.name for path in only_folder_in(cache).iterdir()} == {"class.duckdb", "lock"}
 
 
 @pytest.mark.slow
@@ -252,23 +252,23 @@ def test_two_calls_at_once_read_each_bundle_once(folder: Path, cache: Path, tmp_
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
 
 
-def test_who_waits_for_another_is_told(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_calls_back(tmp_path: Path) -> None:
     class Waiting(Exception):
         pass
 
-    def tell() -> None:
+    def on_wait() -> None:
         raise Waiting
 
     def hold(how: int) -> AbstractContextManager[None]:
-        return held(tmp_path, how, tell)
+        return held(tmp_path, how, on_wait)
 
     with hold(fcntl.LOCK_SH), hold(fcntl.LOCK_SH), pytest.raises(Waiting), hold(fcntl.LOCK_EX):
         raise AssertionError("a lock that others hold")
 
 
-def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(folder: Path, cache: Path, tmp_path: Path) -> None:
     view_class(folder, cache)
-    before = {path.name for path in kept_in(cache).iterdir()}
+    before = {path.name for path in only_folder_in(cache).iterdir()}
     for number in range(BUNDLES, BUNDLES + 5):
         measured(folder, number)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -282,7 +282,7 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
     assert "cannot be cached" in caught.value.message
     assert "delete" not in caught.value.hint
     # An incomplete journal of DuckDB remains, and has no effect.
-    assert {path.name for path in kept_in(cache).iterdir()} == before | {"class.duckdb.wal"}
+    assert {path.name for path in only_folder_in(cache).iterdir()} == before | {"class.duckdb.wal"}
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
 
 

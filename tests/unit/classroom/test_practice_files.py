@@ -87,7 +87,7 @@ def test_the_format_is_raised_only_where_practice_is_inside() -> None:
             assert msgspec.json.decode(archive.read("manifest.json"))["format_version"] == version
 
 
-def test_nothing_done_yet_is_told(tmp_path: Path) -> None:
+def test_an_empty_practice_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="no lessons or drills to hand in") as caught:
         practice_of(host_in(tmp_path))
     assert "raidlab drill" in caught.value.hint
@@ -165,7 +165,7 @@ def test_an_outcome_that_no_raidlab_writes_is_refused(changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff", b"null", b'{"minutes": 1e999}'])
-def test_what_is_no_outcome_at_all_is_refused(data: bytes) -> None:
+def test_invalid_outcomes_are_refused(data: bytes) -> None:
     with pytest.raises(ResultError, match="is damaged"):
         decode_outcome(data, "x", "x.zip")
     with pytest.raises(ResultError, match="is damaged"):
@@ -187,13 +187,13 @@ def test_progress_that_no_raidlab_writes_is_refused(changes: dict[str, Any]) -> 
         decode_progress(data, PROGRESS["lesson"], "x.zip")
 
 
-def test_what_a_newer_raidlab_wrote_says_so(tmp_path: Path) -> None:
+def test_files_of_a_newer_raidlab_are_reported_with_their_format(tmp_path: Path) -> None:
     contents = {
         DRILL_PLACE: msgspec.json.encode({**OUTCOME, "format_version": 99}),
         LESSON_PLACE: msgspec.json.encode({**PROGRESS, "format_version": 99}),
     }
-    told = list(read_all(read_bundle(signed(tmp_path / "x.zip", contents))))
-    assert [isinstance(each, str) and "format 99" in each for each in told] == [True, True]
+    found = list(read_all(read_bundle(signed(tmp_path / "x.zip", contents))))
+    assert [isinstance(each, str) and "format 99" in each for each in found] == [True, True]
 
 
 def test_one_that_is_bad_hides_no_other(bundles: Path, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_mistakes_of_a_drill_of_somebodys_own_may_have_any_name(bundles: Path, t
     assert list(found.practice.drills[0].mistakes) == ["né\\x0a", "wrong disk; twice"]
 
 
-def test_text_of_others_forges_no_line_and_is_no_formula(
+def test_foreign_text_cannot_forge_a_line_or_a_formula(
     bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, seed in enumerate(("=cmd|'/c calc'!A1\nraidlab: all is well\x1b[2J",) * 2):
@@ -221,9 +221,9 @@ def test_text_of_others_forges_no_line_and_is_no_formula(
         contents = {DRILL_PLACE: msgspec.json.encode(outcome)}
         (bundles / f"{number}.zip").write_bytes(write_bundle({}, students.signer(number + 1), contents))
     assert run(["class", str(bundles), "--grades", str(tmp_path / "g.csv")]) == ExitCode.DONE
-    said = capsys.readouterr()
-    assert "\nraidlab: all is well" not in said.err
-    assert "\x1b" not in said.out + said.err
+    output = capsys.readouterr()
+    assert "\nraidlab: all is well" not in output.err
+    assert "\x1b" not in output.out + output.err
     (first, _) = csv.DictReader(io.StringIO((tmp_path / "g.csv").read_text()))
     assert first[f"{students.DRILL} seed"].startswith("'=cmd")
     assert "\\x1b" in grading_sheet(view_class(bundles, tmp_path / "cache"))

@@ -42,7 +42,7 @@ def test_a_plan_as_json_has_steps(typed: Typed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--level", "raid55"], "unknown level 'raid55'"),
         (["--level", "raid5", "--disks", "2"], "raid5 needs at least 3 members, not 2"),
@@ -65,9 +65,9 @@ def test_a_plan_as_json_has_steps(typed: Typed) -> None:
     ],
 )
 def test_arrays_that_cannot_be_have_status_2(
-    arguments: list[str], said: str, machine: FakeMachine, typed: Typed
+    arguments: list[str], message: str, machine: FakeMachine, typed: Typed
 ) -> None:
-    assert said in typed("--on", "uml:", "array", "create", *arguments, status=2).err
+    assert message in typed("--on", "uml:", "array", "create", *arguments, status=2).err
     assert not any(argv[0] in ("mdadm", "dmsetup") for argv in machine.runs)
 
 
@@ -82,7 +82,7 @@ def test_too_many_disks_are_not_free(typed: Typed) -> None:
     assert "6 disks were requested, but only 5 of 5 are free" in typed(*CREATE, "--disks", "6", status=1).err
 
 
-def test_members_of_an_array_that_does_not_run_are_kept(machine: FakeMachine, typed: Typed) -> None:
+def test_members_of_an_array_that_does_not_run_are_not_overwritten(machine: FakeMachine, typed: Typed) -> None:
     machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
     printed = typed(*CREATE, "md1", "--disks", "disk01,disk02,disk03", status=1).err
     assert "was not started: 2 of 3 members are missing" in printed
@@ -140,7 +140,7 @@ def test_every_operation_can_be_printed(arguments: list[str], lines: list[str], 
 
 @pytest.mark.usefixtures("raid5")
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["array", "remove", "md0", "disk02"], "disk02 is in use in md0"),
         (["array", "fail", "md0", "disk05"], "/dev/ubde is not a member of md0"),
@@ -159,15 +159,15 @@ def test_every_operation_can_be_printed(arguments: list[str], lines: list[str], 
         (["load", "rand-read-4k", "md7"], "no array md7"),
     ],
 )
-def test_what_the_state_does_not_allow_has_status_1(arguments: list[str], said: str, typed: Typed) -> None:
-    told = typed("--on", "uml:", *arguments, status=1).err
-    assert said in told
-    assert "  next: " in told
-    assert "disks reset" not in told, "which would be refused"
+def test_what_the_state_does_not_allow_has_status_1(arguments: list[str], message: str, typed: Typed) -> None:
+    printed = typed("--on", "uml:", *arguments, status=1).err
+    assert message in printed
+    assert "  next: " in printed
+    assert "disks reset" not in printed, "which would be refused"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "expected"),
     [
         (["--members", "4"], 0, ["mdadm --grow /dev/md0 --raid-devices=4"]),
         (["--members", "5"], 0, ["mdadm --manage /dev/md0 --add /dev/ubde", "mdadm --grow /dev/md0 --raid-devices=5"]),
@@ -176,12 +176,12 @@ def test_what_the_state_does_not_allow_has_status_1(arguments: list[str], said: 
     ],
 )
 def test_a_spare_joins_first_when_an_array_grows(
-    machine: FakeMachine, typed: Typed, arguments: list[str], status: int, said: list[str]
+    machine: FakeMachine, typed: Typed, arguments: list[str], status: int, expected: list[str]
 ) -> None:
     running(machine, "raid5-bitmap-spare")
     printed = typed("--on", "uml:", "array", "grow", "md0", *arguments, "--plan", "--quiet", status=status)
-    assert (printed.out or printed.err).splitlines()[: len(said)] == said
-    assert len(printed.out.splitlines()) in (0, len(said))
+    assert (printed.out or printed.err).splitlines()[: len(expected)] == expected
+    assert len(printed.out.splitlines()) in (0, len(expected))
 
 
 def test_a_bitmap_is_added_where_there_is_none(raid5: FakeMachine, typed: Typed) -> None:
@@ -209,7 +209,7 @@ def test_show_is_text_and_json(typed: Typed) -> None:
     assert [member["disk"] for member in array["members"]][:3] == ["disk01", "disk02", "disk03"]
 
 
-def test_what_is_refused_wakes_no_array(machine: FakeMachine, typed: Typed) -> None:
+def test_a_refused_command_does_not_wake_the_array(machine: FakeMachine, typed: Typed) -> None:
     running(machine, "raid5-failed")
     machine.files |= {"/sys/block/md0/md/array_state": "read-auto\n", "/sys/block/ubde/ro": "1\n"}
     add = ("--on", "local:", "array", "add", "md0", "disk05")
@@ -219,12 +219,12 @@ def test_what_is_refused_wakes_no_array(machine: FakeMachine, typed: Typed) -> N
 
 
 def test_the_cost_of_a_small_write_is_that_of_the_complete_array(machine: FakeMachine, typed: Typed) -> None:
-    for label, says_so in (("raid6-assume-clean", False), ("raid5-failed", True)):
+    for label, is_noted in (("raid6-assume-clean", False), ("raid5-failed", True)):
         running(machine, label)
         lines = typed("--on", "uml:", "array", "show", "md0").out.splitlines()
         (line,) = [line for line in lines if line.startswith("small write")]
-        said = "; this holds for the complete array, not while a member is missing or rebuilding"
-        assert line.endswith(said) is says_so
+        sentence = "; this holds for the complete array, not while a member is missing or rebuilding"
+        assert line.endswith(sentence) is is_noted
 
 
 @pytest.mark.usefixtures("raid5")
@@ -245,7 +245,7 @@ def test_unequal_disks_are_planned_without_a_machine(machine: FakeMachine, typed
     assert steps[-2]["stdin_text"].startswith("0 ")
 
 
-def test_what_unequal_disks_would_hold_is_told_without_a_machine(machine: FakeMachine, typed: Typed) -> None:
+def test_the_capacity_of_unequal_disks_is_printed_without_a_machine(machine: FakeMachine, typed: Typed) -> None:
     printed = typed("array", "capacity", "--on", "uml:", "1T", "1T", "1T", "2T", "2T", "2T", "2T").out
     assert printed.startswith("7 disks, 11 TiB in all\n")
     assert "adapt5, full stripe of 6 chunks 9 TiB 82 % 2 never" in " ".join(printed.split())
@@ -278,12 +278,12 @@ def test_without_a_name_what_can_be_started_is(stopped: FakeMachine, capfd: pyte
     assert "array md1" in capfd.readouterr().err
 
 
-def test_one_that_md_does_not_start_is_told_and_no_failure(stopped: FakeMachine, typed: Typed) -> None:
+def test_an_array_that_md_does_not_start_is_reported_without_failing(stopped: FakeMachine, typed: Typed) -> None:
     stopped.answers[("mdadm", "--assemble")] = Scripted(status=1, stderr="mdadm: no such luck")
-    told = json.loads(typed(*ALL, "--json").out)
-    assert told["started"] == []
-    assert sorted(each["name"] for each in told["refused"]) == ["md0", "md1"]
-    assert any("no such luck" in each["reason"] for each in told["refused"])
+    printed = json.loads(typed(*ALL, "--json").out)
+    assert printed["started"] == []
+    assert sorted(each["name"] for each in printed["refused"]) == ["md0", "md1"]
+    assert any("no such luck" in each["reason"] for each in printed["refused"])
 
 
 def test_the_plan_for_all_does_nothing(stopped: FakeMachine, typed: Typed) -> None:
@@ -291,7 +291,7 @@ def test_the_plan_for_all_does_nothing(stopped: FakeMachine, typed: Typed) -> No
     assert started(stopped) == []
 
 
-def test_nothing_to_start_is_no_failure(stopped: FakeMachine, typed: Typed) -> None:
+def test_assemble_without_stopped_arrays_succeeds(stopped: FakeMachine, typed: Typed) -> None:
     stopped.answers[READS] = Scripted(stdout=as_read([None] * 5))
     assert "no array is stopped" in typed(*ALL).err
 
@@ -340,19 +340,17 @@ def test_of_two_with_one_name_the_hint_names_the_one_that_is_meant(machine: Fake
     assert "/dev/ubdc" in typed(*ON, "array", "destroy", OTHER, "--plan").out
 
 
-def test_foreign_arrays_are_told_where_arrays_and_disks_are_listed_and_nowhere_else(
-    machine: FakeMachine, typed: Typed
-) -> None:
+def test_foreign_arrays_are_shown_only_in_lists_of_arrays_and_disks(machine: FakeMachine, typed: Typed) -> None:
     lies_there(machine, mirror("nas:5"))
     assert "nas" not in typed(*ON, "array", "create", "--level", "1", "--disks", "disk03,disk04", "--plan").err
-    told = typed(*ON, "disks")
-    assert "nas:5 (not running)" in told.out
-    assert "nas" not in told.err
-    told = typed(*ON, "array", "show")
-    assert "nas:5: not running, its name" in told.out
-    assert "'raidlab array assemble nas:5' starts it" in told.out
-    assert "nas" not in told.err
+    printed = typed(*ON, "disks")
+    assert "nas:5 (not running)" in printed.out
+    assert "nas" not in printed.err
+    printed = typed(*ON, "array", "show")
+    assert "nas:5: not running, its name" in printed.out
+    assert "'raidlab array assemble nas:5' starts it" in printed.out
+    assert "nas" not in printed.err
 
 
-def test_what_names_no_array_is_no_name(typed: Typed) -> None:
+def test_a_disk_is_not_accepted_as_an_array_name(typed: Typed) -> None:
     assert "'disk01' is not an array name" in typed(*ON, "array", "stop", "disk01", status=2).err

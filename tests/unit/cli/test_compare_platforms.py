@@ -24,16 +24,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_bundles(folder: Path, typed: Typed) -> None:
-    said = typed("compare", str(folder / "hdd.zip"), str(folder / "ssd.zip")).out
-    assert "speed-up over one disk" in said
-    assert "single is faster than raid5" in said
-    assert "flips: slower" in said
-    assert "A: ssh:hdd, physical\nB: ssh:ssd, physical\n" in said
-    assert "of 12 conclusions on A, on B: carries over 10, flips 2" in said
-    assert "carries over: faster" in said
+    output = typed("compare", str(folder / "hdd.zip"), str(folder / "ssd.zip")).out
+    assert "speed-up over one disk" in output
+    assert "single is faster than raid5" in output
+    assert "flips: slower" in output
+    assert "A: ssh:hdd, physical\nB: ssh:ssd, physical\n" in output
+    assert "of 12 conclusions on A, on B: carries over 10, flips 2" in output
+    assert "carries over: faster" in output
     # Raw figures of two machines are never side by side.
-    assert "52000" not in said
-    assert "IOPS" not in said
+    assert "52000" not in output
+    assert "IOPS" not in output
 
 
 def test_a_missing_half_is_named(folder: Path, typed: Typed) -> None:
@@ -54,10 +54,10 @@ def test_the_tables_fit_into_the_terminal(folder: Path, typed: Typed, monkeypatc
     bundles = [str(folder / "hdd.zip"), str(folder / "ssd.zip")]
     for columns in (60, 80, 100):
         monkeypatch.setenv("COLUMNS", str(columns))
-        said = typed("compare", *bundles).out
-        assert max(map(len, said.splitlines())) <= columns
-        assert "flips: slower" in said
-        assert "3.9" in said
+        output = typed("compare", *bundles).out
+        assert max(map(len, output.splitlines())) <= columns
+        assert "flips: slower" in output
+        assert "3.9" in output
     # A pipe has no width: one line for each row, for tools.
     monkeypatch.delenv("COLUMNS")
     assert max(map(len, typed("compare", *bundles).out.splitlines())) > 80
@@ -71,17 +71,17 @@ def two(folder: Path, repeats: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("repeats", "shown"), [(1, "(1 repeat)"), (2, "(2 repeats)"), (5, "(5 repeats)"), (6, "[")])
-def test_too_few_repeats_have_no_interval_and_say_so(tmp_path: Path, typed: Typed, repeats: int, shown: str) -> None:
-    said = typed("compare", *two(tmp_path, repeats)).out
-    ratios = [line for line in said.splitlines() if line.startswith("speed-up") and "raid0" in line]
+def test_too_few_repeats_have_no_interval_and_a_note(tmp_path: Path, typed: Typed, repeats: int, shown: str) -> None:
+    output = typed("compare", *two(tmp_path, repeats)).out
+    ratios = [line for line in output.splitlines() if line.startswith("speed-up") and "raid0" in line]
     assert ratios
     assert all(line.count(shown) == 2 for line in ratios)
-    assert ("too few repeats: this many repeats" in said) is (repeats < 6)
+    assert ("too few repeats: this many repeats" in output) is (repeats < 6)
     assert all(("[" in line) is (repeats == 6) for line in ratios)
 
 
 @pytest.mark.parametrize(("repeats", "is_enough"), [(1, False), (2, False), (3, False), (4, True)])
-def test_two_results_with_too_few_repeats_have_no_interval_and_say_so(
+def test_two_results_with_too_few_repeats_have_no_interval_and_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed, repeats: int, is_enough: bool
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
@@ -95,7 +95,7 @@ def test_two_results_with_too_few_repeats_have_no_interval_and_say_so(
     assert all((" to " in line) is is_enough for line in rows)
 
 
-def test_what_cannot_be_told_is_one_line_with_its_reason(tmp_path: Path, typed: Typed) -> None:
+def test_inconclusive_comparisons_are_one_line_with_the_reason(tmp_path: Path, typed: Typed) -> None:
     lines = [line for line in typed("compare", *two(tmp_path, 3)).out.splitlines() if "cannot tell" in line]
     assert sum("12 pairs of arrays" in line for line in lines) == 1
     assert sum("cannot tell (12)" in line for line in lines) == 1

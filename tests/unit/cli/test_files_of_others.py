@@ -86,7 +86,7 @@ def invocations_of(workload: Workload) -> None:
         fio_invocations(workload, target)
 
 
-def told(kind: type[msgspec.Struct], tree: dict[str, Any]) -> LabError | None:
+def error_of(kind: type[msgspec.Struct], tree: dict[str, Any]) -> LabError | None:
     try:
         found = convert_tree(tree, kind, source="x")
         if isinstance(found, Experiment):
@@ -109,7 +109,7 @@ def told(kind: type[msgspec.Struct], tree: dict[str, Any]) -> LabError | None:
 )
 def test_any_tree_becomes_a_struct_or_an_error(made: tuple[type[msgspec.Struct], dict[str, Any]]) -> None:
     began = time.process_time()
-    error = told(*made)
+    error = error_of(*made)
     assert time.process_time() - began < SECONDS
     assert error is None or (error.hint and len(str(error)) < 6000)
 
@@ -120,12 +120,12 @@ COMMANDS = (("lint",), ("run", "--plan"), ("lesson", "verify"), ("load", "--json
 def answered(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
     began = time.process_time()
     status = run([*words])
-    told = capfd.readouterr()
+    printed = capfd.readouterr()
     assert 0 <= status <= 4
-    assert "this should not happen" not in told.err
-    assert "Traceback" not in told.err
+    assert "this should not happen" not in printed.err
+    assert "Traceback" not in printed.err
     assert time.process_time() - began < 2 * SECONDS
-    return told.err
+    return printed.err
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from tests.unit.fakes import FakeMachine
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
 
 UML = ["--on", "uml:"]
-Said = Callable[..., str]
+OutputOf = Callable[..., str]
 Value = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def said(typed: Typed) -> Said:
+def output_of(typed: Typed) -> OutputOf:
     """What a command prints, on both streams."""
     return lambda *words, status=0: "".join(typed(*UML, *words, status=status))
 
@@ -37,26 +37,26 @@ def mine(tmp_path: Path) -> str:
     return str(write(folder, sv=TRANSLATION))
 
 
-def test_the_course_is_listed_without_a_machine(machine: FakeMachine, said: Said) -> None:
-    text = said("lesson", "list")
+def test_the_course_is_listed_without_a_machine(machine: FakeMachine, output_of: OutputOf) -> None:
+    text = output_of("lesson", "list")
     assert "05-failing-and-rebuilding" in text
     assert "start with 'raidlab lesson start 01-what-a-disk-promises'" in text
     assert machine.runs == []
 
 
-def test_a_lesson_is_begun_shown_and_left(said: Said) -> None:
-    text = said("lesson", "start", "1")
+def test_a_lesson_is_begun_shown_and_left(output_of: OutputOf) -> None:
+    text = output_of("lesson", "start", "1")
     assert "What a disk promises\n" in text
     assert "• 'same'" in text
-    assert "Step 1 of 4" in said("lesson")
-    assert ">  01-what-a-disk-promises" in said("lesson", "list")
-    said("lesson", "leave")
-    assert "no lesson is open" in said("lesson", "show", status=1)
-    assert "you continue where you left off" in said("lesson", "start", "1")
+    assert "Step 1 of 4" in output_of("lesson")
+    assert ">  01-what-a-disk-promises" in output_of("lesson", "list")
+    output_of("lesson", "leave")
+    assert "no lesson is open" in output_of("lesson", "show", status=1)
+    assert "you continue where you left off" in output_of("lesson", "start", "1")
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "expected"),
     [
         (["2"], 1, ["builds on 01-what-a-disk-promises", "--anyway"]),
         (
@@ -67,12 +67,14 @@ def test_a_lesson_is_begun_shown_and_left(said: Said) -> None:
         (["03-mirorring"], 2, ["did you mean '03-mirroring'"]),
     ],
 )
-def test_a_lesson_that_cannot_be_begun_says_why(said: Said, words: list[str], status: int, told: list[str]) -> None:
-    text = said("lesson", "start", *words, status=status)
-    assert [each for each in told if each not in text] == []
+def test_a_lesson_that_cannot_be_started_is_rejected_with_the_reason(
+    output_of: OutputOf, words: list[str], status: int, expected: list[str]
+) -> None:
+    text = output_of("lesson", "start", *words, status=status)
+    assert [each for each in expected if each not in text] == []
 
 
-def test_a_number_is_typed_compared_and_kept(tmp_path: Path, said: Said, value: Value) -> None:
+def test_a_typed_number_is_compared_and_stored(tmp_path: Path, output_of: OutputOf, value: Value) -> None:
     reading = (
         '[steps.read]\nquestion = "How much?"\nvalue = { get = "number", equals = 12.5 }\nunit = "TB"\n[steps.ask]'
     )
@@ -80,66 +82,66 @@ def test_a_number_is_typed_compared_and_kept(tmp_path: Path, said: Said, value: 
         'check = [{ that = "array.level", level = "{seed.level}" }, { that = "array.healthy" }]', "check = []", 1
     )
     path = str(write(tmp_path, text))
-    assert "Read off" not in said("lesson", "start", path), "the prediction comes first"
+    assert "Read off" not in output_of("lesson", "start", path), "the prediction comes first"
     for typed in ("lots", "125"):
-        assert f"there is no answer '{typed}'" in said("lesson", "answer", typed, status=2)
-    predicted = said("lesson", "answer", "no")
+        assert f"there is no answer '{typed}'" in output_of("lesson", "answer", typed, status=2)
+    predicted = output_of("lesson", "answer", "no")
     assert 'You predicted "no".' in predicted
     assert "Read off How much? (TB)" in predicted
-    assert "'lots' is not a number" in said("lesson", "answer", "lots", status=2)
-    assert "125 TB is not the right number" in said("lesson", "answer", "125", status=1)
+    assert "'lots' is not a number" in output_of("lesson", "answer", "lots", status=2)
+    assert "125 TB is not the right number" in output_of("lesson", "answer", "125", status=1)
     shown = value("lesson", "show")["step"]
     assert (shown["read"], shown["number"], shown["answer"]) == (
         {"question": "How much?", "unit": "TB"},
         "125",
         "no",
     )
-    assert "Step 2 of 2" in said("lesson", "answer", "12,5 TB")
+    assert "Step 2 of 2" in output_of("lesson", "answer", "12,5 TB")
 
 
-def test_the_prediction_is_kept_and_checked(said: Said) -> None:
-    said("lesson", "start", "1")
-    assert "did you mean 'same'" in said("lesson", "answer", "sam", status=2)
-    assert "Measure 'raidlab lesson measure depth'" in said("lesson", "show")
-    answered = said("lesson", "answer", "same")
+def test_the_prediction_is_stored_and_checked(output_of: OutputOf) -> None:
+    output_of("lesson", "start", "1")
+    assert "did you mean 'same'" in output_of("lesson", "answer", "sam", status=2)
+    assert "Measure 'raidlab lesson measure depth'" in output_of("lesson", "show")
+    answered = output_of("lesson", "answer", "same")
     assert 'You predicted "about as many answers' in answered
     assert "Measure 'raidlab lesson measure depth'" in answered
-    text = said("lesson", "check", status=1)
+    text = output_of("lesson", "check", status=1)
     assert "✓ your prediction is given" in text
     assert "✗ theory and measurement agree on the IOPS: many-at-a-time against one-at-a-time" in text
     assert "between" not in text, "the bounds would give the prediction away"
     assert "now: measurement depth has not finished" in text
 
 
-def test_hints_are_graded(said: Said, value: Value) -> None:
-    said("lesson", "start", "1")
-    texts = [said("lesson", "hint") for _ in range(3)]
+def test_hints_are_graded(output_of: OutputOf, value: Value) -> None:
+    output_of("lesson", "start", "1")
+    texts = [output_of("lesson", "hint") for _ in range(3)]
     assert [text[:11] for text in texts] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3"]
     assert "raidlab lesson measure depth" in texts[2]
     assert value("lesson", "show")["step"]["hints_shown"][0].split(" ")[0] in texts[0]
 
 
-def test_what_the_lab_would_do_is_printed(machine: FakeMachine, said: Said, value: Value) -> None:
-    said("lesson", "start", "1")
+def test_what_the_lab_would_do_is_printed(machine: FakeMachine, output_of: OutputOf, value: Value) -> None:
+    output_of("lesson", "start", "1")
     machine.runs.clear()
     assert value("lesson", "show")["step"]["by_hand"] == [], "that is the last hint"
-    assert said("lesson", "do", "--plan") == "raidlab lesson measure depth\n"
+    assert output_of("lesson", "do", "--plan") == "raidlab lesson measure depth\n"
     shown = value("lesson", "show")["step"]
     assert (len(shown["hints_shown"]), shown["by_hand"]) == (3, ["raidlab lesson measure depth"])
     assert machine.runs == []
 
 
-def test_the_seed_is_kept_for_the_next_lesson(said: Said, value: Value, mine: str) -> None:
-    said("lesson", "start", "1", "--seed", "anna")
+def test_the_seed_is_reused_for_the_next_lesson(output_of: OutputOf, value: Value, mine: str) -> None:
+    output_of("lesson", "start", "1", "--seed", "anna")
     shown = value("lesson", "start", mine)
     assert shown["seed"] == "anna"
     assert shown["values"]["disks"] == "disk02,disk03"
 
 
-def test_a_lesson_speaks_the_language_that_was_asked_for(said: Said, mine: str) -> None:
-    assert "Steg 1 av 2" in said("lesson", "start", mine, "--language", "sv")
-    assert "✗ din förutsägelse är gjord" in said("lesson", "check", status=1)
-    assert "no language of lesson 01-first 'se'" in said("lesson", "start", mine, "--language", "se", status=2)
+def test_a_lesson_speaks_the_language_that_was_asked_for(output_of: OutputOf, mine: str) -> None:
+    assert "Steg 1 av 2" in output_of("lesson", "start", mine, "--language", "sv")
+    assert "✗ din förutsägelse är gjord" in output_of("lesson", "check", status=1)
+    assert "no language of lesson 01-first 'se'" in output_of("lesson", "start", mine, "--language", "se", status=2)
 
 
 def test_the_locale_chooses_the_language(value: Value, mine: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,37 +151,37 @@ def test_the_locale_chooses_the_language(value: Value, mine: str, monkeypatch: p
     assert value("lesson", "start", mine, "--again")["language"] == "sv"
 
 
-def test_every_command_asks_for_a_lesson_first(said: Said) -> None:
+def test_every_command_asks_for_a_lesson_first(output_of: OutputOf) -> None:
     for command in ("show", "check", "hint", "do", "reset"):
-        text = said("lesson", command, status=1)
+        text = output_of("lesson", command, status=1)
         assert "no lesson is open" in text
         assert "raidlab lesson list" in text
 
 
-def test_a_lesson_file_is_verified(said: Said, mine: str, tmp_path: Path) -> None:
-    told = said("lesson", "verify", mine)
+def test_a_lesson_file_is_verified(output_of: OutputOf, mine: str, tmp_path: Path) -> None:
+    printed = output_of("lesson", "verify", mine)
     # A long path is shortened.
-    assert told.startswith(f"01-first: sound in form; '{mine[:40]}")
-    assert "does not come with raidlab: this lesson runs no shell lines; it works on arrays of this lab" in told
+    assert printed.startswith(f"01-first: sound in form; '{mine[:40]}")
+    assert "does not come with raidlab: this lesson runs no shell lines; it works on arrays of this lab" in printed
     bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
-    assert "minutes is 99" in said("lesson", "verify", str(bad), status=2)
-    assert "12-choosing-a-level: sound" in said("lesson", "verify")
+    assert "minutes is 99" in output_of("lesson", "verify", str(bad), status=2)
+    assert "12-choosing-a-level: sound" in output_of("lesson", "verify")
 
 
 @pytest.mark.parametrize(
     ("kind", "names"), [("lesson", ("2", "03-mirroring", "pari")), ("drill", ("2", "03-which-copy", "gone"))]
 )
-def test_lessons_and_drills_are_verified_by_name(said: Said, kind: str, names: tuple[str, ...]) -> None:
-    told = said(kind, "verify", *names)
-    assert [line[:3] for line in told.splitlines() if line.endswith(": sound")] == ["02-", "03-", "04-"]
-    assert f"no {kind} 'mirors'" in said(kind, "verify", "mirors", status=2)
+def test_lessons_and_drills_are_verified_by_name(output_of: OutputOf, kind: str, names: tuple[str, ...]) -> None:
+    printed = output_of(kind, "verify", *names)
+    assert [line[:3] for line in printed.splitlines() if line.endswith(": sound")] == ["02-", "03-", "04-"]
+    assert f"no {kind} 'mirors'" in output_of(kind, "verify", "mirors", status=2)
 
 
-def test_damaged_progress_is_told_and_can_be_begun_anew(said: Said, tmp_path: Path) -> None:
-    said("lesson", "start", "1")
+def test_damaged_progress_is_reported_and_the_lesson_can_be_restarted(output_of: OutputOf, tmp_path: Path) -> None:
+    output_of("lesson", "start", "1")
     progress = tmp_path / "lessons" / "01-what-a-disk-promises.json"
     progress.write_text("{", encoding="utf-8")
-    assert "--again" in said("lesson", "show", status=1)
-    assert "01-what-a-disk-promises" in said("lesson", "list")
-    assert "the lesson cannot be followed" in said("disks")
-    assert "What a disk promises\n" in said("lesson", "start", "1", "--again")
+    assert "--again" in output_of("lesson", "show", status=1)
+    assert "01-what-a-disk-promises" in output_of("lesson", "list")
+    assert "the lesson cannot be followed" in output_of("disks")
+    assert "What a disk promises\n" in output_of("lesson", "start", "1", "--again")

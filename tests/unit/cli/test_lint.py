@@ -16,16 +16,16 @@ from tests.unit.compare.test_platforms import WRITES, bundle
 from tests.unit.results.records import cell, record
 
 
-def test_what_is_published_is_named_with_its_remedy(typed: Typed) -> None:
-    said = typed("lint", "antioquia-as-published", status=ExitCode.FAILED).out
-    assert "not-a-member" in said
-    assert "member-reused: give every array disks of its own" in said
+def test_errors_in_a_published_recipe_are_reported_with_remedies(typed: Typed) -> None:
+    output = typed("lint", "antioquia-as-published", status=ExitCode.FAILED).out
+    assert "not-a-member" in output
+    assert "member-reused: give every array disks of its own" in output
 
 
-def test_what_is_done_right_is_quiet(typed: Typed) -> None:
-    said = typed("lint", "antioquia")
-    assert said.out == ""
-    assert "no rule is broken" in said.err
+def test_a_correct_recipe_has_no_findings(typed: Typed) -> None:
+    output = typed("lint", "antioquia")
+    assert output.out == ""
+    assert "no rule is broken" in output.err
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_rule_is_explained(typed: Typed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("empty.fio", b"", "there is no fio job in it"),
         ("shared.fio", b"[global]\nbs=4k\n", "there is no fio job in it"),
@@ -73,23 +73,23 @@ def test_a_rule_is_explained(typed: Typed) -> None:
     ],
 )
 def test_a_file_in_which_there_is_nothing_to_judge_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
     assert run(["lint", str(tmp_path / name)]) in (ExitCode.FAILED, ExitCode.USAGE)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert said in told.err
-    assert name in told.err
-    assert "next:" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert name in printed.err
+    assert "next:" in printed.err
 
 
-def test_options_before_a_section_are_told_where_they_belong(tmp_path: Path, typed: Typed) -> None:
+def test_options_before_a_section_are_reported_with_their_proper_place(tmp_path: Path, typed: Typed) -> None:
     (tmp_path / "a.fio").write_text("bs=4k\n[a]\ntime_based\nruntime=9\n")
     assert "put options of fio below a [section]" in typed("lint", str(tmp_path / "a.fio")).out
 
 
 @pytest.mark.parametrize("name", ["nothing-of-that-name", "missing.fio", "missing.json"])
-def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_missing_file_or_result_is_reported(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert run(["lint", name]) in (ExitCode.FAILED, ExitCode.USAGE)
     assert "next:" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_a_plan_loads_nothing_that_renders() -> None:
     ],
 )
 @pytest.mark.parametrize("number", ["1.5", "2.0", "three", "1e3"])
-def test_what_is_no_whole_number_is_refused_and_not_rounded(
+def test_numbers_that_are_not_whole_are_refused_and_not_rounded(
     option: str, words: list[str], number: str, typed: Typed
 ) -> None:
     fail_with(AssertionError("nothing is opened"))
@@ -97,7 +97,7 @@ def test_errors_have_their_status(error: BaseException, status: int, typed: Type
     assert printed.err.startswith("raidlab: ")
 
 
-def test_an_error_is_told_with_its_hint_and_as_json(typed: Typed) -> None:
+def test_an_error_is_printed_with_its_hint_and_as_json(typed: Typed) -> None:
     fail_with(LabError("it broke", hint="fix it"))
     printed = typed("disks", "--json", "--on", "uml:", status=1)
     assert printed.err == "raidlab: it broke\n  next: fix it\n"
@@ -117,7 +117,7 @@ def test_a_bug_leaves_its_traceback_in_a_file(typed: Typed, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["aray"], "aray"),
         (["array", "crate"], "create"),
@@ -134,15 +134,15 @@ def test_a_bug_leaves_its_traceback_in_a_file(typed: Typed, tmp_path: Path, monk
         (["array", "grow", "md0"], "nothing to grow"),
     ],
 )
-def test_usage_errors_have_status_2(arguments: list[str], said: str, typed: Typed) -> None:
+def test_usage_errors_have_status_2(arguments: list[str], message: str, typed: Typed) -> None:
     printed = typed(*arguments, status=2)
     assert printed.out == ""
-    assert said in printed.err
+    assert message in printed.err
     assert "  next: " in printed.err
 
 
 @pytest.mark.parametrize("arguments", [["--json", "--on", "uml:", "disks"], ["disks", "--on", "uml:", "--json"]])
-def test_global_options_stand_before_and_after(arguments: list[str], typed: Typed) -> None:
+def test_global_options_are_accepted_before_and_after_the_command(arguments: list[str], typed: Typed) -> None:
     assert [disk["name"] for disk in json.loads(typed(*arguments).out)["disks"]][:2] == ["disk01", "disk02"]
 
 
@@ -217,16 +217,16 @@ def test_the_next_step(
     typed: Typed,
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
-    said, _, following = typed(*line.split(), status=ExitCode.USAGE).err.partition("\n  next: ")
-    assert message in said
+    output, _, following = typed(*line.split(), status=ExitCode.USAGE).err.partition("\n  next: ")
+    assert message in output
     assert hint in following
-    assert "Unused Tokens" not in said
+    assert "Unused Tokens" not in output
 
 
 DISKS = [f"/dev/ubd{letter}" for letter in "abcdefghi"]
 
 
-def told(
+def narrated(
     capsys: pytest.CaptureFixture[str], commands: Sequence[tuple[str, ...]], *, failing: int = -1, verbose: bool = False
 ) -> list[str]:
     narrator = Narrator(quiet=False, verbose=verbose)
@@ -242,7 +242,7 @@ def told(
 
 def test_commands_that_differ_in_their_disk_alone_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     blank = [("blkdiscard", "--force", disk) for disk in DISKS]
-    lines = told(capsys, [("mdadm", "--stop", "/dev/md0"), *blank, ("true",)])
+    lines = narrated(capsys, [("mdadm", "--stop", "/dev/md0"), *blank, ("true",)])
     assert lines == [
         "$ mdadm --stop /dev/md0  (0.50 s)",
         "$ blkdiscard --force /dev/ubda … /dev/ubdi  (9 commands, 4.50 s)",
@@ -250,19 +250,19 @@ def test_commands_that_differ_in_their_disk_alone_are_one_line(capsys: pytest.Ca
     ]
 
 
-def test_a_few_commands_and_all_of_them_when_asked_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_commands_or_all_with_verbose_are_printed_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     blank = [("blkdiscard", disk) for disk in DISKS]
-    assert len(told(capsys, blank[:3])) == 3
-    assert len(told(capsys, blank, verbose=True)) == 9
+    assert len(narrated(capsys, blank[:3])) == 3
+    assert len(narrated(capsys, blank, verbose=True)) == 9
 
 
-def test_one_that_fails_is_told_by_itself_behind_those_that_ran(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_command_is_printed_separately_after_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     blank = [("blkdiscard", disk) for disk in DISKS]
-    assert told(capsys, blank, failing=2) == [
+    assert narrated(capsys, blank, failing=2) == [
         "$ blkdiscard /dev/ubda /dev/ubdb  (2 commands, 1.00 s)",
         "$ blkdiscard /dev/ubdc  (status 1, 0.50 s)",
     ]
-    assert told(capsys, blank, failing=0) == ["$ blkdiscard /dev/ubda  (status 1, 0.50 s)"]
+    assert narrated(capsys, blank, failing=0) == ["$ blkdiscard /dev/ubda  (status 1, 0.50 s)"]
 
 
 def test_a_page_in_a_pipe_has_no_marks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ def test_what_cannot_be_carried_out_counts_as_not_proved(error: LabError) -> Non
     assert proof.failures == (f"one ('anna'): {error.message}",)
 
 
-def test_what_needs_another_mdadm_is_no_failure() -> None:
+def test_a_proof_that_needs_another_mdadm_is_skipped() -> None:
     proof = _attempt("one", lambda: failing(UnfitVersion("one needs mdadm 4.5")))
     assert (proof.sentence, proof.failures) == ("one: not tried here: one needs mdadm 4.5", ())
 
@@ -67,7 +67,9 @@ def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatc
 
 
 @pytest.mark.parametrize("error", [UnfitVersion("it needs mdadm 4.5"), MachineLost("the machine was lost")])
-def test_what_comes_to_no_end_on_a_worker_is_told_as_here(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_on_a_worker_is_reported_as_in_the_same_process(
+    error: LabError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: failing(error))
     wanted = asked(is_drill=False)
     assert _called(OneWorker(), wanted) == _attempt(wanted.name, lambda: failing(error))

@@ -42,9 +42,9 @@ ONE = record(arrays=(array("raid5", "raid5", 3),), cells=(cell("raid5", "x", 0, 
 
 def test_the_latest_result_is_reported_as_text(store: Stored, typed: Typed) -> None:
     store(ONE)
-    said = typed("report").out
-    assert said.startswith("Report on x\n")
-    assert "105" in said
+    output = typed("report").out
+    assert output.startswith("Report on x\n")
+    assert "105" in output
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_damaged_result_is_named_and_the_others_reported(store: Stored, tmp_pa
     }.items():
         path = kept.root / name / "record.json"
         path.write_text(path.read_text().replace(old, new, 1))
-    said = typed("report", str(kept.root), "-o", str(tmp_path / "r.html"))
-    assert said.err.count("is damaged") == 2
-    assert "1 result," in said.out
+    output = typed("report", str(kept.root), "-o", str(tmp_path / "r.html"))
+    assert output.err.count("is damaged") == 2
+    assert "1 result," in output.out
     page = (tmp_path / "r.html").read_text()
     assert "20261121T100001Z-b/record.json&#39; is damaged" in page
 
 
-def test_nothing_to_report_on_says_why(store: Stored, tmp_path: Path, typed: Typed) -> None:
+def test_a_report_without_results_fails_with_the_reason(store: Stored, tmp_path: Path, typed: Typed) -> None:
     store(ONE)
     assert "there is no result 'nothing'" in typed("report", "nothing", status=1).err
     assert run(["report", str(tmp_path / "none.zip")]) == 1
@@ -118,12 +118,12 @@ def test_nothing_to_report_on_says_why(store: Stored, tmp_path: Path, typed: Typ
 def test_results_that_share_nothing_are_named_and_reported(store: Stored, typed: Typed) -> None:
     other = record("20261121T100009Z-x", cells=(cell("raid0", "y", 0, read_iops=5.0),))
     store(ONE, other)
-    said = typed("report", ONE.id, other.id)
-    assert "x: nothing can be compared" in said.err
-    assert "105" in said.out
+    output = typed("report", ONE.id, other.id)
+    assert "x: nothing can be compared" in output.err
+    assert "105" in output.out
 
 
-def test_verdicts_on_faults_are_told_beside_results_and_alone(store: Stored, tmp_path: Path, typed: Typed) -> None:
+def test_verdicts_on_faults_are_reported_with_results_and_alone(store: Stored, tmp_path: Path, typed: Typed) -> None:
     assert "there is no run of scenarios in" in typed("report", "--faults", "latest", status=ExitCode.FAILED).err
     begun_run(Host.real("tests"), "uml:", 3, ["fail-one"]).add(
         ScenarioOutcome(

@@ -48,7 +48,7 @@ def test_what_a_killed_machine_left_is_cleared_away_by_a_command_without_machine
     assert not left.exists()
 
 
-def test_rebuilds_count_as_what_was_planned(tmp_path: Path, typed: Typed) -> None:
+def test_rebuilds_are_counted_among_planned_cells(tmp_path: Path, typed: Typed) -> None:
     made = record(cells=(records_cell("raid5", "w", 0, read_iops=1.0),), rebuilds=(rebuild("raid5", 0, 2.0),))
     keys = tuple(sorted(made.done_keys))
     whole, part = replace(made, planned_cells=keys), replace(made, id="part", planned_cells=(*keys, "more"))
@@ -75,7 +75,7 @@ def test_progress_is_a_line_per_step_without_a_terminal(capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_quiet_progress_says_nothing(is_terminal: bool, capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_progress_prints_nothing(is_terminal: bool, capfd: pytest.CaptureFixture[str]) -> None:
     with ProgressBar(quiet=True, is_terminal=is_terminal) as progress:
         progress.show("measure", 0.5, 20.0, 20.0)
     assert capfd.readouterr() == ("", "")

@@ -37,14 +37,14 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 def test_one_study_fails_and_the_others_run(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "seeds", "--quick"]) != 0
-    said = capfd.readouterr()
+    output = capfd.readouterr()
     assert "louwrentius-quick" in ran
     assert ran == sorted(ran)
     assert len(ran) >= 4
-    assert "The study's findings, as ratios" in said.out
-    assert "RAID 5 reads fastest" in said.out
-    assert "1 of" in said.err
-    assert "raidlab run louwrentius-quick" in said.err
+    assert "The study's findings, as ratios" in output.out
+    assert "RAID 5 reads fastest" in output.out
+    assert "1 of" in output.err
+    assert "raidlab run louwrentius-quick" in output.err
 
 
 def test_json_names_results_and_failures(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_json_names_results_and_failures(ran: Ran, capfd: pytest.CaptureFixture[
     assert found["results"] == [f"id-{name}" for name in ran if name != "louwrentius"]
 
 
-def test_one_report_tells_of_all_studies_and_of_what_failed(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_report_covers_all_studies_and_failures(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
     run(["--json", "run", "seeds", "--quick"])
     path = Path(json.loads(capfd.readouterr().out)["report"])
     page = path.read_text()

@@ -57,7 +57,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_every_command_says_its_help(traps: Traps) -> None:
+def test_every_command_prints_its_help(traps: Traps) -> None:
     every = list(commands(make_app()))
     assert ("array", "create") in every
     # Commands of the first level as users start them, the others by one process: each start costs half a second.
@@ -119,7 +119,7 @@ def test_a_process_of_multiprocessing_is_as_isolated_as_the_one_that_starts_it(t
     assert done.stdout.strip() == "[(True, True, True)]", done.stderr
 
 
-def test_the_traps_catch_whoever_is_not_isolated(traps: Traps) -> None:
+def test_the_traps_catch_an_interpreter_that_is_not_isolated(traps: Traps) -> None:
     """Else nothing here would mean anything."""
     environment = traps.environment()
     for name in ("PYTHONHOME", "PYTHONPLATLIBDIR"):

@@ -84,14 +84,14 @@ def test_the_order_of_the_levels_is_compared(both: PlatformComparison) -> None:
     assert writes.turned >= 1
 
 
-def test_few_repeats_cannot_tell() -> None:
+def test_few_repeats_are_inconclusive() -> None:
     found = compared(machine("a", HDD, WRITES, repeats=2), machine("b", SSD, SSD_WRITES, repeats=2, seed=1))
     assert {each.transfers[0] for each in found.conclusions} == {Transfer.CANNOT_TELL}
     assert {each.told for each in found.agreements} == {0}
     assert all(each.verdicts[0].reason for each in found.conclusions)
 
 
-def test_a_missing_repeat_zero_and_what_is_no_number_are_told_and_left_out() -> None:
+def test_a_missing_repeat_zeros_and_nans_are_reported_and_left_out() -> None:
     whole = machine("a", HDD, WRITES)
     cells = list(whole.cells)
     for place, value in ((0, 0.0), (2, math.nan)):
@@ -120,7 +120,7 @@ def test_what_has_nothing_in_common_is_left_out_and_the_rest_compared() -> None:
         compared(machine("a", HDD, WRITES))
 
 
-def test_machines_of_one_kind_are_told_apart() -> None:
+def test_machines_of_one_kind_have_distinct_names() -> None:
     found = compared(
         machine("a", HDD, WRITES, embedded=True),
         machine("b", SSD, SSD_WRITES, embedded=True, seed=1),
@@ -153,7 +153,7 @@ def test_a_bad_bundle_stops_no_other(tmp_path: Path) -> None:
     assert compare_platforms(platforms).rows
 
 
-def test_experiments_are_kept_apart() -> None:
+def test_records_are_grouped_by_experiment() -> None:
     records = [machine("a", HDD, WRITES), machine("b", SSD, SSD_WRITES, experiment="y", seed=1)]
     assert {name: len(group) for name, group in by_experiment([platform_of(each) for each in records]).items()} == {
         "x": 1,
@@ -172,7 +172,7 @@ def test_of_two_real_runs_what_must_carry_over_does_and_what_must_flip_does() ->
     assert found["raid5", "single"] is Transfer.FLIPS
 
 
-def test_more_pairs_than_can_be_told_apart_are_refused_at_once() -> None:
+def test_too_many_pairs_are_refused_at_once() -> None:
     names = {f"a{number}": 100.0 + number for number in range(150)}
     made = [record(f"x{place}", cells=cells_of(names)) for place in range(2)]
     with pytest.raises(SpecError, match="too many"):
@@ -202,12 +202,12 @@ def test_machines_of_one_name_are_called_by_what_they_differ_in(
     assert [each.name.rpartition("(")[2].rstrip(")") for each in found.platforms] == list(expected)
 
 
-def test_three_machines_of_one_name_that_no_single_word_tells_apart() -> None:
+def test_three_machines_of_one_name_that_differ_in_no_single_property() -> None:
     records = [machine("a", HDD, WRITES, embedded=True, seed=seed) for seed in range(3)]
     changes: list[dict[str, object]] = [{}, {"is_virtual_time": True}, {"is_virtual_time": True, "host_name": "b"}]
-    told = [
+    changed = [
         replace(each, conditions=replace(each.conditions, **change))
         for each, change in zip(records, changes, strict=True)
     ]
-    names = [each.name for each in compared(*told).platforms]
+    names = [each.name for each in compared(*changed).platforms]
     assert [name.rpartition("(")[2] for name in names] == ["real time, a)", "virtual time, a)", "virtual time, b)"]

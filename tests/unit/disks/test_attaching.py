@@ -175,7 +175,7 @@ def test_spindles_take_the_last_disks_that_carry_nothing() -> None:
     assert [spec.backing for spec in made] == ["/dev/vdd", "", "/dev/vdc"]
 
 
-def test_too_few_free_disks_are_told_before_anything_is_attached() -> None:
+def test_too_few_free_disks_are_reported_before_anything_is_attached() -> None:
     fake = machine(signed="vdc\nvdd\nvde\n")
     with pytest.raises(LabError, match="no free lab disk is large enough for the spindle disk10") as refused:
         with_backing(as_machine(fake), DISKS, [SPINDLE])

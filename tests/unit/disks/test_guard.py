@@ -62,8 +62,10 @@ def test_every_disk_that_is_not_of_the_lab_is_refused_with_every_reason() -> Non
     machine = machine_of(
         UBDA, Device("sda", number="8:0", entries=("sda1",), read_only=True), Device("sdb", number="8:16")
     )
-    said = r"/dev/sda: it is not a lab disk; it has partitions: sda1; it is read-only \| /dev/sdb: it is not a lab disk"
-    with pytest.raises(DeviceRefused, match=said):
+    sentence = (
+        r"/dev/sda: it is not a lab disk; it has partitions: sda1; it is read-only \| /dev/sdb: it is not a lab disk"
+    )
+    with pytest.raises(DeviceRefused, match=sentence):
         check(machine, "/dev/ubda", "/dev/sda", "/dev/sdb")
 
 
@@ -99,7 +101,7 @@ def test_arrays_of_lab_disks_may_be_written_on_and_others_not() -> None:
         check(machine, "/dev/md2")
 
 
-def test_a_step_that_writes_nowhere_is_not_looked_at() -> None:
+def test_the_guard_reads_nothing_for_a_step_that_writes_nowhere() -> None:
     machine = FakeMachine()
     Guard(machine, ()).check(Step(("true",), "A test."))
     assert machine.reads == []
@@ -130,7 +132,7 @@ def test_a_refused_step_and_those_after_it_never_run(tmp_path: Path) -> None:
     assert machine.runs == [("destroy", "/dev/ubda")]
 
 
-def test_the_guard_looks_again_before_every_step(tmp_path: Path) -> None:
+def test_the_guard_checks_again_before_every_step(tmp_path: Path) -> None:
     machine = machine_of(UBDA)
     machine.answers[("destroy",)] = Scripted(act=lambda: machine.files.update({"/sys/block/ubda/ro": "1\n"}))
     with pytest.raises(DeviceRefused, match="read-only"):
@@ -139,9 +141,9 @@ def test_the_guard_looks_again_before_every_step(tmp_path: Path) -> None:
 
 
 def test_a_missing_driver_is_named(tmp_path: Path) -> None:
-    said = "modprobe: FATAL: Module brd not found in directory /lib/modules/6.1.0-1-cloud-amd64"
+    sentence = "modprobe: FATAL: Module brd not found in directory /lib/modules/6.1.0-1-cloud-amd64"
     machine = machine_of()
-    machine.answers[("modprobe",)] = Scripted(status=1, stderr=said)
+    machine.answers[("modprobe",)] = Scripted(status=1, stderr=sentence)
     with pytest.raises(ModuleMissing, match="no driver 'brd'"):
         lab_on(machine, tmp_path).execute(Plan("Test", (Step(("modprobe", "brd"), "A test."),)))
 
@@ -179,10 +181,10 @@ def blank_check(machine: FakeMachine, answer: Scripted, *nodes: str) -> None:
     Guard(machine, [lab_disk()]).check_blank(nodes or ("/dev/ubda",))
 
 
-@pytest.mark.parametrize("said", [WIPEFS_BLANK, ""])
-def test_a_blank_disk_passes(said: str) -> None:
+@pytest.mark.parametrize("message", [WIPEFS_BLANK, ""])
+def test_a_blank_disk_passes(message: str) -> None:
     machine = machine_of(UBDA)
-    blank_check(machine, Scripted(said))
+    blank_check(machine, Scripted(message))
     assert machine.runs[1:] == [("wipefs", "--json", "/dev/ubda")]
 
 
@@ -200,7 +202,7 @@ def _no_program() -> None:
     raise ToolMissing("wipefs is not installed")
 
 
-def test_without_wipefs_the_lab_looks_itself() -> None:
+def test_without_wipefs_the_guard_reads_signatures_itself() -> None:
     machine = machine_of(UBDA)
     machine.answers[("agent:read-heads",)] = Scripted(
         as_read([bytes(24) + bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")])

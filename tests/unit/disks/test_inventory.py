@@ -69,7 +69,7 @@ def test_two_round_trips_of_each_sort_however_many_devices() -> None:
     assert (len(machine.listings), len(machine.reads)) == (2, 2)
 
 
-def test_some_devices_come_with_what_is_stacked_on_and_under_them() -> None:
+def test_reading_some_devices_includes_holders_and_members() -> None:
     machine = machine_of(
         Device("sda", holders=("md0",)),
         Device("sdb", holders=("md0",)),
@@ -100,10 +100,10 @@ def test_a_mount_is_found_by_its_source_too() -> None:
     assert parse_mountinfo(line) == {"0:31": ("/data",), "/dev/sdb": ("/data",)}
 
 
-@pytest.mark.parametrize("said", ["", "/etc/passwd\n"])
-def test_what_is_no_device_is_refused(said: str) -> None:
+@pytest.mark.parametrize("message", ["", "/etc/passwd\n"])
+def test_a_missing_device_is_refused(message: str) -> None:
     with pytest.raises(LabError, match="is not there"):
-        resolve_node(FakeMachine(answers={("readlink",): Scripted(said, status=1)}), "/dev/disk/by-id/x")
+        resolve_node(FakeMachine(answers={("readlink",): Scripted(message, status=1)}), "/dev/disk/by-id/x")
     machine = FakeMachine(answers={("readlink", "-e", "/dev/disk/by-id/x"): Scripted("/dev/sdb\n")})
     assert resolve_node(machine, "/dev/disk/by-id/x") == "/dev/sdb"
 
@@ -183,7 +183,7 @@ def test_ends_are_whole_pages_each_under_its_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "no base64: \N{SNOWMAN}",
         base64.b64encode(b"no zlib").decode(),
@@ -192,15 +192,15 @@ def test_ends_are_whole_pages_each_under_its_node() -> None:
     ],
     ids=["not-packed", "not-compressed", "short", "cut"],
 )
-def test_heads_that_came_back_damaged_are_refused(said: str) -> None:
-    machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=said)})
+def test_heads_that_came_back_damaged_are_refused(message: str) -> None:
+    machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=message)})
     with pytest.raises(LabError, match="came back damaged"):
         read_ends(machine, ["/dev/sda", "/dev/sdb"], 8192)
 
 
 def test_a_head_that_inflates_without_end_takes_no_more_memory_than_was_asked_for() -> None:
-    said = base64.b64encode(zlib.compress(bytes(64 * 1024**2))).decode()
-    machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=said)})
+    answer = base64.b64encode(zlib.compress(bytes(64 * 1024**2))).decode()
+    machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=answer)})
     tracemalloc.start()
     assert read_ends(machine, ["/dev/sda"], 8192)["/dev/sda"].first == bytes(8192)
     most_bytes = tracemalloc.get_traced_memory()[1]

@@ -30,7 +30,7 @@ def test_a_kind_is_known_by_its_name_and_another_word_names_the_nearest(word: st
 
 
 @pytest.mark.parametrize(
-    ("kind", "more", "said", "hint"),
+    ("kind", "more", "message", "hint"),
     [
         (DiskKind.FILE, {"size_bytes": MIB}, "", ""),
         (DiskKind.FILE, {"size_bytes": MIB - 512}, f"disk01: a size of {MIB - 512:,} bytes", "multiple of 512 bytes"),
@@ -50,12 +50,12 @@ def test_a_kind_is_known_by_its_name_and_another_word_names_the_nearest(word: st
         ),
     ],
 )
-def test_what_a_disk_may_be(kind: DiskKind, more: dict[str, Any], said: str, hint: str) -> None:
+def test_what_a_disk_may_be(kind: DiskKind, more: dict[str, Any], message: str, hint: str) -> None:
     spec = DiskSpec(name="disk01", kind=kind, **more)
-    if not said:
+    if not message:
         spec.validate()
         return
-    with pytest.raises(SpecError, match=said) as caught:
+    with pytest.raises(SpecError, match=message) as caught:
         spec.validate()
     assert hint in caught.value.hint
 
@@ -71,7 +71,7 @@ def test_several_disks_are_numbered_and_checked() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "a b", "-a", "a\x1b[2J", "a" * 65, "ä", "a\n"])
-def test_a_name_that_leads_elsewhere_is_no_disks(name: str) -> None:
+def test_unsafe_disk_names_are_rejected(name: str) -> None:
     with pytest.raises(SpecError, match="cannot be the name of a disk"):
         DiskSpec(name=name, kind=DiskKind.FILE).validate()
 
@@ -99,7 +99,7 @@ def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("Fail /dev/ubdb in md0", "Fail disk02 (/dev/ubdb) in md0"),
         ("Pull disk02", "Pull disk02 (/dev/ubdb)"),
@@ -109,9 +109,9 @@ def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None
         ("Add /dev/ubdb1 to /dev/md0", "Add /dev/ubdb1 to /dev/md0"),
     ],
 )
-def test_a_title_has_each_disk_by_both_of_its_names(text: str, told: str) -> None:
-    assert with_full_names(text, lab_disks("abc"), most=2) == told
-    assert with_full_names(told, lab_disks("abc"), most=2) == told
+def test_a_title_has_each_disk_by_both_of_its_names(text: str, expected: str) -> None:
+    assert with_full_names(text, lab_disks("abc"), most=2) == expected
+    assert with_full_names(expected, lab_disks("abc"), most=2) == expected
 
 
 def test_a_sentence_keeps_names_and_explains_nodes() -> None:

@@ -29,12 +29,14 @@ def loops(*sizes: int) -> FakeMachine:
 FIRST, SECOND, THIRD = (Step((word, "a b"), f"Why {word}.") for word in ("first", "second", "third"))
 
 
-def test_steps_run_in_order_and_are_told_before(tmp_path: Path) -> None:
-    machine, told = FakeMachine(), list[tuple[str, int]]()
+def test_steps_run_in_order_and_are_announced_before(tmp_path: Path) -> None:
+    machine, announced = FakeMachine(), list[tuple[str, int]]()
     plan = Plan.of("Test", [FIRST, SECOND])
-    empty_lab(machine, tmp_path).execute(plan, before_step=lambda step: told.append((step.argv[0], len(machine.runs))))
+    empty_lab(machine, tmp_path).execute(
+        plan, before_step=lambda step: announced.append((step.argv[0], len(machine.runs)))
+    )
     assert machine.runs == [FIRST.argv, SECOND.argv]
-    assert told == [("first", 0), ("second", 1)]
+    assert announced == [("first", 0), ("second", 1)]
 
 
 def test_the_first_error_ends_the_plan(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_loop_disks_take_free_devices_in_order(tmp_path: Path) -> None:
     assert ("losetup", "/dev/loop2", "/run/raidlab/disks/disk02.img") in machine.runs
 
 
-def test_what_was_attached_before_a_failure_is_detached(tmp_path: Path) -> None:
+def test_disks_attached_before_a_failure_are_detached(tmp_path: Path) -> None:
     machine = loops(0, 0)
     machine.answers[("losetup", "/dev/loop1")] = Scripted(status=1, stderr="busy")
     lab = empty_lab(machine, tmp_path)
@@ -144,7 +146,7 @@ def test_a_physical_disk_passes_the_guard_before_it_is_taken_in(tmp_path: Path) 
     assert (made[0].node, made[0].size_bytes, made[0].backing) == ("/dev/sdb", 500 * MIB, "/dev/disk/by-id/x")
 
 
-def test_a_partition_is_no_physical_disk(tmp_path: Path) -> None:
+def test_a_partition_is_refused_as_a_physical_disk(tmp_path: Path) -> None:
     machine = machine_of(Device("sdb"))
     machine.answers[("readlink",)] = Scripted("/dev/sdb1\n")
     with pytest.raises(DeviceRefused, match="not a whole disk"):

@@ -61,7 +61,9 @@ class Room:
     f_frsize: int = MIB
 
 
-def test_too_little_room_is_told_before_any_image_is_made(state: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_is_reported_before_any_image_is_made(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with scratch_folder(state, files()) as folder:
         monkeypatch.setattr("os.statvfs", lambda path: Room(15))
         with pytest.raises(LabError, match=r"the disks need up to 16 MiB, and .* has 15 MiB left"):
@@ -91,7 +93,7 @@ def test_save_drops_the_images_of_disks_that_went(state: StateFolder) -> None:
 
 
 @pytest.mark.parametrize("text", [b"[{", b'[{"name": "x"}]', b'[{"name": "\xff", "kind": "file"}]', b"{}"])
-def test_a_damaged_list_is_named_and_the_lab_is_let_go(state: StateFolder, text: bytes) -> None:
+def test_a_damaged_list_is_reported_and_the_lab_is_unlocked(state: StateFolder, text: bytes) -> None:
     with lab_folder(state, "default"):
         pass
     path = state.root / "labs" / "default" / "lab.json"
@@ -104,7 +106,7 @@ def test_a_damaged_list_is_named_and_the_lab_is_let_go(state: StateFolder, text:
         assert len(folder.specs) == 9
 
 
-def test_without_its_list_a_lab_has_the_disks_whose_images_are_there(state: StateFolder) -> None:
+def test_without_its_list_a_lab_has_the_disks_with_existing_images(state: StateFolder) -> None:
     with lab_folder(state, "default") as folder:
         folder.save(files(3))
         folder.images.make(folder.specs)
@@ -120,7 +122,7 @@ DISK = '{"name": "disk01", "kind": "file"}'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         (f'[{{"name": "{FAR}", "kind": "file"}}]', "cannot be the name of a disk"),
         ('[{"name": "/etc/passwd", "kind": "file"}]', "cannot be the name of a disk"),
@@ -136,14 +138,14 @@ DISK = '{"name": "disk01", "kind": "file"}'
         (f"[{', '.join(DISK.replace('disk01', f'd{number}') for number in range(65))}]", "65 disks are too many"),
     ],
 )
-def test_a_list_that_asks_for_what_cannot_be_touches_nothing(state: StateFolder, text: str, said: str) -> None:
+def test_a_list_that_asks_for_what_cannot_be_touches_nothing(state: StateFolder, text: str, words: str) -> None:
     victim = state.root.parent / "victim.img"
     victim.write_bytes(b"precious")
     with lab_folder(state, "default"):
         pass
     path = state.root / "labs" / "default" / "lab.json"
     path.write_text(text)
-    with pytest.raises(LabError, match=said) as caught:
+    with pytest.raises(LabError, match=words) as caught:
         lab_folder(state, "default")
     assert str(path) in caught.value.message
     assert len(caught.value.message) < 400
@@ -343,7 +345,7 @@ def as_linked_folder(image: Path, victim: Path) -> None:
     ],
     ids=["make", "remove", "open", "flush", "blocks", "list"],
 )
-def test_what_is_no_image_of_the_labs_own_is_left_alone(
+def test_a_file_that_is_not_an_image_of_the_lab_is_not_touched(
     images: DiskImages, victim: Path, exchange: Callable[[Path, Path], None], use: Callable[[DiskImages], object]
 ) -> None:
     exchange(images.path("disk01"), victim)
@@ -355,7 +357,7 @@ def test_what_is_no_image_of_the_labs_own_is_left_alone(
     assert os.path.lexists(images.path("disk01"))
 
 
-def test_what_was_moved_away_makes_room_for_a_new_image(images: DiskImages, victim: Path) -> None:
+def test_after_a_foreign_file_is_removed_a_new_image_can_be_made(images: DiskImages, victim: Path) -> None:
     images.path("disk01").symlink_to(victim.with_name("nothing"))
     images.path("disk01").unlink()
     images.make([SPEC])

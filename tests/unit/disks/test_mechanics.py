@@ -183,14 +183,14 @@ def test_flush_takes_as_long_as_the_medium_needs(play: Play) -> None:
     assert play(CACHED, [*writes, ("f", 60.0)])[-1] == pytest.approx(60.0, abs=1e-6)
 
 
-def test_a_lost_cache_loses_what_was_answered_and_not_yet_on_the_medium(play: Play) -> None:
+def test_a_lost_cache_loses_acknowledged_writes_not_yet_on_the_medium(play: Play) -> None:
     writes = [("w", 0.0, 8 * 997 * index % SECTORS, 8) for index in range(16)]
     in_cache = play(CACHED, [*writes, "l"])[-1]
     assert 8 * 14 <= in_cache <= 8 * 16
     assert play(CACHED, [*writes, ("f", 0.001), "l"])[-1] == 0
 
 
-def test_reads_of_what_is_in_the_write_cache_need_no_mechanics(play: Play) -> None:
+def test_reads_from_the_write_cache_need_no_mechanics(play: Play) -> None:
     *_, read = play(CACHED, [("w", 0.0, 300_000, 8), ("w", 0.0001, 100_000, 8), ("r", 0.0002, 100_000, 8)])
     assert read < 0.001
 
@@ -234,7 +234,7 @@ def test_a_plugin_of_an_older_lab_is_compiled_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "said"),
+    ("answer", "kind", "message"),
     [
         (Scripted(status=127), ToolMissing, "no C compiler"),
         (
@@ -245,9 +245,9 @@ def test_a_plugin_of_an_older_lab_is_compiled_anew() -> None:
         (Scripted(status=1, stderr="plugin.c:7: error"), LabError, "cannot be compiled"),
     ],
 )
-def test_what_keeps_it_from_being_compiled_is_named(answer: Scripted, kind: type[LabError], said: str) -> None:
+def test_what_keeps_it_from_being_compiled_is_named(answer: Scripted, kind: type[LabError], message: str) -> None:
     machine = FakeMachine(answers={("sh", "-c"): answer})
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=message) as caught:
         install_drive(machine, PLUGIN)
     assert "tcc libc6-dev nbdkit-plugin-dev" in caught.value.hint
 
@@ -284,7 +284,7 @@ def machine(*, is_virtual_time: bool) -> FakeMachine:
     return FakeMachine(files=files, facts=replace(FACTS, is_virtual_time=is_virtual_time))
 
 
-def test_disks_whose_driver_tells_have_a_checksum_in_virtual_time() -> None:
+def test_disks_whose_driver_supports_it_have_a_checksum_in_virtual_time() -> None:
     assert content_sums(machine(is_virtual_time=True), DISKS) == {"disk01": SUM}
 
 

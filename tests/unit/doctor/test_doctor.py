@@ -58,8 +58,8 @@ class FakeProcesses(Processes):
         self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
     ) -> Completed:
         line = " ".join(argv)
-        status, said = next((answer for start, answer in self.answers.items() if line.startswith(start)), (0, "1.0"))
-        return Completed(status, said, said if status else "")
+        status, output = next((answer for start, answer in self.answers.items() if line.startswith(start)), (0, "1.0"))
+        return Completed(status, output, output if status else "")
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("programs", "said", "name", "fix"),
+    ("programs", "message", "name", "fix"),
     [
         (["ssh"], "", "program-vagrant", "make vm"),
         (["ssh", "vagrant"], "", "libvirt", "make vm"),
@@ -122,9 +122,9 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
     ],
 )
 def test_what_keeps_the_virtual_machine_from_starting_is_named(
-    tmp_path: Path, programs: list[str], said: str, name: str, fix: str
+    tmp_path: Path, programs: list[str], message: str, name: str, fix: str
 ) -> None:
-    report = examine(tmp_path, target="vagrant:raidlab2", programs=programs, answers={"/usr/bin/virsh": (1, said)})
+    report = examine(tmp_path, target="vagrant:raidlab2", programs=programs, answers={"/usr/bin/virsh": (1, message)})
     assert report.target == "vagrant:"
     assert named(report, name).outcome is Outcome.MISSING
     assert fix in named(report, name).fix
@@ -132,7 +132,7 @@ def test_what_keeps_the_virtual_machine_from_starting_is_named(
     assert report.is_ready == ("vagrant" in programs)
 
 
-def test_without_vagrant_nobody_asks_for_libvirt(tmp_path: Path) -> None:
+def test_without_vagrant_libvirt_is_not_checked(tmp_path: Path) -> None:
     report = examine(tmp_path, programs=["ssh"])
     assert "libvirt" not in [check.name for check in report.checks]
 
@@ -233,16 +233,16 @@ CONFINE = "/usr/bin/python3 -IS"
         (None, "", "not known: 1.0", "once more"),
     ],
 )
-def test_what_keeps_the_embedded_kernel_from_this_computers_files_is_told(
+def test_confinement_of_the_embedded_kernel_is_reported(
     tmp_path: Path, lacking: dict[str, str] | None, setting: str, words: str, fix: str
 ) -> None:
     """``lacking``: layer -> why it is not available. Without a ``fix`` the check is OK."""
-    said = json.dumps({"namespace": "", "landlock": "", "seccomp": "", **(lacking or {})})
+    output = json.dumps({"namespace": "", "landlock": "", "seccomp": "", **(lacking or {})})
     name, _, value = setting.partition("=")
     report = examine(
         tmp_path,
         files={f"proc/sys/kernel/{name}": f"{value}\n"} if setting else {},
-        answers={} if lacking is None else {CONFINE: (0, said)},
+        answers={} if lacking is None else {CONFINE: (0, output)},
     )
     check = named(report, "confinement")
     assert check.outcome is (Outcome.LIMITED if fix else Outcome.OK)
@@ -268,7 +268,7 @@ def test_a_state_folder_that_cannot_be_written_blocks(tmp_path: Path) -> None:
     assert "RAIDLAB_STATE=FOLDER" in check.fix
 
 
-def test_md_as_a_module_or_not_at_all_is_told_in_plain_words(tmp_path: Path) -> None:
+def test_md_as_a_module_or_missing_is_reported(tmp_path: Path) -> None:
     assert "as a module" in named(examine(tmp_path, target="local:"), "md-driver").detail
     report = examine(tmp_path, target="local:", answers={"/usr/bin/modinfo -n md_mod": (1, "")})
     assert not report.is_ready
@@ -377,7 +377,7 @@ def test_linear_is_found_under_either_name() -> None:
     assert named(report, "module-linear").outcome is Outcome.OK
 
 
-def test_an_empty_os_release_is_no_distribution() -> None:
+def test_an_empty_os_release_has_no_distribution_family() -> None:
     assert parse_distribution("").family == ""
 
 

@@ -51,7 +51,7 @@ def opened(lab_folder: Path, exam: ExamTerms | None = None) -> DrillCase:
     return case
 
 
-def test_a_hint_that_another_program_noted_is_kept(tmp_path: Path) -> None:
+def test_hints_shown_by_another_process_are_counted(tmp_path: Path) -> None:
     case = opened(tmp_path)
     other = DrillCase.find(tmp_path)
     assert other is not None
@@ -89,7 +89,7 @@ def test_an_outcome_that_raidlab_cannot_have_written_is_none(damage: dict[str, A
 
 
 @pytest.mark.parametrize("seed", ["x" * 101, " ", "a\nb", "\x1b[2J", " anna"])
-def test_what_is_no_seed_is_refused_at_the_start(seed: str) -> None:
+def test_an_invalid_seed_is_refused_at_the_start(seed: str) -> None:
     path = find_drill("1")
     with pytest.raises(SpecError, match="is not a valid seed"):
         ready(read_drill(path), path, seed)
@@ -203,14 +203,14 @@ def test_metadata_of_version_0_90() -> None:
     assert (picture.level, picture.devices, picture.events) == ("raid1", 2, 7)
 
 
-def test_a_disk_without_a_superblock_says_so() -> None:
+def test_a_disk_without_a_superblock_has_the_note_of_mdadm() -> None:
     picture = parse_examine("disk06", "mdadm: No md superblock detected on /dev/ubdf.\n")
     assert not picture.has_superblock
     assert picture.note == "mdadm: No md superblock detected on /dev/ubdf."
     assert parse_examine("disk06", "").note == "nothing"
 
 
-def test_what_is_no_answer_of_mdadm_is_made_harmless() -> None:
+def test_invalid_output_of_mdadm_is_sanitised() -> None:
     picture = parse_examine(
         "disk01", "Array UUID : \x1b[31mred\nEvents : 99999999999999999999999999\nData Offset : x\n"
     )
@@ -218,7 +218,7 @@ def test_what_is_no_answer_of_mdadm_is_made_harmless() -> None:
     assert picture.data_offset_sectors == 0
 
 
-def test_what_stands_in_a_name_forges_no_line_but_by_a_line_feed() -> None:
+def test_control_characters_in_a_name_forge_no_line_of_examine() -> None:
     name = "\r     Raid Level : raid0\x0b     Events : 9\x85     Device Role : spare"
     text = captured("1.2").replace("Name : ", f"Name : {name}")
     picture = parse_examine("disk01", text)
@@ -257,13 +257,13 @@ def test_the_verdict(saved: float, kept: float | None, is_as_asked: bool, touche
     assert verdict_of(saved, kept, lost_percent=7.0, is_as_asked=is_as_asked, touched_bytes=touched) == verdict
 
 
-def test_lost_is_said_only_where_the_disks_hold_nothing() -> None:
+def test_the_verdict_is_lost_only_if_the_disks_hold_nothing() -> None:
     for saved, kept in itertools.product((0.0, 40.0, 100.0), (0.0, 40.0, 100.0, None)):
         found = verdict_of(saved, kept, lost_percent=0.0, is_as_asked=True, touched_bytes=0)
         assert (found is DrillVerdict.LOST) is (saved < 100 and kept == 0), (saved, kept)
 
 
-def test_the_page_tells_saved_from_what_can_be_had_and_what_is_destroyed() -> None:
+def test_the_page_distinguishes_saved_recoverable_and_destroyed_data() -> None:
     page = debriefing(
         msgspec.structs.replace(ENDED, verdict="partly lost", saved_percent=25.0, kept_percent=60.5), None
     )
@@ -275,7 +275,7 @@ def test_the_page_tells_saved_from_what_can_be_had_and_what_is_destroyed() -> No
     assert "1 minute, 0 commands, 1 hint, 0 resets" in page
 
 
-def test_what_was_written_is_told_beside_what_differs() -> None:
+def test_bytes_written_are_shown_with_bytes_that_differ() -> None:
     page = debriefing(msgspec.structs.replace(ENDED, touched_bytes=32 * KIB, changed_bytes=2 * KIB), None)
     assert "written to the disks before commit: **32 KiB written, of which 2 KiB differ**" in page
 
@@ -290,11 +290,11 @@ def test_several_lines_that_were_typed_at_once_are_lines() -> None:
     assert "    - `echo 19`\n    - 79 more\n" in page
 
 
-def test_what_is_asked_for_and_what_was_found_are_told_apart_and_do_nothing() -> None:
+def test_required_and_found_are_shown_separately_and_escaped() -> None:
     assert lacking("md0 is complete", "md0 lacks 1 member") == "required: md0 is complete; found: md0 lacks 1 member"
-    told = lacking("its file system can be mounted", "mount: \x1b[2J" + "x" * 9999)
-    assert told.startswith(r"required: its file system can be mounted; found: mount: \x1b[2Jx")
-    assert len(told) < 300
+    sentence = lacking("its file system can be mounted", "mount: \x1b[2J" + "x" * 9999)
+    assert sentence.startswith(r"required: its file system can be mounted; found: mount: \x1b[2Jx")
+    assert len(sentence) < 300
 
 
 def test_a_little_and_much_look_different_and_are_explained() -> None:
@@ -327,7 +327,7 @@ def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     assert OUTCOME_VERSION == 2
 
 
-def test_what_a_drill_left_is_named_until_it_is_gone(tmp_path: Path) -> None:
+def test_leftovers_of_a_drill_are_reported_until_they_are_removed(tmp_path: Path) -> None:
     uuid = "b7b4c1e2:c3affa09:73428372:c7f0a103"
     left = Leftovers(title="A drill", disks=("disk01", "disk02"), uuids=(plain_uuid(uuid),))
     keep_leftovers(tmp_path, left)

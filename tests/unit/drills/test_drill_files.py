@@ -56,7 +56,7 @@ def test_a_word_means_one_moment_and_another_word_another() -> None:
 
 
 @pytest.mark.parametrize("when", ["soon", "0 days ago", "1000 days ago", "in spring", "3 days ago;reboot"])
-def test_what_is_no_time_is_refused_with_what_is(when: str) -> None:
+def test_an_invalid_time_is_refused_with_an_example(when: str) -> None:
     with pytest.raises(SpecError) as caught:
         moment_of(when, DAYS[0], "x")
     assert "2 weeks ago" in caught.value.hint
@@ -109,7 +109,7 @@ def problems(**changes: object) -> str:
     return "; ".join(drill_problems(replace(FIRST, **changes), FIRST.id))
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_problems_of_a_drill_file_are_reported() -> None:
     assert problems() == ""
     assert "1 right ways" in problems(right=FIRST.right[:1])
     assert "2 wrong ways" in problems(wrong=FIRST.wrong[:2])

@@ -52,7 +52,7 @@ def test_superblocks_are_counted_among_the_members_of_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({}, {"same", "untouched"}),
         ({"events": 90}, {"same", "written", "used"}),
@@ -63,9 +63,9 @@ def test_superblocks_are_counted_among_the_members_of_the_data() -> None:
         ({"device_uuid": "of disk02", "events": 11}, {"copy"}),
     ],
 )
-def test_what_became_of_a_superblock(changes: dict[str, Any], said: set[str]) -> None:
+def test_what_became_of_a_superblock(changes: dict[str, Any], expected: set[str]) -> None:
     seen = with_superblock("disk01", msgspec.structs.replace(SEEN, **changes))
-    assert {word for word in SuperblockIs if holds(seen, that="superblock", became=word, disks="disk01")} == said
+    assert {word for word in SuperblockIs if holds(seen, that="superblock", became=word, disks="disk01")} == expected
 
 
 def test_a_blank_disk_that_got_a_superblock_is_of_another_array_or_a_copy() -> None:
@@ -78,7 +78,7 @@ def test_a_blank_disk_that_got_a_superblock_is_of_another_array_or_a_copy() -> N
     assert not holds(evidence(), that="superblock", became="other")
 
 
-def test_whose_members_are_looked_at_without_names() -> None:
+def test_members_are_matched_by_uuid_without_names() -> None:
     gone = with_superblock("disk01", MemberPicture(disk="disk01"))
     assert holds(gone, that="superblock", became="gone")
     assert not holds(replace(gone, data_uuid="of another array"), that="superblock", became="gone")
@@ -86,19 +86,19 @@ def test_whose_members_are_looked_at_without_names() -> None:
 
 
 def test_a_spare_has_no_place_that_could_be_wrong() -> None:
-    def says(role: str) -> bool:
+    def is_wrong_role(role: str) -> bool:
         seen = with_superblock("disk01", msgspec.structs.replace(SEEN, role=role))
         return holds(seen, that="superblock_says", disks="disk01", key="role", value="Active device 0", is_so=False)
 
-    assert says("Active device 1")
-    assert not says("Active device 0")
-    assert not says("spare")
+    assert is_wrong_role("Active device 1")
+    assert not is_wrong_role("Active device 0")
+    assert not is_wrong_role("spare")
 
 
 @pytest.mark.parametrize(
     ("what", "data", "parity"), [("data", True, False), ("parity", False, True), ("any", True, True)]
 )
-def test_what_was_right_and_is_not(what: str, data: bool, parity: bool) -> None:
+def test_damage_is_counted_separately_for_data_and_parity(what: str, data: bool, parity: bool) -> None:
     assert not holds(evidence(), that="damaged", what=what)
     assert holds(evidence(), that="damaged", what=what, is_so=False)
     assert holds(evidence(damaged_data=1), that="damaged", what=what) is data
@@ -114,7 +114,7 @@ def test_bytes_of_the_data_area_alone_count() -> None:
     assert holds(seen, that="rewritten", disk="disk02", is_so=False)
 
 
-def test_what_is_in_the_array() -> None:
+def test_checks_of_membership_and_of_a_running_array() -> None:
     seen = evidence(has_array=True, members=("disk02",))
     assert holds(seen, that="in_array", disks="disk01,disk02")
     assert not holds(seen, that="in_array", disks="disk01,")
@@ -135,7 +135,7 @@ def test_figures() -> None:
     assert not holds(evidence(), that="touched")
 
 
-def test_a_sign_that_is_none_is_told_with_the_nearest() -> None:
+def test_an_unknown_check_is_rejected_with_the_nearest_name() -> None:
     with pytest.raises(SpecError) as caught:
         make_check({"that": "superblok"}, where="drill x", in_drill=True)
     assert "superblock" in caught.value.hint

@@ -57,7 +57,7 @@ def test_a_copy_is_the_same_and_has_holes_where_there_are_zeros(disk: Path, tmp_
 
 
 @given(writes=st.lists(st.tuples(st.integers(0, SIZE - 4096), st.binary(min_size=1, max_size=4096)), max_size=6))
-def test_whatever_is_written_is_told_in_whole_sectors_and_taken_back(
+def test_writes_are_reported_in_whole_sectors_and_undone(
     tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, bytes]]
 ) -> None:
     folder = tmp_path_factory.mktemp("disks")
@@ -70,8 +70,8 @@ def test_whatever_is_written_is_told_in_whole_sectors_and_taken_back(
         write(disk, at, data)
     now = disk.read_bytes()
     ranges = changed(str(disk), str(image))
-    told = {sector for first, end in ranges for sector in range(first // 512, end // 512)}
-    assert told == {
+    reported = {sector for first, end in ranges for sector in range(first // 512, end // 512)}
+    assert reported == {
         sector for sector in range(SIZE // 512) if before[sector * 512 :][:512] != now[sector * 512 :][:512]
     }
     assert ranges == sorted(ranges)
@@ -81,7 +81,7 @@ def test_whatever_is_written_is_told_in_whole_sectors_and_taken_back(
     assert image.read_bytes() == before
 
 
-def test_what_was_erased_is_put_back_too(disk: Path, tmp_path: Path) -> None:
+def test_erased_data_are_restored_too(disk: Path, tmp_path: Path) -> None:
     before = disk.read_bytes()
     keep(str(disk), str(tmp_path / "image"))
     with disk.open("r+b") as file:
@@ -119,9 +119,7 @@ def test_a_copy_of_another_size_is_refused_and_nothing_written(disk: Path, tmp_p
     assert disk.read_bytes() == before
 
 
-def test_what_is_written_only_in_part_is_gone_on_with(
-    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_writes_are_continued(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image, whole = tmp_path / "image", disk.read_bytes()
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data[: len(data) // 2 + 1]), at))
@@ -233,7 +231,7 @@ def test_whole_members_hold_every_cell_and_lack_nothing(tmp_path: Path, level: s
 
 @pytest.mark.parametrize(("level", "spare"), [("raid5", 1), ("raid6", 2)])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_destroyed_is_exactly_what_is_gone(tmp_path: Path, level: str, spare: int, seed: int) -> None:
+def test_exactly_the_destroyed_blocks_are_reported_as_lost(tmp_path: Path, level: str, spare: int, seed: int) -> None:
     made = make(tmp_path / "made", level, 5, "left-symmetric")
     chance = random.Random(seed)
     gone: set[int] = set()
@@ -251,7 +249,7 @@ def test_what_was_destroyed_is_exactly_what_is_gone(tmp_path: Path, level: str, 
     assert percent == int(10_000 * (1 - len(gone) / len(made.noted["files"]))) / 100
 
 
-def test_a_mirror_is_gone_when_each_copy_is(tmp_path: Path) -> None:
+def test_a_mirrored_block_is_lost_only_if_each_copy_is(tmp_path: Path) -> None:
     made = make(tmp_path / "made", "raid10", 4, "n2")
     made.wipe(0, 5)
     assert made.look()["files"] == []
@@ -359,5 +357,5 @@ def test_what_md_will_not_begin_is_not_waited_for(tmp_path: Path, changes: dict[
     assert not is_busy(tmp_path, IDLE | changes)
 
 
-def test_what_is_no_array_with_redundancy_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_array_without_redundancy_is_never_busy(tmp_path: Path) -> None:
     assert not is_busy(tmp_path, {"array_state": "clean"})

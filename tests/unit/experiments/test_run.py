@@ -81,7 +81,7 @@ def test_a_resync_that_fails_is_timed_and_over(clock: FakeClock, watch: Stopwatc
     assert (watch.timings().resync_seconds, watch.timings().fio_seconds) == (4.0, 1.0)
 
 
-def test_what_fio_does_to_prepare_is_no_measurement(clock: FakeClock, watch: Stopwatch) -> None:
+def test_preparation_by_fio_is_not_counted_as_measurement(clock: FakeClock, watch: Stopwatch) -> None:
     with watch.aside():
         ran(watch, "fio", 2.0)
     clock.sleep(5.0)
@@ -153,7 +153,7 @@ def test_other_disks_nodes_and_tunables_do_not_hinder() -> None:
     _require_same(CONDITIONS, msgspec.structs.replace(CONDITIONS, disks=(), memory_bytes=1, tunables={"a": "b"}), "x")
 
 
-def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=16 * MIB))
     require_room(tmp_path, 16 * MIB, "results")
     with pytest.raises(ResultError, match="left for results"):
@@ -161,59 +161,61 @@ def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeyp
 
 
 @pytest.fixture
-def told() -> list[RunProgress]:
+def reports() -> list[RunProgress]:
     return []
 
 
 @pytest.fixture
-def watched(clock: FakeClock, told: list[RunProgress]) -> ProgressMeter:
-    return ProgressMeter(experiment(), clock, told.append)
+def watched(clock: FakeClock, reports: list[RunProgress]) -> ProgressMeter:
+    return ProgressMeter(experiment(), clock, reports.append)
 
 
-Told = list[RunProgress]
+Reports = list[RunProgress]
 
 
-def test_steps_fill_the_bar_by_the_time_they_should_take(clock: FakeClock, watched: ProgressMeter, told: Told) -> None:
+def test_steps_fill_the_bar_by_the_time_they_should_take(
+    clock: FakeClock, watched: ProgressMeter, reports: Reports
+) -> None:
     total = estimated_seconds(experiment())
     watched.doing("build", total / 4)
     clock.sleep(total / 8)
     watched.on_sample(sample(1.0))
-    assert told[-1].fraction == pytest.approx(0.125)
+    assert reports[-1].fraction == pytest.approx(0.125)
     # Quicker than expected: the next step begins where this one should have ended.
     watched.doing("measure", total / 4)
-    assert told[-1].fraction == pytest.approx(0.25)
-    assert told[-1].left_seconds == pytest.approx(0.75 * total)
-    assert told[-1].label == "measure"
+    assert reports[-1].fraction == pytest.approx(0.25)
+    assert reports[-1].left_seconds == pytest.approx(0.75 * total)
+    assert reports[-1].label == "measure"
 
 
 def test_a_slow_step_neither_leaves_its_share_nor_goes_back(
-    clock: FakeClock, watched: ProgressMeter, told: Told
+    clock: FakeClock, watched: ProgressMeter, reports: Reports
 ) -> None:
     total = estimated_seconds(experiment())
     watched.doing("build", total / 4)
     clock.sleep(total)
     watched.on_sample(sample(1.0))
-    assert told[-1].fraction == pytest.approx(0.25)
-    assert [each.fraction for each in told] == sorted(each.fraction for each in told)
+    assert reports[-1].fraction == pytest.approx(0.25)
+    assert [each.fraction for each in reports] == sorted(each.fraction for each in reports)
 
 
-def test_the_bar_is_never_full_before_the_end(watched: ProgressMeter, told: Told) -> None:
+def test_the_bar_is_never_full_before_the_end(watched: ProgressMeter, reports: Reports) -> None:
     for _ in range(4):
         watched.doing("a long step", estimated_seconds(experiment()))
-    assert told[-1].fraction < 1
-    assert told[-1].left_seconds == 0
+    assert reports[-1].fraction < 1
+    assert reports[-1].left_seconds == 0
 
 
-def test_measurements_are_counted(watched: ProgressMeter, told: Told) -> None:
+def test_measurements_are_counted(watched: ProgressMeter, reports: Reports) -> None:
     watched.done("a/rand-read-4k/healthy/0")
-    assert (told[-1].done_count, told[-1].planned_count) == (1, len(planned_keys(experiment())))
+    assert (reports[-1].done_count, reports[-1].planned_count) == (1, len(planned_keys(experiment())))
 
 
-def test_rates_are_those_of_the_last_moment(watched: ProgressMeter, told: Told) -> None:
+def test_rates_are_those_of_the_last_moment(watched: ProgressMeter, reports: Reports) -> None:
     watched.doing("measure", 5)
     watched.on_sample(sample(10.0, disk=counters(reads=100)))
     watched.on_sample(sample(10.5, disk=counters(reads=600)))
-    first, second = told[-2:]
+    first, second = reports[-2:]
     assert first.rates is None
     assert second.rates is not None
     assert second.rates.read_iops == 1000
@@ -221,35 +223,35 @@ def test_rates_are_those_of_the_last_moment(watched: ProgressMeter, told: Told) 
 
 
 def test_a_run_ends_at_the_next_step_after_it_was_cancelled() -> None:
-    told: list[RunProgress] = []
+    reported: list[RunProgress] = []
     cancelled: list[bool] = []
-    observer = ProgressMeter(experiment(), FakeClock(), told.append, lambda: bool(cancelled))
+    observer = ProgressMeter(experiment(), FakeClock(), reported.append, lambda: bool(cancelled))
     observer.doing("build", 1)
     cancelled.append(True)
     # What was measured until then is still kept.
     observer.done("a/rand-read-4k/healthy/0")
     with pytest.raises(RunCancelled, match="before: measure"):
         observer.doing("measure", 1)
-    assert told[-1].done_count == 1
+    assert reported[-1].done_count == 1
 
 
-def test_in_virtual_time_what_is_left_is_told_from_what_the_steps_took(
-    clock: FakeClock, watched: ProgressMeter, told: Told
+def test_in_virtual_time_the_time_left_is_estimated_from_finished_steps(
+    clock: FakeClock, watched: ProgressMeter, reports: Reports
 ) -> None:
     total = estimated_seconds(experiment())
     watched.doing("start the machine", 3.0)
     clock.sleep(2.0)
     watched.watch(as_machine(FakeMachine(facts=replace(FACTS, is_virtual_time=True))))
     watched.doing("build", total / 4)
-    assert (told[-1].left_seconds, told[-1].step_seconds) == (None, 0.0)
+    assert (reports[-1].left_seconds, reports[-1].step_seconds) == (None, 0.0)
     clock.sleep(total / 4 / 50)
     watched.doing("measure", total / 4)
-    assert told[-1].step_seconds == pytest.approx(total / 4 / 50)
-    assert told[-1].left_seconds == pytest.approx((0.75 * total - 3) / 50)
+    assert reports[-1].step_seconds == pytest.approx(total / 4 / 50)
+    assert reports[-1].left_seconds == pytest.approx((0.75 * total - 3) / 50)
     # Half of the step is over.
     clock.sleep(total / 8 / 50)
     watched.on_sample(sample(1.0))
-    assert told[-1].fraction == pytest.approx(0.375 + 3 / total)
+    assert reports[-1].fraction == pytest.approx(0.375 + 3 / total)
 
 
 @pytest.mark.parametrize(

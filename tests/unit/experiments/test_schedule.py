@@ -157,7 +157,7 @@ RESUMABLE = experiment("repeats = 3", REBUILD, UNDER)
 
 
 @given(st.sets(st.sampled_from(planned_keys(RESUMABLE))))
-def test_what_remains_is_exactly_what_is_missing(done: set[str]) -> None:
+def test_remaining_cells_are_exactly_the_missing_ones(done: set[str]) -> None:
     jobs, rebuilds = remaining(RESUMABLE, done)
     missing = set(planned_keys(RESUMABLE)) - done
     assert {cell.key for cell in jobs} == {cell.key for cell in cells(RESUMABLE)} & missing
@@ -205,7 +205,7 @@ def test_only_cells_with_a_wide_interval_get_more() -> None:
     assert wide_cells(experiment("repeats = 6"), measured(a=STEADY, b=NOISY)) == frozenset()
 
 
-def test_the_cap_ends_it_and_the_result_says_so() -> None:
+def test_the_maximum_of_repeats_ends_a_cell_with_a_note() -> None:
     noisy = measured(a=STEADY, b=NOISY * 2)
     assert wide_cells(experiment(ADAPTIVE), noisy) == frozenset()
     (note,) = wide_notes(experiment(ADAPTIVE), noisy)
@@ -214,7 +214,7 @@ def test_the_cap_ends_it_and_the_result_says_so() -> None:
     assert wide_notes(experiment(ADAPTIVE), measured(a=STEADY)) == ()
 
 
-def test_between_two_looks_every_cell_goes_on() -> None:
+def test_between_two_interim_looks_no_cell_is_stopped() -> None:
     """Seven narrow repeats are no reason to stop: chances to be lucky are counted at the looks only."""
     plan = experiment("most_repeats = 20\nwanted_half_width = 0.05")
     assert wide_cells(plan, measured(a=STEADY)) == frozenset()
@@ -229,7 +229,7 @@ def test_a_cell_without_io_is_wide_and_no_error() -> None:
     assert wide_cells(experiment(ADAPTIVE), measured(a=[0.0] * 6)) == {("a", "rand-read-4k")}
 
 
-def test_an_extra_round_holds_the_wanting_cells_in_an_order_of_its_own() -> None:
+def test_an_extra_round_has_the_wide_cells_in_a_different_order() -> None:
     plan = experiment(ADAPTIVE)
     everything = {(each.array, each.workload.id) for each in cells(plan)}
     rounds = [extra_cells(plan, repeat, everything, 30) for repeat in range(6, 12)]

@@ -122,7 +122,7 @@ def test_other_parts_that_cannot_be(parts: tuple[str, ...], complaint: str) -> N
         ("sampling_hertz = 20.5", "sampling_hertz: 20.5 is not possible: write 0.01 or more, 20 at most"),
     ],
 )
-def test_numbers_are_bounded_and_the_bounds_are_told(head: str, complaint: str) -> None:
+def test_numbers_are_bounded_and_errors_name_the_bounds(head: str, complaint: str) -> None:
     with pytest.raises(SpecError, match=complaint):
         experiment(head)
 
@@ -228,7 +228,7 @@ def test_factors_of_use_are_given_by_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("fast = 2, slow = 3", "fast = 9"), "takes 9 of pool 'fast', and fast has 4, slow has 3"),
         (("fast = 2, slow = 3", "new = 2"), "takes 2 of pool 'new'"),
@@ -237,8 +237,10 @@ def test_factors_of_use_are_given_by_pool() -> None:
         (("stripe_cache_pages = 1024", "reference = 9"), "reference stripe of 9 blocks is not possible"),
     ],
 )
-def test_what_cannot_be_taken_of_pools_is_said_before_anything_starts(change: tuple[str, str], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_impossible_selections_from_pools_are_rejected_before_anything_starts(
+    change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
         check(experiment(POOLS, arrays=UNEQUAL.replace(*change), jobs=ONE_JOB))
 
 

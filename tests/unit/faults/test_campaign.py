@@ -153,7 +153,7 @@ def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
     return found
 
 
-def test_what_is_kept_is_found_by_its_id_and_by_its_folder(host: Host) -> None:
+def test_a_stored_finding_is_found_by_id_and_by_folder(host: Host) -> None:
     store, history = FindingStore(host), generated(7)
     folder = store.keep(RECORD, history, {"kernel.log": b"all of it"})
     for word in ("c1-7", str(folder)):
@@ -191,7 +191,7 @@ def test_a_script_writes_what_the_history_writes() -> None:
     assert sum(line == "flush" for line in lines) == sum(count == 0 for _, count, _ in writes) + 1
 
 
-def test_only_what_is_in_the_store_is_forgotten_and_by_its_folder(host: Host, tmp_path: Path) -> None:
+def test_only_findings_in_the_store_can_be_forgotten(host: Host, tmp_path: Path) -> None:
     store = FindingStore(host)
     folder = store.keep(RECORD, generated(7), {})
     elsewhere, kept = store.find(str(shutil.copytree(folder, tmp_path / "copy"))), store.find("c1-7")
@@ -204,14 +204,14 @@ def test_only_what_is_in_the_store_is_forgotten_and_by_its_folder(host: Host, tm
     assert not folder.exists()
 
 
-def test_what_cannot_be_read_is_told(host: Host) -> None:
-    store, told = FindingStore(host), list[str]()
+def test_unreadable_findings_are_reported(host: Host) -> None:
+    store, reported = FindingStore(host), list[str]()
     folder = store.keep(RECORD, generated(7), {})
     shutil.copytree(folder, store.root / "c1-9")
     (shutil.copytree(folder, store.root / "c1-8") / "finding.json").write_text("{", encoding="utf-8")
     (store.root / "c1-6").mkdir()
-    assert [each.record.id for each in store.all(told.append)] == ["c1-7"]
-    assert [line.split(":")[0] for line in told] == [f"finding c1-{n} cannot be read" for n in (6, 8, 9)]
+    assert [each.record.id for each in store.all(reported.append)] == ["c1-7"]
+    assert [line.split(":")[0] for line in reported] == [f"finding c1-{n} cannot be read" for n in (6, 8, 9)]
     with pytest.raises(ResultError):
         store.find("c1-8")
     with pytest.raises(SpecError):
@@ -237,7 +237,7 @@ def shrunk_by(
     return shrinker
 
 
-def test_what_is_left_is_what_shows_it(played: PlayedByRule) -> None:
+def test_shrinking_leaves_only_the_writes_and_acts_that_reproduce_it(played: PlayedByRule) -> None:
     last, needed = LONG.acts[-1], {ONCE[1], ONCE[9]}
 
     def rule(history: FaultHistory) -> str:
@@ -303,7 +303,7 @@ def test_every_seed_is_played_and_what_has_its_explanation_is_counted(played: Pl
     assert summary.explained == {"write hole": 60}
 
 
-def test_a_finding_is_kept_shrunk_with_all_that_a_maintainer_needs(played: PlayedByRule) -> None:
+def test_a_finding_is_stored_shrunk_with_all_files_for_a_maintainer(played: PlayedByRule) -> None:
     summary = campaign(played)
     assert sorted(parse_id(record.id).seed for record in summary.findings) == CUT_SEEDS[:2]
     for record in summary.findings:
@@ -328,7 +328,7 @@ def test_what_needs_the_histories_before_it_is_replayed_behind_them(played: Play
     assert [record.id for record in summary.findings] == ["c1-12-a11"]
 
 
-def test_what_a_replay_does_not_show_is_kept_and_said_so(played: PlayedByRule) -> None:
+def test_a_finding_that_a_replay_does_not_reproduce_is_stored_as_unsteady(played: PlayedByRule) -> None:
     played.rule = lambda h: KIND if h.seed == 12 and [each.seed for each in played.played].count(12) == 1 else ""
     summary = campaign(played)
     assert [(record.id, record.status) for record in summary.findings] == [("c1-12", "unsteady")]
@@ -342,7 +342,7 @@ def test_a_lost_machine_is_a_finding_and_the_other_seeds_are_played_all_the_same
     assert {history.seed for history in played.played} == set(range(1, 61))
 
 
-def test_what_shows_without_the_planted_bug_is_no_find_and_the_hunt_goes_on(played: PlayedByRule) -> None:
+def test_a_failure_without_the_planted_bug_is_no_find_and_the_hunt_continues(played: PlayedByRule) -> None:
     first, second = CUT_SEEDS[:2]
     played.planted = 3
     played.control = lambda history: KIND if history.seed == first else ""
@@ -355,7 +355,7 @@ def test_what_shows_without_the_planted_bug_is_no_find_and_the_hunt_goes_on(play
     assert any(f"seed {first}: {KIND}: shows without the planted bug too" in text for text in notices)
 
 
-def test_of_two_that_see_one_at_the_same_time_one_is_kept(played: PlayedByRule) -> None:
+def test_of_two_simultaneous_findings_of_workers_one_is_stored(played: PlayedByRule) -> None:
     both, waiting = threading.Barrier(2, timeout=30), {1, 21}
     played.planted, played.rule = 3, lambda _: KIND
 
@@ -388,7 +388,7 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("at", [1, 9, 30, 59])
-def test_an_interrupted_campaign_has_lost_nothing_and_goes_on(played: PlayedByRule, at: int) -> None:
+def test_an_interrupted_campaign_loses_nothing_and_can_be_resumed(played: PlayedByRule, at: int) -> None:
     def stop(_: FaultHistory) -> None:
         if len(played.played) == at:
             played.on_history = lambda _: None
@@ -407,12 +407,12 @@ def test_an_interrupted_campaign_has_lost_nothing_and_goes_on(played: PlayedByRu
 
 
 @pytest.mark.parametrize("is_hunt", [False, True])
-def test_what_was_kept_and_not_noted_is_looked_into_first(
+def test_a_finding_stored_but_not_noted_in_the_journal_is_shrunk_first(
     played: PlayedByRule, monkeypatch: pytest.MonkeyPatch, is_hunt: bool
 ) -> None:
     """A campaign ends between keeping a finding and noting its seed; it is not played again when resumed."""
     real, first = CampaignJournal.add, f"c1-{CUT_SEEDS[0]}"
-    told: list[str] = []
+    reported: list[str] = []
 
     def add(journal: CampaignJournal, line: SeedDone) -> None:
         if line.finding:
@@ -424,15 +424,15 @@ def test_what_was_kept_and_not_noted_is_looked_into_first(
         with pytest.raises(Stop):
             campaign(played, workers=1, stops_at_first=is_hunt)
     assert [each.record.status for each in FindingStore(played.host).all()] == ["found"]
-    summary = campaign(played, resume=LATEST, workers=1, notice=told.append, stops_at_first=is_hunt)
+    summary = campaign(played, resume=LATEST, workers=1, notice=reported.append, stops_at_first=is_hunt)
     assert {record.status for record in summary.findings} == {"shrunk"}
-    assert [words for words in told if words.startswith(f"stored as {first}-s")]
-    assert not [words for words in told if words.startswith(f"{first}: {KIND}")]
+    assert [words for words in reported if words.startswith(f"stored as {first}-s")]
+    assert not [words for words in reported if words.startswith(f"{first}: {KIND}")]
     # A hunt for a planted bug ends with it.
-    assert is_hunt != any(words.startswith(f"c1-{CUT_SEEDS[1]}") for words in told)
+    assert is_hunt != any(words.startswith(f"c1-{CUT_SEEDS[1]}") for words in reported)
 
 
-def test_what_is_left_over_is_listed_before_any_worker_begins(
+def test_leftover_findings_are_listed_before_any_worker_starts(
     played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed: list[str] = []
@@ -448,7 +448,7 @@ def test_what_is_left_over_is_listed_before_any_worker_begins(
     assert not [name for name in listed if name.startswith("raidlab-campaign")]
 
 
-def test_a_folder_that_takes_no_more_is_told_with_the_id_that_replays(
+def test_a_full_folder_is_reported_with_the_id_for_a_replay(
     played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -461,7 +461,7 @@ def test_a_folder_that_takes_no_more_is_told_with_the_id_that_replays(
     assert "raidlab fault replay c1-" in caught.value.hint
 
 
-def test_only_one_goes_on_with_a_campaign_and_only_with_one_that_is_kept(played: PlayedByRule) -> None:
+def test_only_one_process_resumes_a_campaign_and_only_a_stored_one(played: PlayedByRule) -> None:
     with begun_campaign(played.host, "uml:", **ASKED) as journal:
         again = resumed_campaign(played.host, journal.run.id)
         with pytest.raises(MachineBusy):
@@ -495,7 +495,7 @@ def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: Play
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_planted_bug_that_was_found_is_not_looked_for_again(played: PlayedByRule) -> None:
+def test_a_planted_bug_that_was_found_is_not_searched_again(played: PlayedByRule) -> None:
     found = campaign(played, stops_at_first=True)
     count = len(played.played)
     assert campaign(played, resume=LATEST, stops_at_first=True).findings == found.findings
@@ -503,9 +503,7 @@ def test_a_planted_bug_that_was_found_is_not_looked_for_again(played: PlayedByRu
 
 
 @pytest.mark.parametrize("change", [("id", "../evil"), ("id", "20200101T000000Z"), ("first", -1), ("seeds", -5)])
-def test_a_campaign_that_somebody_has_written_anew_is_not_gone_on_with(
-    played: PlayedByRule, change: tuple[str, object]
-) -> None:
+def test_a_campaign_file_with_altered_values_is_not_resumed(played: PlayedByRule, change: tuple[str, object]) -> None:
     played.rule = lambda _: ""
     name = campaign(played).run
     path = played.host.state.root / "faults" / "campaigns" / name / "campaign.json"
@@ -515,7 +513,7 @@ def test_a_campaign_that_somebody_has_written_anew_is_not_gone_on_with(
             pass
 
 
-def test_what_another_campaign_has_kept_meanwhile_is_not_removed(
+def test_findings_that_another_campaign_stored_meanwhile_are_not_removed(
     played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, gather = FindingStore(played.host), vars(campaigns)["gathered"]
@@ -561,7 +559,7 @@ def test_what_cannot_be_is_refused_before_any_machine(
     assert what in capsys.readouterr().err
 
 
-def test_findings_are_listed_told_and_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_can_be_listed_shown_and_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
     assert fault("findings") == ExitCode.DONE
     assert capsys.readouterr().out == "no findings are stored\n"
     FindingStore(Host.real("tests")).keep(RECORD, generated(7), {})
@@ -570,16 +568,16 @@ def test_findings_are_listed_told_and_forgotten(capsys: pytest.CaptureFixture[st
     assert "c1-7" in listed
     assert "unreadable" in listed
     fault("findings", "c1-7")
-    told = capsys.readouterr().out
-    assert all(act.title() in told for act in generated(7).acts)
-    assert "act 1: unreadable: 2 blocks" in told
+    printed = capsys.readouterr().out
+    assert all(act.title() in printed for act in generated(7).acts)
+    assert "act 1: unreadable: 2 blocks" in printed
     run(["--json", "fault", "findings", "c1-7"])
     assert json.loads(capsys.readouterr().out)["finding"]["operations"] == 5
     fault("findings", "c1-7", "--forget")
     assert FindingStore(Host.real("tests")).all() == []
 
 
-def test_a_replay_is_of_the_history_that_the_id_or_the_kept_finding_tells(
+def test_a_replay_uses_the_history_of_the_id_or_of_the_stored_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[FaultHistory, list[FaultHistory], int]] = []
@@ -602,7 +600,7 @@ def test_a_replay_is_of_the_history_that_the_id_or_the_kept_finding_tells(
     assert asked[4:] == [(generated(8), [], 0)] * 2
 
 
-def test_what_a_campaign_came_to_is_told_and_is_its_exit_status(
+def test_the_summary_of_a_campaign_is_printed_and_sets_the_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[int, int, float, str, int]] = []
@@ -621,8 +619,8 @@ def test_what_a_campaign_came_to_is_told_and_is_its_exit_status(
     assert fault("campaign") == ExitCode.DONE
     assert "explained: write hole  2" in capsys.readouterr().out
     assert fault("campaign", "--minutes", "2", "--level", "5", "--first", "30") == ExitCode.FAILED
-    told = capsys.readouterr().out
-    assert "c1-7" in told
+    printed = capsys.readouterr().out
+    assert "c1-7" in printed
     assert run(["--json", "fault", "campaign", "--seeds", "3"]) == ExitCode.FAILED
     assert json.loads(capsys.readouterr().out)["findings"][0]["id"] == "c1-7"
     # A planted bug is meant to be found.
@@ -642,7 +640,7 @@ def test_every_patch_is_in_the_list_and_every_bug_has_its_patch() -> None:
 
 
 @pytest.mark.parametrize("bug", planted_bugs(), ids=lambda bug: bug.name)
-def test_a_patch_says_what_it_is_and_does_nothing_unless_its_own_bug_is_on(bug: PlantedBug) -> None:
+def test_a_patch_is_described_and_changes_nothing_unless_its_bug_is_enabled(bug: PlantedBug) -> None:
     header, _, hunks = (PATCHES / bug.patch).read_text(encoding="ascii").partition("\n--- a/")
     assert header.startswith(f"Planted bug {bug.number}: ")
     for word in ("\nShows: ", "romise"):
@@ -695,7 +693,7 @@ def test_a_machine_with_them_runs_their_kernel_in_virtual_time(host: Host, tmp_p
 
 
 @pytest.mark.parametrize("is_half_there", [False, True])
-def test_without_their_kernel_the_command_that_builds_it_is_told(
+def test_without_the_kernel_with_planted_bugs_the_error_names_the_build_command(
     host: Host, tmp_path: Path, is_half_there: bool
 ) -> None:
     if is_half_there:

@@ -61,14 +61,14 @@ def exploration(monkeypatch: pytest.MonkeyPatch) -> Exploration:
     return Exploration(parse_target("uml:?time=virtual"), Host.real("tests"), points=8)
 
 
-def test_a_lost_machine_is_told_with_the_point_at_which_it_died(exploration: Exploration) -> None:
+def test_a_lost_machine_is_reported_with_the_crash_point(exploration: Exploration) -> None:
     (found,) = explore_all(exploration, [(CONFIGURATION, "1")])
     assert (found.tally.points, found.last) == (3, "4")
     assert isinstance(found.error, MachineLost)
     assert points_exit_code([found]) == ExitCode.MACHINE_LOST
 
 
-def test_what_was_under_way_is_told_to_whoever_ends_it(exploration: Exploration) -> None:
+def test_unfinished_work_is_reported_when_the_exploration_is_closed(exploration: Exploration) -> None:
     rest: list[Explored] = []
     points: list[PointVerdict] = []
     is_closing = threading.Event()
@@ -87,7 +87,7 @@ def test_what_was_under_way_is_told_to_whoever_ends_it(exploration: Exploration)
     assert [(each.seed, each.tally.points) for each in rest] == [("1", 1)]
 
 
-def test_the_exit_status_says_what_outweighs() -> None:
+def test_the_exit_status_is_that_of_the_gravest_outcome() -> None:
     def one(error: LabError | None, *, is_broken: bool = False) -> Explored:
         tally = Tally()
         if is_broken:
@@ -159,7 +159,7 @@ def test_members_that_disagree_on_where_their_data_begin_excuse_all() -> None:
 
 
 @pytest.mark.parametrize(("disks", "found"), [(4, KNOWN), (5, BROKEN)])
-def test_an_array_is_refused_only_if_superblocks_tell_of_different_shapes(disks: int, found: PointJudgement) -> None:
+def test_an_array_is_refused_only_if_superblocks_have_different_shapes(disks: int, found: PointJudgement) -> None:
     labels = [LABEL, {**LABEL, "raid_disks": disks}]
     seen = {"cut": "100", "labels": labels, "refused": "Invalid argument", "dead": "Invalid argument"}
     assert judge_of(RESHAPE).verdict(seen).judgement is found
@@ -204,7 +204,7 @@ def test_a_cut_of_another_recording_is_refused(word: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("target", "machines"), [("uml:?time=virtual", 3), ("qemu:", 1)])
-def test_a_machine_in_real_time_is_blanked_and_kept(
+def test_a_machine_in_real_time_is_blanked_and_reused(
     target: str, machines: int, exploration: Exploration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[SimpleNamespace] = []

@@ -142,15 +142,15 @@ def test_an_earlier_moment_knows_nothing_of_later_events() -> None:
     assert whole.allowed(11, is_power_cut=True).names["d0/f0"] == [F, F + 1]
 
 
-def test_a_fresh_start_forgets_all_but_what_was_seen() -> None:
-    told = ledger(*replaced(), ["fresh", 8], ["there", 9, F + 1, "d0/f0", [[4, 1], [0, 2]]])
-    states = told.allowed(is_power_cut=True)
+def test_a_fresh_start_discards_everything_except_what_was_read() -> None:
+    found = ledger(*replaced(), ["fresh", 8], ["there", 9, F + 1, "d0/f0", [[4, 1], [0, 2]]])
+    states = found.allowed(is_power_cut=True)
     assert states.names == {"d0/f0": [F + 1]}
     assert states.files[F + 1] == (3 * 512, 3 * 512, {0: [4], 1: [0], 2: [0]})
-    assert told.present() == ({"d0/f0": F + 1}, {F + 1: 3})
-    assert (told.newest, told.newest_file) == (9, F + 1)
+    assert found.present() == ({"d0/f0": F + 1}, {F + 1: 3})
+    assert (found.newest, found.newest_file) == (9, F + 1)
     # What an earlier moment owed is still known.
-    assert told.allowed(12, is_power_cut=True).names["d0/f0"] == [F, F + 1]
+    assert found.allowed(12, is_power_cut=True).names["d0/f0"] == [F, F + 1]
 
 
 OPERATIONS = 600
@@ -171,7 +171,7 @@ def test_the_same_seed_gives_the_same_and_another_one_something_else() -> None:
     assert events("1") != events("2")
 
 
-def test_a_plan_that_skips_goes_on_where_another_is() -> None:
+def test_a_plan_that_skips_continues_with_the_same_events() -> None:
     plan = FilePlan("1", FileLedger(), {})
     plan.skip(100)
     assert [plan.next().event for _ in range(50)] == events("1")[100:150]
@@ -279,7 +279,7 @@ def written() -> list[list[Any]]:
         ([(2, 12), (0, 8)], {"intact": 1, "in-flight old": 2}),
     ],
 )
-def test_what_is_allowed(runs: list[tuple[int, int]], verdicts: dict[str, int]) -> None:
+def test_allowed_contents_after_a_power_cut(runs: list[tuple[int, int]], verdicts: dict[str, int]) -> None:
     found = check(written(), {"d0/f0": sectors(F, *runs)})
     assert (found.bad, found.blocks, found.files) == ([], verdicts, {"intact": 1})
 
@@ -316,7 +316,7 @@ WHOLE = sectors(F, (2, 12))
         (WHOLE[:-1], None),
     ],
 )
-def test_what_is_not(data: bytes, bad: list[Any] | None) -> None:
+def test_contents_that_are_not_allowed_after_a_power_cut(data: bytes, bad: list[Any] | None) -> None:
     found = check(written(), {"d0/f0": data})
     if bad is None:
         assert found.bad[0][2] in (LOST, CORRUPT)
@@ -370,14 +370,14 @@ def test_a_file_that_is_lost_between_two_names_is_found() -> None:
     assert found.bad[0][:3] == ["d0", 0, CORRUPT]
 
 
-def test_changes_out_of_order_are_no_fault_and_told() -> None:
+def test_changes_out_of_order_are_counted_and_not_faults() -> None:
     events = [*done("create", 1, F, "d0/f0"), *done("create", 2, F + 1, "d0/f1")]
     found = check(events, {"d0/f1": b""})
     assert (found.bad, found.extra[IN_ORDER]) == ([], [0, 1])
 
 
 @pytest.mark.parametrize("data", [sectors(F + 1, (4, 3)), bytes(3 * 512), b""])
-def test_what_was_renamed_over_another_without_a_sync_may_be_whole_or_not(data: bytes) -> None:
+def test_a_file_renamed_over_another_without_a_sync_may_be_incomplete(data: bytes) -> None:
     events = [*done("create", 1, F, "d0/f0"), *done("write", 9, F, 0, 1, 0), *done("syncfs", 10)]
     events += [
         *done("create", 12, F + 1, "d0/.f0.new"),
@@ -387,7 +387,7 @@ def test_what_was_renamed_over_another_without_a_sync_may_be_whole_or_not(data: 
     assert check(events, {"d0/f0": data}).bad == []
 
 
-def test_anything_may_be_in_flight_only_where_the_array_says_so() -> None:
+def test_arbitrary_data_in_flight_are_allowed_only_for_arbitrary_arrays() -> None:
     strange = flipped(sectors(F, (2, 8), (4, 12)), 9 * 512)
     assert check(written(), {"d0/f0": strange}).bad[0][2] == CORRUPT
     found = check(written(), {"d0/f0": strange}, is_arbitrary=True)
@@ -396,7 +396,7 @@ def test_anything_may_be_in_flight_only_where_the_array_says_so() -> None:
     assert check(written(), {"d0/f0": flipped(strange, 0)}, is_arbitrary=True).bad[0][1:3] == [0, CORRUPT]
 
 
-def test_what_cannot_be_read_is_said_and_makes_no_other_fault() -> None:
+def test_an_unreadable_file_is_reported_and_causes_no_other_fault() -> None:
     ledger = FileLedger(written())
     found = FilesCheck(CONTENT, ledger.allowed(is_power_cut=True), {"d0/f0": Found(b"", "Input/output error")})
     assert found.files == {"unreadable": 1}
@@ -418,7 +418,7 @@ def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "words"),
     [
         ({"dead": "Input/output error"}, "the array cannot be started"),
         ({"unmountable": "Structure needs cleaning"}, "the file system cannot be mounted"),
@@ -432,9 +432,9 @@ def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
         ({"kernel": ["EXT4-fs error (device md0)"]}, "kernel message: EXT4-fs error"),
     ],
 )
-def test_what_is_not_as_promised_is_a_problem(more: dict[str, Any], said: str) -> None:
+def test_broken_promises_are_reported_as_problems(more: dict[str, Any], words: str) -> None:
     (problem,) = judged({"cut": "7:::2", **more}, "raid5-journal").problems
-    assert said in problem
+    assert words in problem
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_what_is_not_as_promised_is_a_problem(more: dict[str, Any], said: str) -
         ("raid5-write-back", {"cut": "7", "verdicts": {}}, False),
     ],
 )
-def test_what_is_explained(array: str, document: dict[str, Any], is_explained: bool) -> None:
+def test_failures_explained_by_the_array(array: str, document: dict[str, Any], is_explained: bool) -> None:
     point = judged(document, array)
     assert bool(point.explanation) == is_explained
     assert point.is_broken == ("unmountable" in document and not is_explained)

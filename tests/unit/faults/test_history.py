@@ -69,7 +69,7 @@ def test_a_history_is_short_and_keeps_damage_bounded(seed: int) -> None:
     assert history.shape.policy.fits(history.shape.level)
 
 
-def test_bounds_bind_and_are_told_in_the_id() -> None:
+def test_bounds_are_respected_and_part_of_the_id() -> None:
     bounds = Bounds("5", "ppl")
     made = [generated(seed, bounds).shape for seed in range(40)]
     assert {(shape.level, shape.policy) for shape in made} == {("5", HistoryPolicy.PPL)}
@@ -96,25 +96,25 @@ def test_an_id_is_read_as_it_is_written(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "c1", "c1-", "c2-7", "c1-l3-7", "c1-bitmap", "c1-7-s", "c1-7-sx", "../c1-7"])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
         parse_id(text)
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("c1-3-a5", "there are no such seeds"),
         ("c1-99999999999999999999999", "there are no such seeds"),
         *((f"c1-1-s{kept}", "is not part") for kept in ("99", "0w999", "0_0", "2_1")),
     ],
 )
-def test_an_id_of_what_no_seed_makes_is_refused(word: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_an_id_of_what_no_seed_makes_is_refused(word: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         history_of(parse_id(word))
 
 
-def test_a_part_is_made_again_from_what_its_id_tells() -> None:
+def test_a_partial_history_is_rebuilt_from_its_id() -> None:
     for seed in range(1, 60):
         whole = generated(seed)
         load = next(index for index, act in enumerate(whole.acts) if act.writes)
@@ -129,7 +129,7 @@ def test_a_part_is_made_again_from_what_its_id_tells() -> None:
         assert part_of(whole, "none").acts == ()
 
 
-def test_an_id_tells_what_was_played_before() -> None:
+def test_an_id_includes_the_histories_played_before() -> None:
     history, earlier = history_of(parse_id("c1-l1-12-a3"))
     bounds = Bounds("1")
     assert history == generated(12, bounds)

@@ -23,7 +23,7 @@ def judge_of(*acts: Act, level: str = "5", policy: HistoryPolicy = HistoryPolicy
     return HistoryJudge(FaultHistory(1, shape, acts))
 
 
-def told(states: dict[int, tuple[int, str]], members: int = 4, **more: Any) -> dict[str, Any]:
+def step_output(states: dict[int, tuple[int, str]], members: int = 4, **more: Any) -> dict[str, Any]:
     """What a step tells of an array whose drives are so."""
     filled = {slot for slot, words in states.values() if IN_SYNC in words.split(",")}
     state = {
@@ -53,7 +53,9 @@ def hear(judge: HistoryJudge, purpose: Purpose, step: list[Any], seen: dict[str,
 
 
 def look(judge: HistoryJudge, states: dict[int, tuple[int, str]], *bad: list[Any], act: int = 0) -> list[str]:
-    return hear(judge, Purpose.LOOK, ["check"], told(states, judge.expected.members, verdicts={}, bad=list(bad)), act)
+    return hear(
+        judge, Purpose.LOOK, ["check"], step_output(states, judge.expected.members, verdicts={}, bad=list(bad)), act
+    )
 
 
 GONE: dict[str, Any] = {"status": 1, "output": "no", "state": {}, "members": {}}
@@ -62,21 +64,26 @@ GONE: dict[str, Any] = {"status": 1, "output": "no", "state": {}, "members": {}}
 @pytest.mark.parametrize(
     ("purpose", "step", "seen", "expected"),
     [
-        (Purpose.LOOK, ["check"], told(WHOLE, verdicts={}, bad=[]), []),
-        (Purpose.LOOK, ["check"], told(WHOLE, verdicts={}, bad=[], state={"degraded": "1"}), ["degraded miscounted"]),
+        (Purpose.LOOK, ["check"], step_output(WHOLE, verdicts={}, bad=[]), []),
+        (
+            Purpose.LOOK,
+            ["check"],
+            step_output(WHOLE, verdicts={}, bad=[], state={"degraded": "1"}),
+            ["degraded miscounted"],
+        ),
         (Purpose.LOOK, ["check"], {"broke": "OSError"}, ["could not be played"]),
-        (Purpose.REST, ["idle", 1], told(WHOLE, idle=True), []),
-        (Purpose.REST, ["idle", 1], told(WHOLE, idle=False), ["stood still"]),
-        (Purpose.REST, ["idle", 1], told(WHOLE, idle=True, state={"resync_start": "0"}), ["not resynced"]),
-        (Purpose.PARITY, ["parity"], told(WHOLE, wrong=[]), []),
-        (Purpose.PARITY, ["parity"], told(WHOLE, wrong=[3]), ["redundancy does not fit"]),
+        (Purpose.REST, ["idle", 1], step_output(WHOLE, idle=True), []),
+        (Purpose.REST, ["idle", 1], step_output(WHOLE, idle=False), ["stood still"]),
+        (Purpose.REST, ["idle", 1], step_output(WHOLE, idle=True, state={"resync_start": "0"}), ["not resynced"]),
+        (Purpose.PARITY, ["parity"], step_output(WHOLE, wrong=[]), []),
+        (Purpose.PARITY, ["parity"], step_output(WHOLE, wrong=[3]), ["redundancy does not fit"]),
         (Purpose.TROUBLE, ["trouble"], {"trouble": []}, []),
         (Purpose.TROUBLE, ["trouble"], {"trouble": ["WARNING: CPU: 0"]}, ["kernel complained"]),
         (Purpose.START, ["assemble", [0], False], GONE, ["not started"]),
         (
             Purpose.START,
             ["assemble", [0], False],
-            told(without(3), status=0, output="", labels={}),
+            step_output(without(3), status=0, output="", labels={}),
             ["member left out"],
         ),
         (Purpose.PART, ["load", [], 1], {"failures": 2}, ["write failed"]),
@@ -84,7 +91,7 @@ GONE: dict[str, Any] = {"status": 1, "output": "no", "state": {}, "members": {}}
         (Purpose.HALT, ["halt"], {"refused": "busy"}, ["could not be stopped"]),
     ],
 )
-def test_what_is_not_as_it_should_be_is_a_difference(
+def test_unexpected_states_are_reported_as_differences(
     purpose: Purpose, step: list[Any], seen: dict[str, Any], expected: list[str]
 ) -> None:
     judge = judge_of(Act(ActKind.RESTART))
@@ -93,13 +100,13 @@ def test_what_is_not_as_it_should_be_is_a_difference(
 
 
 @pytest.mark.parametrize("verdict", [LOST, CORRUPT, UNREADABLE])
-def test_a_block_that_is_not_as_it_must_be_is_told(verdict: str) -> None:
+def test_a_wrong_block_is_reported_with_allowed_versions(verdict: str) -> None:
     judge = judge_of(Act(ActKind.CHECK))
     assert look(judge, WHOLE, [7, verdict, [1], [3]]) == [verdict]
     assert "block 7 holds [1], allowed are [3]" in judge.differences[0].text
 
 
-def test_a_member_that_leaves_without_a_reason_is_told_and_one_that_was_failed_is_not() -> None:
+def test_a_member_lost_without_a_reason_is_reported_and_a_failed_one_is_not() -> None:
     judge = judge_of(Act(ActKind.FAIL, 2))
     assert look(judge, without(1)) == ["member lost"]
     judge = judge_of(Act(ActKind.FAIL, 2))
@@ -126,7 +133,7 @@ def cut(judge: HistoryJudge, open_: list[int], kind: str = "subset") -> None:
 
 
 def start(judge: HistoryJudge, states: dict[int, tuple[int, str]], **more: Any) -> list[str]:
-    seen = told(states, judge.expected.members, status=0, output="", **{"labels": {}, **more})
+    seen = step_output(states, judge.expected.members, status=0, output="", **{"labels": {}, **more})
     return hear(judge, Purpose.START, ["assemble", [0, 1, 2, 3], True], seen)
 
 
@@ -194,7 +201,7 @@ def test_a_spare_that_is_taken_for_a_member_in_sync_excuses_what_it_does_not_hav
 
 
 @pytest.mark.parametrize(("gone", "expected"), [(1, []), (None, [CORRUPT])])
-def test_a_member_that_is_replaced_beside_a_rebuild_excuses_what_is_wrong_then(
+def test_corruption_is_excused_while_a_member_is_replaced_during_a_rebuild(
     gone: int | None, expected: list[str]
 ) -> None:
     judge = judge_of(Act(ActKind.REPLACE, 0), level="6")
@@ -233,11 +240,11 @@ def test_parity_of_what_a_journal_did_not_log_is_excused_until_all_is_written_ag
     assert start(judge, states) == []
     whole = {**without(1), 4: (1, IN_SYNC)} if rebuilding else WHOLE
     (row,) = judge.expected.map.rows(judge.expected.map.strips([40]), (), ())
-    assert hear(judge, Purpose.REST, ["idle", 1], told(whole, idle=True)) == []
-    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row])) == expected
-    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row + 1])) == ["redundancy does not fit"]
+    assert hear(judge, Purpose.REST, ["idle", 1], step_output(whole, idle=True)) == []
+    assert hear(judge, Purpose.PARITY, ["parity"], step_output(whole, wrong=[row])) == expected
+    assert hear(judge, Purpose.PARITY, ["parity"], step_output(whole, wrong=[row + 1])) == ["redundancy does not fit"]
     assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
-    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row])) == ["redundancy does not fit"]
+    assert hear(judge, Purpose.PARITY, ["parity"], step_output(whole, wrong=[row])) == ["redundancy does not fit"]
 
 
 @pytest.mark.parametrize(
@@ -252,15 +259,17 @@ def test_with_a_bitmap_the_new_part_of_a_raid10_that_got_a_member_may_not_fit(
     assert hear(judge, Purpose.TOOL, step, {"status": 0, "output": ""}) == []
     whole = {drive: (drive, IN_SYNC) for drive in range(5)}
     rows = judge.expected.maps[0].row_count
-    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, 5, wrong=[rows])) == expected
-    assert hear(judge, Purpose.PARITY, ["parity"], told(whole, 5, wrong=[rows - 1])) == ["redundancy does not fit"]
+    assert hear(judge, Purpose.PARITY, ["parity"], step_output(whole, 5, wrong=[rows])) == expected
+    assert hear(judge, Purpose.PARITY, ["parity"], step_output(whole, 5, wrong=[rows - 1])) == [
+        "redundancy does not fit"
+    ]
 
 
 def test_only_raid10_gives_up_a_rebuild_for_a_bad_block() -> None:
     for level, expected in (("10", []), ("1", ["not rebuilt"])):
         judge = judge_of(Act(ActKind.ADD, 7), level=level)
         judge.expected.waived |= {0, 2, 3}
-        seen = told({1: (1, IN_SYNC), 7: (-1, "spare")}, members=2, idle=True)
+        seen = step_output({1: (1, IN_SYNC), 7: (-1, "spare")}, members=2, idle=True)
         seen["members"]["/dev/drive1"] = [1, IN_SYNC, [[1920, 8]]]
         judge.expected.members = 2
         assert hear(judge, Purpose.REST, ["idle", 1], seen) == expected
@@ -271,7 +280,7 @@ def test_what_a_known_bug_has_lost_stays_lost_until_it_is_written_again() -> Non
     cut(judge, [], "flushed")
     assert start(judge, WHOLE) == []
     bad = [9, CORRUPT, ["zeros"], [1]]
-    assert hear(judge, Purpose.SETTLE, ["settle"], told(WHOLE, verdicts={}, bad=[bad])) == []
+    assert hear(judge, Purpose.SETTLE, ["settle"], step_output(WHOLE, verdicts={}, bad=[bad])) == []
     assert look(judge, WHOLE, bad) == []
     assert look(judge, WHOLE, [10, CORRUPT, ["zeros"], [1]]) == [CORRUPT]
 
@@ -301,7 +310,7 @@ def test_a_member_that_had_failed_is_not_taken() -> None:
     judge = judge_of(Act(ActKind.FAIL, 3), Act(ActKind.RESTART))
     hear(judge, Purpose.TOOL, ["manage", "fail", "/dev/drive3"], {"refused": ""})
     look(judge, {**without(3), 3: (-1, "faulty")})
-    seen = told(WHOLE, status=0, output="", labels={})
+    seen = step_output(WHOLE, status=0, output="", labels={})
     assert hear(judge, Purpose.START, ["assemble", [0], False], seen, 1) == ["stale member taken"]
 
 
@@ -309,27 +318,27 @@ def test_a_spare_must_be_rebuilt_on() -> None:
     judge = judge_of(Act(ActKind.IDLE))
     judge.expected.waived.add(1)
     spare = {**without(1), 5: (-1, "spare")}
-    assert hear(judge, Purpose.REST, ["idle", 1], told(spare, idle=True)) == ["not rebuilt"]
+    assert hear(judge, Purpose.REST, ["idle", 1], step_output(spare, idle=True)) == ["not rebuilt"]
 
 
 def test_rows_with_known_bad_blocks_need_not_fit() -> None:
     judge = judge_of(Act(ActKind.IDLE))
     # 12 pages from the beginning of the data: row 3 of chunks of 4 pages.
-    bad = {**told(WHOLE, wrong=[3])}
+    bad = {**step_output(WHOLE, wrong=[3])}
     bad["members"]["/dev/drive0"] = [0, IN_SYNC, [[96, 8]]]
     assert hear(judge, Purpose.PARITY, ["parity"], bad) == []
 
 
-def test_a_scrub_counts_what_was_spoiled_and_nothing_else() -> None:
+def test_a_scrub_must_count_exactly_the_corrupted_sectors() -> None:
     act = Act(ActKind.CORRUPT, 2, number=16, at=5000)
     for drive, count, expected in ((2, "0", ["scrub missed corruption"]), (2, "8", []), (5, "0", [])):
         judge = judge_of(msgspec.structs.replace(act, drive=drive))
         look(judge, {**WHOLE, 5: (-1, "spare")})
         hear(judge, Purpose.SPOILED, ["spoil", f"/dev/drive{drive}", 5000, 16], {"bytes": 4096})
-        seen = told(WHOLE, idle=True, state={"mismatch_cnt": count})
+        seen = step_output(WHOLE, idle=True, state={"mismatch_cnt": count})
         assert hear(judge, Purpose.SCRUBBED, ["idle", 1], seen) == expected
     for count, expected in (("0", []), ("8", ["scrub counts"])):
-        seen = told(WHOLE, idle=True, state={"mismatch_cnt": count})
+        seen = step_output(WHOLE, idle=True, state={"mismatch_cnt": count})
         assert hear(judge_of(Act(ActKind.SCRUB, word="check")), Purpose.SCRUBBED, ["idle", 1], seen) == expected
 
 
@@ -337,9 +346,9 @@ def test_a_scrub_counts_what_was_spoiled_and_nothing_else() -> None:
 def test_a_scrub_that_begins_where_a_sync_is_due_may_count_and_the_next_one_may_not(level: str) -> None:
     members = MEMBERS[level]
     whole = {drive: (drive, IN_SYNC) for drive in range(members)}
-    counted = told(whole, members, idle=True, state={"mismatch_cnt": "512"})
-    due = told(whole, members, verdicts={}, bad=[], state={"resync_start": "2816"})
-    rebuilt = told({**whole, 1: (1, "spare")}, members, verdicts={}, bad=[])
+    counted = step_output(whole, members, idle=True, state={"mismatch_cnt": "512"})
+    due = step_output(whole, members, verdicts={}, bad=[], state={"resync_start": "2816"})
+    rebuilt = step_output({**whole, 1: (1, "spare")}, members, verdicts={}, bad=[])
     for before in (due, rebuilt):
         judge = judge_of(Act(ActKind.SCRUB, word="repair"), Act(ActKind.SCRUB, word="check"), level=level)
         judge.expected.waived.add(1)
@@ -348,7 +357,7 @@ def test_a_scrub_that_begins_where_a_sync_is_due_may_count_and_the_next_one_may_
         assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == ["scrub counts"]
 
 
-def test_a_drive_that_was_gone_for_a_while_may_be_why_md_keeps_the_other_one() -> None:
+def test_a_refused_fail_is_excused_if_a_drive_was_missing_for_a_while() -> None:
     refused = {"refused": "Device or resource busy"}
     states = {0: (0, IN_SYNC), 1: (1, IN_SYNC)}
     for lines, expected in ((("pull 0", "plug 0"), []), ((), ["fail refused"])):
@@ -362,13 +371,13 @@ def test_a_drive_that_was_gone_for_a_while_may_be_why_md_keeps_the_other_one() -
 def test_a_scrub_may_count_in_a_new_part_until_md_is_at_rest() -> None:
     judge = judge_of(Act(ActKind.ENLARGE, number=1536), Act(ActKind.SCRUB, word="check"))
     hear(judge, Purpose.TOOL, ["run", ["mdadm", "--grow", "/dev/md0", "--size=1536"], 60.0], {"status": 0})
-    counted = told(WHOLE, idle=True, state={"mismatch_cnt": "512"})
+    counted = step_output(WHOLE, idle=True, state={"mismatch_cnt": "512"})
     assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == []
-    hear(judge, Purpose.REST, ["idle", 1], told(WHOLE, idle=True))
+    hear(judge, Purpose.REST, ["idle", 1], step_output(WHOLE, idle=True))
     assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == ["scrub counts"]
 
 
-def test_what_was_spoiled_may_be_bad_until_it_is_written_again() -> None:
+def test_a_corrupted_block_may_be_bad_until_it_is_rewritten() -> None:
     judge = judge_of(Act(ActKind.CORRUPT, 0, number=16, at=5000))
     block = next(block for block in range(12) if judge.expected.map.places(block) == [(0, 1)])
     hear(judge, Purpose.SPOILED, ["spoil", "/dev/drive0", 5000, 16], {"bytes": 4096})

@@ -75,8 +75,8 @@ def test_what_a_block_may_hold(more: list[list[object]], running: list[int], cut
 
 def test_a_ledger_is_asked_about_any_moment() -> None:
     found = ledger(["write", 3, 1, 1, 1], ["acknowledged", 3], ["write", 4, 1, 1, 0])
-    told = [found.allowed(at, is_power_cut=True)[1] for at in range(8)]
-    assert told == [[0], [0, 1], [0, 1], [0, 1], [1], [1, 3], [3], [3, 4]]
+    answers = [found.allowed(at, is_power_cut=True)[1] for at in range(8)]
+    assert answers == [[0], [0, 1], [0, 1], [0, 1], [1], [1, 3], [3], [3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_verdicts(found: list[int | None], allowed: list[int], verdict: str) -> 
     assert judged(found, allowed) == verdict
 
 
-def test_content_tells_its_place_and_can_be_made_again() -> None:
+def test_content_identifies_its_place_and_can_be_regenerated() -> None:
     content = Content("seed")
     block = content.block(7, 3)
     assert len(block) == BLOCK_BYTES
@@ -116,7 +116,7 @@ def test_a_single_changed_byte_is_seen(at: int) -> None:
     assert generations_of(content, 7, bytes(block)) == [None, *[3] * 7]
 
 
-def test_what_is_none_of_a_blocks_generations_is_named() -> None:
+def test_foreign_content_of_a_block_is_described() -> None:
     content = Content("seed")
     assert looks_like(bytes(BLOCK_BYTES)) == "zeros"
     assert looks_like(content.block(8, 2)) == "block 8, generation 2"
@@ -171,7 +171,7 @@ def indices(record: Record, drive: int, at: int) -> tuple[list[int], list[int]]:
         (14, [0, 5], [4, 6, 7]),
     ],
 )
-def test_what_is_sure_and_what_is_open(at: int, sure: list[int], open_: list[int]) -> None:
+def test_durable_and_open_writes_of_a_record(at: int, sure: list[int], open_: list[int]) -> None:
     assert indices(Record(RECORDED), 0, at) == (sure, open_)
     # A flush is of one drive.
     assert indices(Record(RECORDED), 1, 14) == ([], [1])

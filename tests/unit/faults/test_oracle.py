@@ -52,7 +52,7 @@ def made(
     return Oracle.open(lab, tmp_path, where, **more), answering
 
 
-def told(*events: list[Any]) -> dict[str, Any]:
+def new_events(*events: list[Any]) -> dict[str, Any]:
     return {"step": 1, "kind": "tell", "new": list(events)}
 
 
@@ -60,8 +60,8 @@ FILLED = [["write", 1, 8, 4, 0], ["acknowledged", 1], ["flush", 2], ["acknowledg
 CHECKED = {"step": 0, "kind": "check", "verdicts": {"intact": 4}, "bad": []}
 
 
-def test_a_later_process_goes_on_with_the_ledger(tmp_path: Path) -> None:
-    oracle, _ = made(tmp_path, [told(*FILLED), END], first_block=8, block_count=4, seed="s", mix={"depth": 2})
+def test_a_later_process_continues_the_ledger(tmp_path: Path) -> None:
+    oracle, _ = made(tmp_path, [new_events(*FILLED), END], first_block=8, block_count=4, seed="s", mix={"depth": 2})
     oracle.fill()
     again, answering = made(tmp_path, [CHECKED, END])
     assert (again.region, again.events) == (oracle.region, FILLED)
@@ -73,7 +73,7 @@ def test_a_later_process_goes_on_with_the_ledger(tmp_path: Path) -> None:
 
 
 def test_beginning_anew_forgets_the_ledger_and_changes_the_content(tmp_path: Path) -> None:
-    oracle, answering = made(tmp_path, [told(*FILLED), END], [END], first_block=8, block_count=4)
+    oracle, answering = made(tmp_path, [new_events(*FILLED), END], [END], first_block=8, block_count=4)
     oracle.fill()
     oracle.fill()
     assert oracle.events == []
@@ -81,7 +81,7 @@ def test_beginning_anew_forgets_the_ledger_and_changes_the_content(tmp_path: Pat
 
 
 def test_the_machine_hears_of_nothing_that_is_not_noted(tmp_path: Path) -> None:
-    oracle, answering = made(tmp_path, [told(*FILLED), END], [], first_block=8, block_count=4)
+    oracle, answering = made(tmp_path, [new_events(*FILLED), END], [], first_block=8, block_count=4)
     oracle.fill()
     with pytest.raises(LabError):
         oracle.advance(3)
@@ -95,9 +95,11 @@ def test_the_machine_hears_of_nothing_that_is_not_noted(tmp_path: Path) -> None:
     assert made(tmp_path)[0].events == again.events
 
 
-def test_what_was_told_before_the_loss_is_in_doubt_no_longer(tmp_path: Path) -> None:
+def test_writes_acknowledged_before_the_loss_are_certain(tmp_path: Path) -> None:
     write = [["write", 3, 9, 1, 0], ["acknowledged", 3]]
-    oracle, _ = made(tmp_path, [told(*FILLED), END], [told(*write)], [CHECKED, END], first_block=8, block_count=4)
+    oracle, _ = made(
+        tmp_path, [new_events(*FILLED), END], [new_events(*write)], [CHECKED, END], first_block=8, block_count=4
+    )
     oracle.fill()
     with pytest.raises(LabError):
         oracle.advance(2)
@@ -106,11 +108,11 @@ def test_what_was_told_before_the_loss_is_in_doubt_no_longer(tmp_path: Path) -> 
     assert Ledger(oracle.events).allowed()[9] == [3, 4]
 
 
-def test_of_files_what_is_in_doubt_follows_from_the_seed(tmp_path: Path) -> None:
+def test_uncertain_file_events_are_derived_from_the_seed(tmp_path: Path) -> None:
     plan = FilePlan("oracle:1", FileLedger([["begin", 1, {}]]), {})
     first = [event for one in (plan.next().event for _ in range(5)) for event in (one, ["acknowledged", one[1]])]
     expected = [plan.next().event for _ in range(40 - 5)]
-    oracle, _ = made(tmp_path, [told(["begin", 1, {}], *first)], where=FOLDER)
+    oracle, _ = made(tmp_path, [new_events(["begin", 1, {}], *first)], where=FOLDER)
     with pytest.raises(LabError):
         oracle.fill()
     recheck = {"step": 0, "kind": "recheck", "verdicts": {}, "bad": []}
@@ -121,7 +123,7 @@ def test_of_files_what_is_in_doubt_follows_from_the_seed(tmp_path: Path) -> None
     assert (job["steps"][0], job["is_cut"], job["folder"]) == (["recheck"], True, FOLDER)
 
 
-def test_a_loss_before_the_writer_had_told_its_beginning(tmp_path: Path) -> None:
+def test_a_loss_before_the_writer_reported_its_start(tmp_path: Path) -> None:
     oracle, _ = made(tmp_path, [], where=FOLDER)
     with pytest.raises(LabError):
         oracle.fill()
@@ -131,15 +133,15 @@ def test_a_loss_before_the_writer_had_told_its_beginning(tmp_path: Path) -> None
     assert again.events == [["begin", 1, {}], *(plan.next().event for _ in range(40))]
 
 
-def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
-    oracle, _ = made(tmp_path, [told(*FILLED), END], first_block=8, block_count=4)
+def test_a_damaged_ledger_is_reported(tmp_path: Path) -> None:
+    oracle, _ = made(tmp_path, [new_events(*FILLED), END], first_block=8, block_count=4)
     oracle.fill()
     oracle.file.write_bytes(oracle.file.read_bytes().replace(b'"first_block":8', b'"first_block":"x"'))
     with pytest.raises(LabError, match="damaged"):
         made(tmp_path)
 
 
-def test_operations_that_failed_are_told(tmp_path: Path) -> None:
+def test_failed_operations_are_reported(tmp_path: Path) -> None:
     failed = {"step": 0, "kind": "work", "failures": 2, "first_failure": "write: No space left on device"}
     oracle, _ = made(tmp_path, [failed, END], where=FOLDER)
     with pytest.raises(LabError, match="No space left"):

@@ -73,7 +73,7 @@ def test_a_recording_is_found_by_its_id_and_is_the_same() -> None:
         find_recording(host, "other")
 
 
-def test_repeats_say_in_how_many_runs_a_finding_was_seen() -> None:
+def test_repeats_count_the_runs_in_which_a_finding_was_seen() -> None:
     clean = HistoryOutcome(generated(1), (), Counter())
     wrong = replace(clean, differences=(HistoryDifference("silently corrupt", 1, "2 blocks"),))
     repeats = Repeats((clean, wrong, clean), 2, "7.2")

@@ -121,7 +121,7 @@ def test_what_did_not_go_as_it_must_is_a_problem_unless_it_is_expected(
     assert (problem in found) if problem else found == ""
 
 
-def test_bad_blocks_are_told_with_stripe_and_member() -> None:
+def test_bad_blocks_are_reported_with_stripe_and_member() -> None:
     seen = {"verdicts": {"silently corrupt": 1}, "bad": [[5, "silently corrupt", ["zeros"], [1, 7]]], "state": {}}
     (block,) = judged('{ act = "check", expect = { data = "corrupt" } }', seen).blocks
     assert block == "block 5: stripe 0, member 1 at KiB 4: silently corrupt: holds zeros, must hold version 1 or 7"
@@ -153,7 +153,7 @@ def test_a_defect_is_known_from_a_kernel_on(release: str, is_in: bool) -> None:
     assert KnownDefect(finding=25, since="7.0").is_in(release) is is_in
 
 
-def test_outcomes_are_kept_one_by_one_and_shown_again(host: Host) -> None:
+def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> None:
     journal = begun_run(host, "uml:?time=virtual", 7, ["scenario-1", "scenario-2"])
     machine = FakeMachine(answers={("mdadm", "--version"): Scripted(stderr="mdadm - v4.2\n")})
     journal.note_place(SimpleNamespace(lab=SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_outcomes_are_kept_one_by_one_and_shown_again(host: Host) -> None:
     assert "2 RAID 5: after scrub: mismatch_cnt is 8, and must be 0" in text
 
 
-def test_nothing_stays_of_a_run_that_has_told_nothing(host: Host) -> None:
+def test_a_run_without_outcomes_leaves_no_files(host: Host) -> None:
     kept, empty = (begun_run(host, "uml:", 1, ["scenario-1"]) for _ in range(2))
     kept.add(outcome(1))
     kept.forget_if_empty()
@@ -179,7 +179,7 @@ def test_nothing_stays_of_a_run_that_has_told_nothing(host: Host) -> None:
 
 
 @pytest.mark.parametrize("error", [RunCancelled("ended"), ResultError("no space"), DeviceRefused("not a lab disk")])
-def test_what_md_has_not_done_is_no_verdict(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_outside_md_are_raised_instead_of_judged(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Iterator[VariantOutcome]:
         raise error
 
@@ -189,7 +189,7 @@ def test_what_md_has_not_done_is_no_verdict(error: LabError, monkeypatch: pytest
         ScenarioRunner(place, 1).play(find_scenario("1"))  # type: ignore[arg-type]
 
 
-def test_the_exit_status_says_what_outweighs() -> None:
+def test_the_exit_status_is_that_of_the_gravest_outcome() -> None:
     run = scenario_run.ScenarioRun(id="r", created_utc="", target="uml:", seed=1, asked=("scenario-1", "scenario-2"))
 
     def status(*outcomes: ScenarioOutcome) -> ExitCode:
@@ -268,7 +268,7 @@ def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
     assert not watchdog.is_silent
 
 
-def test_a_long_step_reports_that_it_goes_on_and_these_reports_are_no_steps(
+def test_a_long_step_sends_heartbeats_that_feed_the_watchdog_and_are_not_steps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter([0.0, 3.0, 9.9, 10.5, 10.5, 12.0, 25.0, 25.0])
@@ -283,8 +283,8 @@ def test_a_long_step_reports_that_it_goes_on_and_these_reports_are_no_steps(
     watchdog = SimpleNamespace(feed=lambda: fed.append(None))
     here: Any = SimpleNamespace(lab=SimpleNamespace(machine=None))
     monkeypatch.setattr(scenario_run, "run_program", lambda *_: iter([*documents, {"step": 0}]))
-    told = ScenarioRunner(here)._documents(here, [{}], watchdog)  # type: ignore[arg-type]
-    assert list(told) == [{"step": 0}]
+    passed_on = ScenarioRunner(here)._documents(here, [{}], watchdog)  # type: ignore[arg-type]
+    assert list(passed_on) == [{"step": 0}]
     assert len(fed) == 3
 
 

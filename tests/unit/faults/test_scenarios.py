@@ -47,7 +47,7 @@ def test_the_culprit_of_a_raid6_row_is_named() -> None:
         assert culprit_of(two, p, q) == "several"
 
 
-def test_crash_points_are_counted_by_what_is_wrong() -> None:
+def test_crash_points_are_counted_by_kind_of_failure() -> None:
     summary = PointSummary()
     allowed = {0: [1], 1: [1, 5], 2: [1], 3: [1], 8: [1], 9: [1]}
     seen = {"cut": "10", "refused": "Input/output error", "settled": {"bad": [[0, "silently corrupt", [], [1]]]}}
@@ -57,12 +57,12 @@ def test_crash_points_are_counted_by_what_is_wrong() -> None:
     )
     summary.add({"cut": "12", "settled": {"bad": [[8, "lost after acknowledgement", [], [1]]]}}, [2], allowed, 4)
     summary.add({"cut": "13", "dead": "no member"}, [0, 1], allowed, 4)
-    told = summary.value()
-    assert told["points"] == 4
-    assert (told["untouched_corrupt"], told["untouched_lost"], told["in_flight_corrupt"]) == (1, 1, 1)
-    assert (told["refused"], told["dead"], told["wrong_parity"], told["outside_open_stripes"]) == (1, 1, 1, 1)
-    assert told["untouched_at"] == {"2": "0,8"}
-    assert told["examples"]["untouched_corrupt"] == ["10"]
+    counts = summary.value()
+    assert counts["points"] == 4
+    assert (counts["untouched_corrupt"], counts["untouched_lost"], counts["in_flight_corrupt"]) == (1, 1, 1)
+    assert (counts["refused"], counts["dead"], counts["wrong_parity"], counts["outside_open_stripes"]) == (1, 1, 1, 1)
+    assert counts["untouched_at"] == {"2": "0,8"}
+    assert counts["examples"]["untouched_corrupt"] == ["10"]
 
 
 RAID5 = BlockMap(level_with_layout("raid5", None), 4, MIB, 16 * KIB)
@@ -128,14 +128,14 @@ def test_a_fact_is_compared(name: str, wanted: object, is_met: bool) -> None:
     assert check(name, wanted, slow={"seconds": 2.0}) is is_met
 
 
-def test_what_was_not_told_is_never_as_wanted() -> None:
+def test_a_missing_fact_never_meets_an_expectation() -> None:
     found = judge("mismatch_cnt", 0, facts_of({"seconds": 1.0}, {}), {}, RAID5)
     assert (found.is_met, found.found) == (False, "nothing")
     assert not check("member_1", "gone", {"seconds": 1.0})
     assert check("array_state", "gone", {"state": {}})
 
 
-def test_an_expectation_that_compares_with_nothing_says_so() -> None:
+def test_an_expectation_without_a_valid_reference_is_rejected() -> None:
     with pytest.raises(SpecError, match=r"there is no number 'slow\.seconds'"):
         check("seconds", "< slow.seconds")
     with pytest.raises(SpecError, match="compares no blocks"):
@@ -144,7 +144,7 @@ def test_an_expectation_that_compares_with_nothing_says_so() -> None:
         check("corrupt_at", "= members 4")
 
 
-def test_a_check_says_what_was_wanted_with_the_number_that_a_name_stands_for() -> None:
+def test_a_check_shows_its_expectation_with_names_resolved_to_numbers() -> None:
     found = judge("seconds", "< 0.5 * slow.seconds", facts_of(CHECKED, {}), {"slow": {"seconds": 2.0}}, RAID5)
     assert (found.wanted, found.found) == ("< 0.5 * slow.seconds (1)", "0.5")
 
@@ -172,7 +172,7 @@ def test_the_catalogue_is_whole() -> None:
 
 
 @pytest.mark.parametrize("each", all_scenarios(), ids=lambda each: each.id)
-def test_a_scenario_says_what_must_hold_who_says_so_and_looks_at_it(each: Scenario) -> None:
+def test_a_scenario_has_requirements_sources_and_checks(each: Scenario) -> None:
     assert each.must
     assert each.sources
     names = [variant.name for variant in each.variants]
@@ -230,7 +230,7 @@ def test_values_are_filled_in_and_built_ones_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "said", "hint"),
+    ("tree", "words", "hint"),
     [
         ({"act": "corupt"}, "there is no step 'corupt'", "did you mean 'corrupt'?"),
         ({"act": "array.fail", "dsk": 1}, "unknown key 'dsk': did you mean 'disk'?", ""),
@@ -239,15 +239,15 @@ def test_values_are_filled_in_and_built_ones_are_there() -> None:
         ({"act": "write", "operations": 0}, "operations", ""),
     ],
 )
-def test_a_wrong_step_is_told_with_the_nearest_word(tree: dict[str, object], said: str, hint: str) -> None:
+def test_a_wrong_step_is_reported_with_the_nearest_word(tree: dict[str, object], words: str, hint: str) -> None:
     with pytest.raises(SpecError) as caught:
         step_of(tree, "a scenario: step 3")
-    assert said in caught.value.message
+    assert words in caught.value.message
     assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('steps = [{ act = "array.fail", disk = "{nobody}" }]', "there is no value 'nobody'"),
         ('array = { level = "raid7" }\nsteps = [{ act = "array.create" }]', "raid7"),
@@ -259,13 +259,13 @@ def test_a_wrong_step_is_told_with_the_nearest_word(tree: dict[str, object], sai
         ('code = "nothing"', "there is no function of lab/faults/scenario.py 'nothing'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         list(scenario(text).ready(1))
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "words"),
     [
         ('{ act = "layer", disk = 1, kind = "dirt" }', "there is no layer 'dirt'"),
         ('{ act = "corrupt", block = 5, on = "Q" }', "block 5 has no Q on a raid5"),
@@ -275,10 +275,10 @@ def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, said: s
         ('{ act = "locate" }', "only RAID 6"),
     ],
 )
-def test_a_file_whose_steps_cannot_be_done_is_refused_with_its_name(tmp_path: Path, step: str, said: str) -> None:
+def test_a_file_with_impossible_steps_is_refused_with_its_name(tmp_path: Path, step: str, words: str) -> None:
     path = tmp_path / "99-made-up.toml"
     path.write_text(f'{HEAD}array = {{ level = "raid5" }}\nsteps = [{step}]\n', encoding="utf-8")
-    with pytest.raises(SpecError, match=said) as caught:
+    with pytest.raises(SpecError, match=words) as caught:
         read_scenario(path)
     assert "99-made-up.toml" in caught.value.message
 

@@ -41,9 +41,9 @@ def test_what_cannot_be_run_is_refused_before_a_machine_starts(
 
 def test_a_record_without_a_name_is_asked_for_in_a_sentence(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--on", "qemu:", "findings", "run", str(script)]) == ExitCode.USAGE
-    said = capsys.readouterr().err
-    assert "no file is named for the record of the runs" in said
-    assert "next: add --output runs.json" in said
+    printed = capsys.readouterr().err
+    assert "no file is named for the record of the runs" in printed
+    assert "next: add --output runs.json" in printed
 
 
 def test_the_record_is_printed_and_fills_in_a_page(

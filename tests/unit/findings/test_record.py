@@ -96,7 +96,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
         ([], "–"),
     ],
 )
-def test_outcomes_are_counted_and_equal_versions_of_mdadm_told_together(cells: list[Cell], words: str) -> None:
+def test_outcomes_are_counted_and_grouped_by_version_of_mdadm(cells: list[Cell], words: str) -> None:
     assert words_of(cells) == words
 
 

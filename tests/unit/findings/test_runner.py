@@ -24,7 +24,7 @@ def a_machine(answer: Scripted, *, left: tuple[str, ...] = ()) -> FakeMachine:
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome", "said"),
+    ("answer", "outcome", "message"),
     [
         (Scripted("one\nlost 3\n"), Outcome.REPRODUCED, "lost 3"),
         (Scripted("lost 0\n", status=1, stderr="noise"), Outcome.REFUTED, "lost 0"),
@@ -32,10 +32,10 @@ def a_machine(answer: Scripted, *, left: tuple[str, ...] = ()) -> FakeMachine:
         (Scripted("begun\n", status=127), Outcome.UNTRIED, "begun"),
     ],
 )
-def test_the_exit_status_is_the_outcome(answer: Scripted, outcome: Outcome, said: str) -> None:
+def test_the_exit_status_is_the_outcome(answer: Scripted, outcome: Outcome, message: str) -> None:
     fake = a_machine(answer)
     cell, is_reusable = ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
-    assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, said)]
+    assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, message)]
     assert is_reusable
     assert cell.mdadm_version == "4.4"
     assert (*RUN, "/dev/vda", "/dev/vdb") in fake.runs
@@ -59,18 +59,18 @@ def test_a_machine_with_an_array_or_a_layer_left_is_replaced(left: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome", "said"),
+    ("error", "outcome", "message"),
     [
         (CommandTimedOut("a.sh", hint=""), Outcome.HUNG, "not finished after 60 s"),
         (MachineLost("the kernel crashed: Kernel panic", hint=""), Outcome.LOST, "the kernel crashed: Kernel panic"),
     ],
 )
 def test_a_script_that_does_not_end_or_crashes_the_kernel_is_a_result(
-    error: Exception, outcome: Outcome, said: str
+    error: Exception, outcome: Outcome, message: str
 ) -> None:
     def fail() -> None:
         raise error
 
     cell, is_reusable = ScriptMachine(as_machine(a_machine(Scripted(act=fail))), NODES).run(SCRIPT, 0, 60.0)
-    assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, said)]
+    assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, message)]
     assert not is_reusable

@@ -270,7 +270,7 @@ def test_variants_meet_the_same_failures() -> None:
 @pytest.mark.slow
 @pytest.mark.wide
 @pytest.mark.parametrize("is_biased", [False, True], ids=["plain", "biased"])
-def test_intervals_cover_the_truth_as_often_as_they_say(is_biased: bool) -> None:
+def test_intervals_cover_the_truth_with_their_stated_probability(is_biased: bool) -> None:
     life, repair = (6_000.0, 60.0) if not is_biased else (60_000.0, 60.0)
     model = exponential(8, 2, life, repair, is_biased=is_biased, years=1.0)
     truth = array_chain(8, 2, life, repair).loss_chance(HOURS_PER_YEAR)

@@ -137,7 +137,7 @@ def test_the_time_until_a_drive_is_replaced_is_counted() -> None:
     assert by_hand(level="raid5", members=6, replenish_hours=0.0)[0] == pytest.approx(24_310, rel=1e-3)
 
 
-def test_both_say_what_they_count() -> None:
+def test_both_list_what_they_count() -> None:
     school = model_of(fleet_spec(fleet_tree("school"), "school"), no_results, lambda _: 0.0)
     assert counted_words(school) == (
         "a failed drive is noticed after 12 h, replaced after 72 h, rebuilt in 39.2 h; "
@@ -196,7 +196,7 @@ def test_a_cause_that_a_block_does_not_show_is_weighted(members: int) -> None:
     assert with_method(replace(often, wrong_disk=1e-6), Method.AUTO).is_biased
 
 
-def test_what_was_not_seen_has_a_bound() -> None:
+def test_losses_never_observed_have_an_upper_bound() -> None:
     model = fleet(2)
     found = figures(model, Method.PLAIN, TRIALS)
     assert found.cause_losses["failures"] == 0
@@ -230,7 +230,7 @@ def test_only_what_can_happen_has_a_bound() -> None:
 def test_the_table_names_a_cause_that_was_not_seen(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["-q", "fleet", "school", "--trials", "500", "--workers", "1", "--set", "people.wrong_disk=0.0"]
     assert run([*words, "--set", "run.method=plain", "--set", "failures.afr_percent=0.5"]) == 0
-    told = [line for line in capfd.readouterr().out.splitlines() if " was seen; " in line]
-    assert len(told) == 1
-    assert "no loss by failures was seen; this loses at most 1.34 TiB of a PB in a year." in told[0]
-    assert "run.method=biased" in told[0]
+    printed = [line for line in capfd.readouterr().out.splitlines() if " was seen; " in line]
+    assert len(printed) == 1
+    assert "no loss by failures was seen; this loses at most 1.34 TiB of a PB in a year." in printed[0]
+    assert "run.method=biased" in printed[0]

@@ -98,7 +98,7 @@ def test_built_in_fleets_are_sound(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"members": 2}, "raid5 has at least 3 members"),
         ({"failures": {}}, "failures has no distribution"),
@@ -118,10 +118,10 @@ def test_built_in_fleets_are_sound(name: str) -> None:
         ({"rebuild__array": "raid6"}, "needs rebuild.result"),
     ],
 )
-def test_what_is_no_fleet_is_refused_with_a_hint(changes: dict[str, Any], said: str) -> None:
+def test_an_invalid_fleet_is_refused_with_a_hint(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec_of(**changes)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_the_command_shows_variants_beside_each_other(small: Path, capfd: pytest
 
 def test_json_has_models_and_figures(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--json", "-q", "fleet", str(small), "--seed", "7", "--trials", "500"]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert told["fleet"]["id"] == "small"
+    printed = json.loads(capfd.readouterr().out)
+    assert printed["fleet"]["id"] == "small"
     for name, is_biased in (("as it is", False), ("raid6", True)):
-        variant = told["variants"][name]
+        variant = printed["variants"][name]
         assert variant["model"]["seed"] == 7
         assert variant["figures"]["trials"] == 500
         assert variant["figures"]["is_biased"] is is_biased
@@ -383,7 +383,7 @@ def test_at_all_ends_together_every_figure_is_finite(tree: dict[str, Any]) -> No
         assert math.fsum(found.cause_losses.values()) == pytest.approx(1)
 
 
-def test_none_seen_is_told_as_a_bound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_zero_losses_are_printed_as_a_bound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["-q", "fleet", "school", "--trials", "500", "--workers", "1"]
     mirrored = ["level=raid1", "run.method=plain", "people.wrong_disk=0.0", "sectors.defects_per_hour=0.0"]
     assert run([*words, *[word for each in mirrored for word in ("--set", each)]]) == 0
@@ -486,7 +486,7 @@ def test_renewals_are_bounded_from_above() -> None:
         assert counts.mean() <= 1.05 * life.most_renewals(hours)
 
 
-def test_a_remove_that_is_misspelt_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_remove_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
     text = (Path(__file__).parents[3] / "lab/fleet/catalogue/school.toml").read_text("utf-8")
     path.write_text(text.replace('remove = ["scrub"]', 'remove = ["scrubs"]'), encoding="utf-8")
@@ -494,7 +494,7 @@ def test_a_remove_that_is_misspelt_is_told(tmp_path: Path, capfd: pytest.Capture
     assert "variant 'never-scrubbed' removes 'scrubs', which the fleet does not have" in capfd.readouterr().err
 
 
-def test_options_without_a_fleet_and_keys_set_twice_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_options_without_a_fleet_and_keys_set_twice_are_rejected(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["-q", "fleet", "--scrub", "168"]) == 2
     assert "these options need a fleet" in capfd.readouterr().err
     assert run(["-q", "fleet", "school", "--scrub", "168", "--set", "scrub.interval_hours=24"]) == 2
@@ -504,8 +504,8 @@ def test_options_without_a_fleet_and_keys_set_twice_are_told(capfd: pytest.Captu
 def test_a_heading_names_no_years_that_a_variant_has_not(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["-q", "fleet", "mlec-7-3", "--trials", "200", "--workers", "1"]
     assert run([*words, "--set", "years=2.0"]) == 0
-    told = capfd.readouterr().out
-    assert "loss in its years, any array" in told
-    assert "loss in a year" not in told
+    printed = capfd.readouterr().out
+    assert "loss in its years, any array" in printed
+    assert "loss in a year" not in printed
     assert run(words) == 0
     assert "loss in a year, any array" in capfd.readouterr().out

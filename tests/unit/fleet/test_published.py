@@ -27,10 +27,10 @@ def figures(fleet: str, remove: tuple[str, ...] = (), **changes: Any) -> LossFig
 
 @pytest.mark.slow
 def test_mlec_sims_seven_and_three() -> None:
-    said = PUBLISHED["mlec_sim"]
+    published = PUBLISHED["mlec_sim"]
     found: list[float] = []
-    for stage in said["stages"]:
-        chances = figures(said["fleet"], parities=stage["failures"] - 1, run__trials=200_000).nines_per_fleet_year
+    for stage in published["stages"]:
+        chances = figures(published["fleet"], parities=stage["failures"] - 1, run__trials=200_000).nines_per_fleet_year
         found.append(chances.value)
     errors = [0.0012, 0.0018, 0.003]
     ours = numpy.diff([0.0, *found])
@@ -39,28 +39,32 @@ def test_mlec_sims_seven_and_three() -> None:
     rate = -math.log1p(-0.05)
     left_out = -math.log10(-math.expm1(-rate) / rate)
     theirs = ours + numpy.array([0.0, left_out, left_out])
-    for stage, each, error in zip(said["stages"], theirs, errors, strict=True):
+    for stage, each, error in zip(published["stages"], theirs, errors, strict=True):
         counted = -math.log10(stage["failed"] / stage["trials"])
         assert counted == pytest.approx(stage["nines"], abs=6e-4)
         assert abs(each - counted) < 2.5 * math.hypot(stage["sigma"], error)
-    assert abs(theirs.sum() - said["nines"]) < said["sigma"]
+    assert abs(theirs.sum() - published["nines"]) < published["sigma"]
     # Without what they leave out it is 0.022 nines less than they say: more than twice their error.
     assert found[-1] == pytest.approx(6.996, abs=0.006)
 
 
 @pytest.mark.slow
 def test_elerath_and_pecht_have_some_hundred_times_the_losses_of_mttdl() -> None:
-    said = PUBLISHED["elerath_pecht"]
-    spec = fleet_spec(fleet_tree(said["fleet"]), said["fleet"])
-    for here, there in ((spec.failures, said["life"]), (spec.rebuild, said["rebuild"]), (spec.scrub, said["scrub"])):
+    published = PUBLISHED["elerath_pecht"]
+    spec = fleet_spec(fleet_tree(published["fleet"]), published["fleet"])
+    for here, there in (
+        (spec.failures, published["life"]),
+        (spec.rebuild, published["rebuild"]),
+        (spec.scrub, published["scrub"]),
+    ):
         assert here.weibull is not None
         assert {name: getattr(here.weibull, name) for name in there} == there
-    assert spec.sectors.defects_per_hour == said["defects_per_hour"]
+    assert spec.sectors.defects_per_hour == published["defects_per_hour"]
     # MTTDL as they take it: the scales of the two Weibull laws for means at constant rates.
-    mttdl = said["life"]["scale_hours"] ** 2 / (8 * 7 * said["rebuild"]["scale_hours"]) / HOURS_PER_YEAR
+    mttdl = published["life"]["scale_hours"] ** 2 / (8 * 7 * published["rebuild"]["scale_hours"]) / HOURS_PER_YEAR
     for years in (1.0, 10.0):
-        ratio = figures(said["fleet"], years=years, run__trials=50_000).losses_per_array_year.value * mttdl
-        assert said["least_ratio"] < ratio < said["most_ratio"]
+        ratio = figures(published["fleet"], years=years, run__trials=50_000).losses_per_array_year.value * mttdl
+        assert published["least_ratio"] < ratio < published["most_ratio"]
 
 
 @pytest.mark.slow
@@ -82,14 +86,14 @@ def test_elerath_and_pechts_base_case_is_what_integration_gives() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [1, 2, 3, 4])
-def test_chen_and_angus_differ_where_resch_and_volvovski_say(tolerance: int) -> None:
+def test_chen_and_angus_differ_where_resch_and_volvovski_state(tolerance: int) -> None:
     ways = [array_chain(16, tolerance, 1e6, 10.0, repairs_at_once=each).mean_hours() for each in (1, None)]
     assert ways[1] / ways[0] == pytest.approx(math.factorial(tolerance), rel=2e-3)
     assert (ways[0] == pytest.approx(ways[1])) is (tolerance <= PUBLISHED["resch_volvovski"]["agree_up_to"])
 
 
 def test_people_err_as_often_as_studies_found() -> None:
-    said = PUBLISHED["kishani"]
+    published = PUBLISHED["kishani"]
     for name in ("school", "large-operator"):
         spec = fleet_spec(fleet_tree(name), name)
-        assert said["least_human_error"] <= spec.people.wrong_disk <= said["most_human_error"]
+        assert published["least_human_error"] <= spec.people.wrong_disk <= published["most_human_error"]

@@ -57,11 +57,11 @@ anything = st.text(st.characters(exclude_categories=[]))
         (1.0, Margin),
     ],
 )
-def test_a_number_out_of_bounds_is_told_the_bounds(value: float, kind: Any) -> None:
-    with pytest.raises(SpecError) as told:
+def test_a_number_out_of_bounds_is_rejected_with_the_bounds(value: float, kind: Any) -> None:
+    with pytest.raises(SpecError) as caught:
         checked(value, kind, "figure")
-    assert "write " in told.value.hint
-    assert len(str(told.value)) < 200
+    assert "write " in caught.value.hint
+    assert len(str(caught.value)) < 200
 
 
 @given(st.floats(), st.sampled_from([Seconds, Hertz, Margin]))
@@ -119,7 +119,7 @@ def test_a_name_stays_in_its_folder(text: str) -> None:
 @example("\u202ereversed")
 @example("a\r\nb")
 @example("\udcff")
-def test_what_is_shown_does_nothing_to_a_terminal(text: str) -> None:
+def test_visible_text_has_no_control_characters(text: str) -> None:
     shown = visible(text)
     shown.encode()
     assert all(c.isprintable() or c.isspace() for c in shown)
@@ -143,7 +143,7 @@ def test_json_that_is_shown_means_the_same(value: object) -> None:
     "text",
     ["<script>", "[a](javascript:x)", "| a |", "`x`", "a\n# b", "<!--", "&lt;", "~~x~~", "[a]: http://x", "# x", "- x"],
 )
-def test_markdown_shows_what_is_written(text: str) -> None:
+def test_markdown_is_escaped(text: str) -> None:
     shown = markdown(text)
     assert "<" not in shown
     assert "\n" not in shown
@@ -178,7 +178,7 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
         read_plain(large, 1000)
 
 
-def test_an_own_file_is_no_link_and_has_one_name(tmp_path: Path) -> None:
+def test_an_own_file_must_not_be_a_link_or_have_two_names(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"data")
     (tmp_path / "link").symlink_to(victim)
@@ -265,7 +265,7 @@ def test_threads_that_decode_a_type_for_the_first_time_together_get_it_whole() -
     assert ended.stdout.strip() == "whole"
 
 
-def test_what_is_of_another_kind_is_refused() -> None:
+def test_values_of_the_wrong_type_are_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         convert({"a": "x"}, dict[str, int])
     with pytest.raises(msgspec.ValidationError):
@@ -298,13 +298,13 @@ def test_every_format_is_a_bounded_number() -> None:
     assert {CaseRecord, Progress, ResultRecord} <= {*kinds}
     for kind in kinds:
         (field,) = [each for each in msgspec.structs.fields(kind) if each.name in NAMES]
-        told = msgspec.inspect.type_info(field.type)
-        is_bounded = isinstance(told, msgspec.inspect.LiteralType) or getattr(told, "le", None) is not None
+        info = msgspec.inspect.type_info(field.type)
+        is_bounded = isinstance(info, msgspec.inspect.LiteralType) or getattr(info, "le", None) is not None
         assert is_bounded or kind.__name__ in PRINTED, f"{kind.__module__}.{kind.__name__}"
 
 
 @pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "-1", "1e999", "1.5"])
-def test_a_number_that_is_no_format_is_told_in_few_words(number: str) -> None:
+def test_an_invalid_format_number_is_rejected_with_a_short_message(number: str) -> None:
     text = f'{{"format_version": {number}, "lesson": "x", "began_utc": ""}}'
     with pytest.raises(msgspec.MsgspecError) as caught:
         decode_json(text.encode(), Progress)

@@ -21,7 +21,7 @@ def wide_open() -> Iterator[None]:
     os.umask(before)
 
 
-def test_what_is_made_is_private_from_the_first_missing_folder_on(tmp_path: Path) -> None:
+def test_created_folders_are_private_from_the_first_missing_one_on(tmp_path: Path) -> None:
     root = tmp_path / "share" / "state"
     make_own_folder(root / "labs" / "default", "it", root=root)
     made = [root.parent, root, root / "labs", root / "labs" / "default"]
@@ -79,7 +79,7 @@ def twin(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "words"),
     [
         (link, "is a link to another file"),
         (twin, "a hard link"),
@@ -94,10 +94,10 @@ def twin(path: Path) -> None:
     ],
 )
 def test_a_note_that_is_not_the_labs_own_or_damaged_is_one_error(
-    tmp_path: Path, make: Callable[[Path], object], said: str
+    tmp_path: Path, make: Callable[[Path], object], words: str
 ) -> None:
     make(tmp_path / "note.json")
-    with pytest.raises(ResultError, match=said) as caught:
+    with pytest.raises(ResultError, match=words) as caught:
         read_own_json(tmp_path / "note.json", int)
     assert "note.json" in caught.value.message
     assert "move it elsewhere" in caught.value.hint or "check the path" in caught.value.hint

@@ -48,7 +48,7 @@ def test_a_file_and_all_folders_above_are_closed_to_others(program: Path, mode: 
     require_trusted(program, "the program")
 
 
-def test_a_shared_folder_with_the_sticky_bit_is_no_danger_to_a_file_of_mine(program: Path) -> None:
+def test_a_shared_folder_with_the_sticky_bit_is_trusted_for_own_files(program: Path) -> None:
     program.parent.chmod(0o1777)
     require_trusted(program, "it")
     program.chmod(0o777)
@@ -68,7 +68,7 @@ def test_what_belongs_to_another_user_is_refused_wherever_it_lies(
     require_trusted(Path("/bin/sh"), "it")
 
 
-def test_links_on_the_way_are_looked_at_with_what_they_lead_to(program: Path, tmp_path: Path) -> None:
+def test_symbolic_links_on_the_path_are_checked_with_their_targets(program: Path, tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     program.parent.rename(tmp_path / "open" / "kernels")
     program.parent.symlink_to("../second")
@@ -104,7 +104,7 @@ def test_everything_in_a_folder_counts(program: Path) -> None:
     ("name", "members", "is_trusted"),
     [("me", [], True), ("me", ["me"], True), ("me", ["friend"], False), ("students", [], False)],
 )
-def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
+def test_the_private_group_of_a_user_may_write_if_it_has_no_other_member(
     program: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], is_trusted: bool
 ) -> None:
     """With umask 002, the default with private groups on Debian and Ubuntu."""
@@ -124,7 +124,7 @@ def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
         require_trusted(program, "it")
 
 
-def test_a_kernel_its_parts_its_drivers_and_the_interpreter_are_looked_at(
+def test_permissions_of_a_kernel_its_files_and_the_interpreter_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

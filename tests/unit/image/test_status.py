@@ -30,7 +30,7 @@ MADE_FROM = [
 ]
 
 
-def test_a_box_is_missing_or_made_from_what_is_there(clone: Clone) -> None:
+def test_a_box_is_missing_or_current(clone: Clone) -> None:
     assert clone.status() == "missing"
     clone.place_box("debian-12")
     assert clone.status("debian-12") == "current"
@@ -59,7 +59,7 @@ def test_a_new_or_renamed_input_makes_the_box_stale(clone: Clone) -> None:
     assert clone.status() == "stale"
 
 
-def test_what_is_not_in_the_box_leaves_it_current(clone: Clone) -> None:
+def test_changes_outside_the_box_leave_it_current(clone: Clone) -> None:
     clone.place_box()
     (clone.root / "packer/images/ubuntu-22.04.pkrvars.hcl").write_text("# another image's\n")
     (clone.root / "lab/__pycache__").mkdir()

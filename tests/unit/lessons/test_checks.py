@@ -301,11 +301,11 @@ def test_it_holds(written: dict[str, object], at: CheckedState) -> None:
     assert outcome.is_passed, outcome
 
 
-@pytest.mark.parametrize(("written", "at", "said"), FAILS, ids=[f"{each[0]['that']}: {each[2]}" for each in FAILS])
-def test_it_fails_and_says_what_is_there(written: dict[str, object], at: CheckedState, said: str) -> None:
+@pytest.mark.parametrize(("written", "at", "message"), FAILS, ids=[f"{each[0]['that']}: {each[2]}" for each in FAILS])
+def test_a_failed_check_describes_the_actual_state(written: dict[str, object], at: CheckedState, message: str) -> None:
     outcome = make_check(written, where="test").look(at)
     assert not outcome.is_passed
-    assert said in words_in("en").find(outcome.said, outcome.facts)
+    assert message in words_in("en").find(outcome.said, outcome.facts)
 
 
 @pytest.mark.parametrize("written", [each[0] for each in HOLDS], ids=str)
@@ -428,12 +428,12 @@ def test_a_part_that_was_not_measured_gives_no_ratio() -> None:
 
 
 @pytest.mark.parametrize(("typed", "is_right"), [("50", True), ("50.5", True), ("49.4", False), ("50.6", False)])
-def test_a_number_may_be_as_far_off_as_the_step_says(typed: str, is_right: bool) -> None:
+def test_a_number_may_differ_by_the_tolerance_of_the_step(typed: str, is_right: bool) -> None:
     read = reading("ms", 1.0, get="result.figure", measure="m", of={"array": "a"}, figure="p50")
     assert read.compare(typed, ONE).is_passed is is_right
 
 
-def test_a_unit_that_differs_by_a_prefix_or_by_bits_is_told() -> None:
+def test_a_number_in_another_unit_is_recognised() -> None:
     read = reading("KiB/s", 1.0, get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth")
     for typed in ("1.17", "1228800", "9600"):
         assert read.compare(typed, ONE).said == "reading-other-unit", typed
@@ -447,7 +447,7 @@ def test_what_parts_read_is_checked_with_the_lesson() -> None:
         make_source({"get": "fleet.figure", "fleet": "school", "figure": "nines", "variant": "raid"}, where="test")
 
 
-def test_every_source_is_tested_and_says_what_it_is() -> None:
+def test_every_source_is_tested_and_documented() -> None:
     assert {str(type(each[0].source).__struct_config__.tag) for each in FOUND} == set(SOURCES)
     for kind in SOURCES.values():
         assert (kind.__doc__ or "").strip().endswith(".")
@@ -459,6 +459,6 @@ def test_a_comma_before_three_digits_groups_thousands_as_the_lessons_print_them(
     assert [read.parse(text) for text in ("82,900", "82,9", "0,125")] == [82_900, 82.9, 0.125]
 
 
-def test_a_number_that_was_kept_for_another_unit_is_asked_for_again() -> None:
+def test_a_stored_number_with_another_unit_is_asked_for_again() -> None:
     read = reading("TB", get="number", equals=12.5)
     assert read.compare("12 banana", lab_state()).said == "reading-not-given"

@@ -42,7 +42,7 @@ def look(lesson: ReadyLesson, progress: Progress, at: CheckedState) -> tuple[eng
     return view, engine.note(lesson, progress, view, now_utc=LATER)
 
 
-def said(view: engine.StepView) -> str:
+def number_message(view: engine.StepView) -> str:
     """The key of the message about the number."""
     outcome = view.checks[-1].outcome
     assert outcome is not None
@@ -75,16 +75,16 @@ def test_an_unknown_answer_names_the_options(lesson: ReadyLesson, begun: Progres
     assert caught.value.hint == "known: no, yes"
 
 
-def test_where_nothing_is_asked_there_is_no_answer(lesson: ReadyLesson, begun: Progress) -> None:
+def test_a_step_without_a_question_rejects_answers(lesson: ReadyLesson, begun: Progress) -> None:
     with pytest.raises(LessonError, match="asks nothing"):
         engine.answer(lesson, first_step_done(lesson, begun), "yes")
 
 
-def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: Progress) -> None:
+def test_a_number_is_compared_with_the_actual_value_and_a_wrong_one_is_reported(begun: Progress) -> None:
     view, _ = look(READING, begun, lab_state(WANTED))
-    assert said(view) == "reading-not-given"
+    assert number_message(view) == "reading-not-given"
     view, kept = look(READING, typed_after_prediction(begun, "125"), lab_state(WANTED))
-    assert (said(view), view.is_done) == ("reading-off", False)
+    assert (number_message(view), view.is_done) == ("reading-off", False)
     assert kept.in_step("build").reading == "125", "what was typed stays"
     view, done = look(READING, engine.answer(READING, kept, "124 MiB"), lab_state(WANTED))
     assert view.is_done
@@ -106,10 +106,10 @@ def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: 
     ],
 )
 def test_a_typed_number_is_taken_as_it_is_meant(begun: Progress, typed: str, outcome: str) -> None:
-    assert said(look(READING, typed_after_prediction(begun, typed), lab_state(WANTED))[0]) == outcome
+    assert number_message(look(READING, typed_after_prediction(begun, typed), lab_state(WANTED))[0]) == outcome
 
 
-def test_a_number_that_is_not_asked_for_yet_is_no_answer(begun: Progress) -> None:
+def test_a_number_that_is_not_asked_for_yet_is_rejected(begun: Progress) -> None:
     with pytest.raises(SpecError, match="there is no answer '2'") as caught:
         engine.answer(READING, begun, "2")
     assert caught.value.hint == "known: no, yes"
@@ -125,7 +125,9 @@ def test_a_number_that_is_not_asked_for_yet_is_no_answer(begun: Progress) -> Non
         ("yess", "did you mean 'yes'?"),
     ],
 )
-def test_what_is_no_number_is_refused_and_nothing_is_lost(begun: Progress, typed: str, hint: str) -> None:
+def test_input_that_is_not_a_number_is_refused_and_earlier_answers_are_preserved(
+    begun: Progress, typed: str, hint: str
+) -> None:
     before = typed_after_prediction(begun, "7")
     with pytest.raises(SpecError) as caught:
         engine.answer(READING, before, typed)
@@ -135,7 +137,7 @@ def test_what_is_no_number_is_refused_and_nothing_is_lost(begun: Progress, typed
 
 def test_a_number_waits_for_what_it_is_read_off(begun: Progress) -> None:
     view, kept = look(READING, typed_after_prediction(begun, "124"), lab_state())
-    assert (said(view), view.is_done) == ("reading-nothing-there", False)
+    assert (number_message(view), view.is_done) == ("reading-nothing-there", False)
     assert look(READING, kept, lab_state(WANTED))[0].is_done
 
 
@@ -189,7 +191,7 @@ def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Prog
     assert engine.done_count(lesson, done) == 2
 
 
-def test_a_state_that_is_gone_does_not_count(lesson: ReadyLesson, begun: Progress) -> None:
+def test_a_check_that_passed_earlier_must_still_pass(lesson: ReadyLesson, begun: Progress) -> None:
     second = first_step_done(lesson, begun)
     _, progress = look(lesson, second, lab_state(array("raid1", degraded=1)))
     view, _ = look(lesson, progress, lab_state(array("raid1", mismatches=8)))
@@ -260,7 +262,7 @@ def test_disks_build_on_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "said"),
+    ("seed", "words"),
     [
         ("a = {}", "has 0 of the keys one_of, disks"),
         ("a = { one_of = [1], disks = 2 }", "has 2 of the keys"),
@@ -272,10 +274,10 @@ def test_disks_build_on_each_other() -> None:
         ('a = { case = "b", of = { y = 1 } }', "builds on seed.b"),
     ],
 )
-def test_what_cannot_be_drawn_is_explained(seed: str, said: str) -> None:
+def test_what_cannot_be_drawn_is_explained(seed: str, words: str) -> None:
     with pytest.raises(SpecError) as caught:
         draw(with_seed(seed), "anna")
-    assert said in caught.value.message
+    assert words in caught.value.message
     assert caught.value.hint
 
 

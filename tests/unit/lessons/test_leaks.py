@@ -57,7 +57,7 @@ def right_number(step: ReadyStep, lab: CheckedState) -> float | None:
 
 
 @pytest.mark.parametrize(("lesson_id", "step_id"), steps_of_the_course())
-def test_no_number_is_told_before_it_is_given(
+def test_no_number_is_shown_before_the_student_gives_it(
     lesson_id: str, step_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = files_of(lesson_id).lesson.step(step_id)
@@ -74,11 +74,11 @@ def test_no_number_is_told_before_it_is_given(
         if value is None:
             continue
         for done in ({}, {"answer": next(iter(step.ask.options))} if step.ask else {}):
-            said = shown_before(lesson, step, lab, tmp_path, capsys, **done) + in_app(
+            output = shown_before(lesson, step, lab, tmp_path, capsys, **done) + in_app(
                 lesson, step, lab, tmp_path, **done
             )
-            for form in written(said, step, value):
-                assert (lesson_id, step_id, form) in ALLOWED, (seed, form, said)
+            for form in written(output, step, value):
+                assert (lesson_id, step_id, form) in ALLOWED, (seed, form, output)
 
 
 @pytest.mark.parametrize("language", word_languages())
@@ -90,13 +90,13 @@ def test_before_the_prediction_only_that_is_asked_for(tmp_path: Path, language: 
         if step.ask is None:
             continue
         view = view_at(lesson, step_id, CheckedState(results=measured_all(lesson)), tmp_path)
-        told = tell(words, view)
-        assert [check.name for check in told.checks] == ["answered", "later"], (lesson_id, step_id)
-        assert told.mistake is None
+        shown = tell(words, view)
+        assert [check.name for check in shown.checks] == ["answered", "later"], (lesson_id, step_id)
+        assert shown.mistake is None
 
 
 @pytest.mark.parametrize(("lesson_id", "step_id"), steps_of_the_course())
-def test_the_right_prediction_stands_among_the_options_alone(
+def test_the_right_prediction_is_shown_only_among_the_options(
     lesson_id: str, step_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in TRIED_SEEDS[:4]:
@@ -105,39 +105,39 @@ def test_the_right_prediction_stands_among_the_options_alone(
         if step.ask is None or not step.ask.answer:
             continue
         lab = CheckedState(results=measured_all(lesson))
-        said = in_app(lesson, step, lab, tmp_path)
+        output = in_app(lesson, step, lab, tmp_path)
         option = step.ask.options[step.ask.answer]
         if len(option) > 12:
-            assert said.count(option) == 1, (seed, option)
+            assert output.count(option) == 1, (seed, option)
         assert option not in lesson.goal or len(option) <= 12
-        assert "by_hand" not in said
+        assert "by_hand" not in output
     if (lesson_id, step_id) in CHOICES:
         lesson = files_of(lesson_id).ready("")
         by_hand = [action.by_hand() for action in lesson.step(step_id).do]
-        json_said = shown_before(lesson, lesson.step(step_id), CheckedState(), tmp_path, capsys)
-        assert not [line for line in by_hand if line in json_said]
+        json_output = shown_before(lesson, lesson.step(step_id), CheckedState(), tmp_path, capsys)
+        assert not [line for line in by_hand if line in json_output]
 
 
 @pytest.mark.parametrize(("lesson_id", "step_id"), CHOICES)
-def test_no_check_tells_what_is_to_be_chosen(lesson_id: str, step_id: str, tmp_path: Path) -> None:
+def test_no_check_reveals_the_right_choice(lesson_id: str, step_id: str, tmp_path: Path) -> None:
     for seed in TRIED_SEEDS:
         lesson = files_of(lesson_id).ready(seed)
         step = lesson.step(step_id)
         view = view_at(lesson, step_id, CheckedState(), tmp_path, answer="given")
         for language in word_languages():
-            told = " ".join(f"{each.wanted} {each.found}" for each in tell(words_in(language), view).checks)
-            assert CHOICES[lesson_id, step_id] not in told
+            text = " ".join(f"{each.wanted} {each.found}" for each in tell(words_in(language), view).checks)
+            assert CHOICES[lesson_id, step_id] not in text
         assert step.secret
 
 
-def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None:
+def test_a_measured_figure_is_shown_only_after_the_number(tmp_path: Path) -> None:
     """A check of lesson 1 shows the median latency that its first step asks for."""
     lesson = files_of("01-what-a-disk-promises").ready("")
     lab = CheckedState(results=measured_all(lesson))
     step = lesson.steps[0]
     value = right_number(step, lab)
-    for typed, is_told in (("", False), ("1", False), (f"{value:.10g}", True)):
+    for typed, is_shown in (("", False), ("1", False), (f"{value:.10g}", True)):
         view = view_at(lesson, step.id, lab, tmp_path, answer="same", reading=typed)
-        told = tell(words_in("en"), view)
-        figures = [each.found for each in told.checks if " ms" in each.found and "ratio" in each.found]
-        assert bool(figures) is is_told
+        shown = tell(words_in("en"), view)
+        figures = [each.found for each in shown.checks if " ms" in each.found and "ratio" in each.found]
+        assert bool(figures) is is_shown

@@ -244,15 +244,15 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     outcome = view.checks[-1].outcome
     assert outcome is not None
     assert not outcome.is_passed, f"{typed} passes for {right}"
-    said = {outcome.said, view.mistake.id if view.mistake else ""}
-    assert wrong[1] in said, (typed, right, said)
+    keys = {outcome.said, view.mistake.id if view.mistake else ""}
+    assert wrong[1] in keys, (typed, right, keys)
     plan = files_of(place[0]).lesson.step(place[1])
     if plan and plan.read and plan.read.value["get"].startswith(KNOWN_HERE_ALONE) and place != ALL_OF_THEM:
         assert not written(in_app(lesson, step, lab, tmp_path), step, right)
     # The message must not contain the right number.
-    told = tell(words_in("en"), view)
+    shown = tell(words_in("en"), view)
     number = f"{right:.4g}"
-    assert len(number) < 3 or number not in told.checks[-1].found.replace(typed, ""), "the right number is not told"
+    assert len(number) < 3 or number not in shown.checks[-1].found.replace(typed, ""), "the right number is not told"
 
 
 RATIOS = [

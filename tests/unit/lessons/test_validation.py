@@ -36,8 +36,8 @@ def row(name: str, kind: type[msgspec.Struct]) -> str:
     """The line of a name in the documentation; a question mark follows the keys that may be left out."""
     fields = msgspec.structs.fields(kind)
     keys = ", ".join(f"{field.name}{'' if field.required else '?'}" for field in fields)
-    said = (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
-    return f"| `{name}` | {keys} | {said} |"
+    summary = (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+    return f"| `{name}` | {keys} | {summary} |"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_lesson_in_the_documentation_is_sound(tmp_path: Path, capfd: pytest.
     assert "20-my-mirror: sound" in capfd.readouterr().out
 
 
-def test_commands_in_lessons_are_quoted_so_that_the_app_can_tell_them_as_keys() -> None:
+def test_commands_in_lessons_are_quoted_so_that_the_app_can_show_them_as_keys() -> None:
     for files in built_in_course().lessons:
         for language in files.languages:
             for step in files.ready("", language).steps:
@@ -98,12 +98,12 @@ READ_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), READ_ERRORS, ids=[each[2] for each in READ_ERRORS])
-def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "words"), READ_ERRORS, ids=[each[2] for each in READ_ERRORS])
+def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_lesson(write(tmp_path, LESSON.replace(old, new, 1)))
     assert "01-first.toml" in caught.value.message
-    assert said in caught.value.message
+    assert words in caught.value.message
     assert caught.value.hint
 
 
@@ -177,11 +177,11 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), ERRORS, ids=[each[2] for each in ERRORS])
-def test_a_mistake_in_a_lesson_is_named_with_its_remedy(tmp_path: Path, old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "message"), ERRORS, ids=[each[2] for each in ERRORS])
+def test_a_mistake_in_a_lesson_is_named_with_its_remedy(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in LESSON
     problems = lesson_problems(read_lesson(write(tmp_path, LESSON.replace(old, new, 1))))
-    assert any(said in problem for problem in problems), problems
+    assert any(message in problem for problem in problems), problems
     assert all(problem.startswith("01-first.toml: ") for problem in problems)
 
 
@@ -222,7 +222,7 @@ def test_a_measurement_is_checked_with_its_lesson(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             'of = { array = "drive" }',
@@ -239,9 +239,9 @@ def test_a_measurement_is_checked_with_its_lesson(tmp_path: Path) -> None:
         ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use lowercase letters"),
     ],
 )
-def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     problems = "".join(lesson_problems(read_lesson(write(tmp_path, MEASURED.replace(old, new, 1)))))
-    assert said.replace("no drive model 'hdd-720'", "hdd-720") in problems
+    assert message.replace("no drive model 'hdd-720'", "hdd-720") in problems
 
 
 TRANSLATION_ERRORS = [
@@ -264,11 +264,11 @@ TRANSLATION_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), TRANSLATION_ERRORS, ids=[each[2] for each in TRANSLATION_ERRORS])
-def test_a_translation_has_exactly_the_lessons_texts(tmp_path: Path, old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "message"), TRANSLATION_ERRORS, ids=[each[2] for each in TRANSLATION_ERRORS])
+def test_a_translation_has_exactly_the_lessons_texts(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in TRANSLATION
     problems = lesson_problems(read_lesson(write(tmp_path, sv=TRANSLATION.replace(old, new, 1))))
-    assert any(problem.startswith("01-first.sv.toml: ") and said in problem for problem in problems), problems
+    assert any(problem.startswith("01-first.sv.toml: ") and message in problem for problem in problems), problems
 
 
 def test_a_question_that_is_not_translated_is_named(tmp_path: Path) -> None:

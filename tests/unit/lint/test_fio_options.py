@@ -38,15 +38,15 @@ def test_every_option_and_engine_of_this_computers_fio_has_its_group() -> None:
     known = {*table.by_name, *table.aliases}
     engines = [line.strip() for line in asked("--enghelp") if line.startswith("\t")]
     assert {*engines} - {*table.engine_by_name, *ENGINES} == set()
-    told = asked("--cmdhelp=all")
+    listed = asked("--cmdhelp=all")
     for engine in engines:
-        told += asked(f"--enghelp={engine}")
-    names = {line.partition(":")[0].strip() for line in told if ":" in line and "fio" not in line.split(":")[0]}
+        listed += asked(f"--enghelp={engine}")
+    names = {line.partition(":")[0].strip() for line in listed if ":" in line and "fio" not in line.split(":")[0]}
     assert len(names) > 200
     assert names - known == set()
 
 
-def test_the_table_names_nothing_twice_and_only_what_is_there() -> None:
+def test_the_table_has_no_duplicates_and_only_known_names() -> None:
     table = fio_table()
     names = [name for each in table.options for name in each.names]
     assert len(names) == len(set(names))
@@ -161,7 +161,7 @@ directory=/root
 
 
 @pytest.mark.parametrize("line", filter(None, REACHES))
-def test_what_reaches_something_is_refused_and_nothing_else_is_said_to_run_a_command(line: str) -> None:
+def test_options_with_outside_effects_are_refused_and_only_commands_are_called_so(line: str) -> None:
     found = rules(f"{TIMED}{line}\n")
     assert len(found["foreign-command"]) == 1
     assert "line 6" in found["foreign-command"][0]
@@ -226,11 +226,11 @@ def test_a_comment_ends_a_line_and_a_line_that_fio_cuts_is_two() -> None:
         ("time_based\nruntime=9\nbs=$pagesize", {"not-analysed"}),
     ],
 )
-def test_a_job_of_somebody_elses(job: str, expected: set[str]) -> None:
+def test_findings_on_foreign_jobs(job: str, expected: set[str]) -> None:
     assert set(rules(f"[a]\n{job}\n")) == expected
 
 
-def test_jobs_of_which_one_is_not_known_are_not_said_to_be_mixed() -> None:
+def test_jobs_with_an_unknown_direction_are_not_reported_as_mixed() -> None:
     job = "[a]\nrw=read\ntime_based\nruntime=1\n[b]\nrw=${RW}\ntime_based\nruntime=1\ndirect=1\n"
     assert "mixed-directions" not in rules(job)
     assert "mixed-directions" in rules(job.replace("${RW}", "write"))

@@ -44,13 +44,13 @@ BY_THE_RUN = {"wide-interval"}
 IN_RECIPES_OF_PLANS = {"mixed-directions", "zero-data", "depth-without-async", "runtime-short", "misaligned"}
 
 
-def test_every_check_has_a_rule_that_says_where_it_looks() -> None:
+def test_every_check_has_a_rule_with_its_stage() -> None:
     for stage, names in CHECKS.items():
         for name in names:
             assert stage in find_rule(name).looks_at, (stage, name)
 
 
-def test_every_rule_is_checked_where_it_says() -> None:
+def test_every_rule_is_checked_at_its_stages() -> None:
     for rule in all_rules().values():
         for stage in rule.looks_at:
             if stage is LintStage.COMPARISON:

@@ -168,7 +168,7 @@ SILENT = [
 
 
 @pytest.mark.parametrize("text", SILENT)
-def test_nothing_false_is_said_of_mdadm(text: str) -> None:
+def test_valid_mdadm_commands_cause_no_findings(text: str) -> None:
     assert rules(text) - {"not-analysed"} == set()
 
 
@@ -188,7 +188,7 @@ def test_nothing_false_is_said_of_mdadm(text: str) -> None:
         ("ssh host mdadm --stop /dev/md0", {"not-analysed"}),
     ],
 )
-def test_what_mdadm_is_told_wrong(text: str, expected: set[str]) -> None:
+def test_wrong_mdadm_commands_are_reported(text: str, expected: set[str]) -> None:
     assert rules(text) == expected
 
 
@@ -244,7 +244,7 @@ def test_a_load_during_the_first_resync_is_named(text: str) -> None:
         RAID5 + "mdadm --stop /dev/md0\nmdadm --assemble /dev/md0 /dev/sda /dev/sdb /dev/sdc\n" + READ,
     ],
 )
-def test_nothing_is_said_of_a_load_that_waits_or_need_not(text: str) -> None:
+def test_a_load_that_waits_or_need_not_wait_causes_no_finding(text: str) -> None:
     assert rules(text) == set()
 
 

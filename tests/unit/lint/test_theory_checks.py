@@ -72,13 +72,13 @@ def test_both_directions_of_a_mix_are_one_figure() -> None:
     assert only(record(cells=tuple(mixed), conditions=DRIVES)).share.median == pytest.approx(1.01)
 
 
-def test_each_repeat_stands_beside_its_own_prediction() -> None:
+def test_each_repeat_is_compared_with_its_own_prediction() -> None:
     cells = [cell("raid5", "w", n, write_iops=value, predicted_iops=value) for n, value in enumerate((50.0, 100.0))]
     assert only(record(cells=tuple(cells))).share.high == 1.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0])
-def test_what_is_no_speed_is_not_compared(bad: float) -> None:
+def test_invalid_speeds_are_not_compared(bad: float) -> None:
     (good,) = made((90.0,)).cells
     assert beside_theory(record(cells=(with_figures(good, iops=bad),))) == ()
     assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
@@ -103,7 +103,7 @@ def test_of_virtual_time_no_processor_is_named() -> None:
     assert "processor" not in only(made((80.0, 80.0), conditions, cpu=cpu(12_000.0))).words
 
 
-def test_the_drain_is_told_from_the_time_that_fio_counted() -> None:
+def test_the_drain_is_computed_from_the_time_that_fio_counted() -> None:
     # Figures of 30 s; the job asked for less.
     ramped = JOB.replace("30000", "24000") + "ramp_time=500ms\n"
     (drain,) = only(made((80.0, 80.0), job_text=ramped)).limiters
@@ -129,7 +129,7 @@ def test_other_evidence(changes: dict[str, Any], iops: float, words: str) -> Non
     assert words in only(made((iops, iops), **changes)).words
 
 
-def test_drives_with_mechanics_and_those_that_nobody_here_knows() -> None:
+def test_mechanics_are_named_only_for_known_drives_with_mechanics() -> None:
     def on(model: str) -> str:
         (disk,) = DRIVES.disks
         disks = (replace(disk, model=model),)
@@ -140,7 +140,7 @@ def test_drives_with_mechanics_and_those_that_nobody_here_knows() -> None:
     assert "mechanics" not in on("of-another-computer")
 
 
-def test_the_lint_and_whoever_shows_the_result_say_it() -> None:
+def test_the_lint_and_the_shown_result_report_off_theory() -> None:
     found = made((80.0, 80.0))
     assert "off-theory" in {finding.rule_id for finding in lint_result(found)}
     stamps = as_shown(found).stamps
@@ -150,7 +150,7 @@ def test_the_lint_and_whoever_shows_the_result_say_it() -> None:
     assert as_shown(as_shown(found)) == as_shown(found)
 
 
-def test_stored_stamps_stay_unless_todays_rules_say_it_anew() -> None:
+def test_stored_stamps_are_shown_unless_current_rules_replace_them() -> None:
     old = ("simulated-origin: machine: x; needed: compare ratios", "unsteady: a: b; needed: c")
     on_files = replace(made((80.0, 80.0), FILES), stamps=old)
     stamps = shown_stamps(on_files)
@@ -166,7 +166,7 @@ def bound(*microseconds: float, conditions: Conditions = FILES) -> ResultRecord:
     return record(cells=tuple(cells), conditions=conditions)
 
 
-def test_on_files_the_embedded_kernels_processor_is_the_limit_and_stands_first() -> None:
+def test_on_files_a_processor_bound_is_the_first_stamp() -> None:
     found = bound(121.0, 123.0, 60.0)
     (seen,) = processor_bound(found)
     assert (
@@ -222,10 +222,10 @@ def test_a_rebuild_of_no_sense_is_beside_nothing(figures: tuple[float, float]) -
     assert rebuilds_beside_theory(record(rebuilds=(found,))) == ()
 
 
-def test_a_run_that_was_gone_on_with_says_so_wherever_it_is_shown() -> None:
+def test_a_resumed_run_has_a_stamp() -> None:
     virtual = replace(CONDITIONS, is_virtual_time=True)
-    told = shown_stamps(record(conditions=virtual, resumed_after=(14,)))
-    assert "resumed" in {stamp.partition(":")[0] for stamp in told}
+    stamps = shown_stamps(record(conditions=virtual, resumed_after=(14,)))
+    assert "resumed" in {stamp.partition(":")[0] for stamp in stamps}
     assert "resumed" not in {stamp.partition(":")[0] for stamp in shown_stamps(record(conditions=virtual))}
 
 
@@ -237,7 +237,7 @@ def with_job(repeat: int, text: str, *, fio: str = "fio-3.33", addresses: str = 
     return replace(measured, figures=replace(measured.figures, fio_version=fio))
 
 
-def said_of(*cells: CellRecord) -> list[str]:
+def observed_in(*cells: CellRecord) -> list[str]:
     return [seen.observed for seen in same_addresses(record(cells=cells))]
 
 
@@ -245,26 +245,26 @@ def before(repeat: int, *, jobs: int = 1, fio: str = "fio-3.33") -> CellRecord:
     return with_job(repeat, BEFORE.format(seed=20_260 + repeat, jobs=jobs), fio=fio)
 
 
-def test_results_from_before_are_told_by_their_jobs() -> None:
-    assert said_of(before(0), before(1), before(2)) == ["3 repeats on one sequence of addresses"]
-    assert said_of(before(0, jobs=4), before(1, jobs=4)) == [
+def test_old_results_are_compared_by_their_jobs() -> None:
+    assert observed_in(before(0), before(1), before(2)) == ["3 repeats on one sequence of addresses"]
+    assert observed_in(before(0, jobs=4), before(1, jobs=4)) == [
         "1 of 4 jobs on one sequence of addresses in all 2 repeats"
     ]
 
 
 @pytest.mark.parametrize("fio", ["fio-3.35", "fio-3.41"])
 def test_a_fio_that_heeds_the_seed_gave_true_repeats(fio: str) -> None:
-    assert said_of(before(0, fio=fio), before(1, fio=fio)) == []
+    assert observed_in(before(0, fio=fio), before(1, fio=fio)) == []
 
 
-def test_results_of_now_are_told_by_their_fingerprints() -> None:
+def test_new_results_are_compared_by_their_fingerprints() -> None:
     text = BEFORE.replace("randrepeat=1", "randrepeat=0")
-    assert said_of(*(with_job(n, text.format(seed=n, jobs=1), addresses=f"{n:x}") for n in range(3))) == []
+    assert observed_in(*(with_job(n, text.format(seed=n, jobs=1), addresses=f"{n:x}") for n in range(3))) == []
     same = [with_job(n, text.format(seed=7, jobs=1), addresses="7") for n in range(3)]
-    assert said_of(*same) == ["3 repeats on one sequence of addresses"]
+    assert observed_in(*same) == ["3 repeats on one sequence of addresses"]
 
 
-def test_one_repeat_sequential_loads_and_records_without_jobs_say_nothing() -> None:
-    assert said_of(before(0)) == []
-    assert said_of(*(with_job(n, "[x]\nrw=read\nbs=1m\n") for n in range(3))) == []
-    assert said_of(*(with_job(n, "") for n in range(3))) == []
+def test_one_repeat_sequential_loads_and_records_without_jobs_have_no_finding() -> None:
+    assert observed_in(before(0)) == []
+    assert observed_in(*(with_job(n, "[x]\nrw=read\nbs=1m\n") for n in range(3))) == []
+    assert observed_in(*(with_job(n, "") for n in range(3))) == []

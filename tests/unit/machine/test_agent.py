@@ -165,25 +165,25 @@ def test_the_slower_of_two_agents_finds_the_program_installed(tmp_path: Path, mo
     assert (folder / "lab/one.py").read_text() == "text"
 
 
-@pytest.mark.parametrize(("what", "said"), [("fail", "/dev/md0: gone"), ("crash", "SystemExit('/dev/md0')")])
-def test_a_program_that_fails_says_why_and_the_agent_lives_on(
-    machine: Machine, program: GuestProgram, what: str, said: str
+@pytest.mark.parametrize(("what", "message"), [("fail", "/dev/md0: gone"), ("crash", "SystemExit('/dev/md0')")])
+def test_a_failed_program_reports_its_error_and_the_agent_continues(
+    machine: Machine, program: GuestProgram, what: str, message: str
 ) -> None:
     with pytest.raises(CommandFailed) as failed:
         machine.call(program, (what, "/dev/md0"))
-    assert failed.value.stderr_tail == said
+    assert failed.value.stderr_tail == message
     assert machine.call(program, ("still", "")).startswith("still ")
 
 
-def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over(
+def test_a_waiting_program_blocks_nothing_and_is_notified_of_its_timeout(
     machine: Machine, program: GuestProgram, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
+    marker = tmp_path / "told"
     late: list[LabError] = []
 
     def call() -> None:
         with pytest.raises(CommandTimedOut, match="agent:trial wait") as timed_out:
-            machine.call(program, ("wait", str(told)), timeout_seconds=5)
+            machine.call(program, ("wait", str(marker)), timeout_seconds=5)
         late.append(timed_out.value)
 
     thread = threading.Thread(target=call)
@@ -191,10 +191,10 @@ def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over
     wait_until((tmp_path / "told.begun").exists)
     assert machine.call(program, ("quick", "")).startswith("quick ")
     assert machine.run(["echo", "hi"]).stdout == "hi\n"
-    assert not told.exists()
+    assert not marker.exists()
     thread.join(20)
     assert late
-    wait_until(told.exists)
+    wait_until(marker.exists)
 
 
 def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHere, program: GuestProgram) -> None:
@@ -322,7 +322,7 @@ def test_a_bad_request_is_answered_and_does_no_harm(here: AgentHere, verb: str, 
     assert here.machine.run(["true"]).status == 0
 
 
-def test_a_line_that_is_no_request_does_no_harm(here: AgentHere) -> None:
+def test_an_invalid_request_line_is_ignored(here: AgentHere) -> None:
     os.write(here.channel._write_fd, b'{"id":1,"verb":"ru\n[]\n\n')
     assert here.machine.run(["true"]).status == 0
 

@@ -46,13 +46,13 @@ def test_the_remote_command_runs_the_agent_it_is_sent(shell: str, tmp_path: Path
     assert {"id": 2, "done": True, "names": {"/nowhere": []}} in answers
 
 
-def test_a_source_that_is_cut_short_is_no_agent() -> None:
+def test_a_truncated_agent_source_is_not_executed() -> None:
     line = remote_command(100).replace("sudo -n ", "")
     assert subprocess.run(["sh", "-c", line], input=b"x", capture_output=True, timeout=20, check=False).returncode == 1
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "error", "message"),
+    ("status", "words", "error", "message"),
     [
         (255, "me@lab1: Permission denied (publickey).", MachineLost, "does not let this user in"),
         (
@@ -69,10 +69,10 @@ def test_a_source_that_is_cut_short_is_no_agent() -> None:
         (1, "", MachineLost, "it said nothing"),
     ],
 )
-def test_what_ssh_says_becomes_an_error_with_a_hint(
-    status: int, said: str, error: type[LabError], message: str
+def test_error_output_of_ssh_becomes_an_error_with_a_hint(
+    status: int, words: str, error: type[LabError], message: str
 ) -> None:
-    loss = _ssh_loss("me@lab1", status, said)
+    loss = _ssh_loss("me@lab1", status, words)
     assert type(loss) is error
     assert message in loss.message
     assert loss.hint
@@ -82,7 +82,7 @@ def test_a_lost_virtual_machine_names_vagrants_command() -> None:
     assert "vagrant ssh raidlab" in _ssh_loss("vagrant:", 255, "No route to host", "vagrant ssh raidlab").hint
 
 
-def test_what_sudo_says_becomes_an_error_with_a_hint() -> None:
+def test_error_output_of_sudo_becomes_an_error() -> None:
     assert isinstance(_local_loss(1, "sudo: a password is required"), PrivilegeRefused)
     assert isinstance(_local_loss(-9, ""), MachineLost)
 
@@ -126,7 +126,7 @@ class Vagrant(Processes):
         return self.answer
 
 
-def test_what_vagrant_tells_becomes_arguments_of_ssh() -> None:
+def test_the_ssh_config_of_vagrant_becomes_arguments_of_ssh() -> None:
     vagrant = Vagrant(Completed(0, CONFIG, ""))
     find_vagrant_host(parse_target("vagrant:raidlab2"), vagrant)
     assert vagrant.asked.pop()[1:] == ["ssh-config", "raidlab2"]
@@ -160,7 +160,7 @@ def test_what_vagrant_tells_becomes_arguments_of_ssh() -> None:
         ("vagrant:", Completed(0, "", ""), LabError, "does not report how to reach", "vagrant ssh-config"),
     ],
 )
-def test_a_refusal_says_what_to_do(
+def test_failures_of_vagrant_are_reported_with_a_hint(
     target: str, answer: Completed, error: type[LabError], message: str, hint: str
 ) -> None:
     with pytest.raises(error) as refused:

@@ -26,7 +26,7 @@ class FarEnd:
     answers_fd: int
     channel: Channel
 
-    def say(self, *messages: object) -> None:
+    def send(self, *messages: object) -> None:
         for message in messages:
             data = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
             os.write(self.answers_fd, data)
@@ -66,16 +66,16 @@ def far_end(
 def test_answers_find_their_requests_in_any_order(far: FarEnd) -> None:
     first, second = far.channel.request("write", path="a"), far.channel.request("write", path="b")
     assert far.heard()["path"] == "a"
-    far.say({"id": second.request_id, "done": True, "n": 2}, {"id": first.request_id, "done": True, "n": 1})
+    far.send({"id": second.request_id, "done": True, "n": 2}, {"id": first.request_id, "done": True, "n": 1})
     assert (first.next()["n"], second.next()["n"]) == (1, 2)
 
 
 def test_garbage_between_the_messages_is_passed_over(far: FarEnd) -> None:
     pending = far.channel.request("write")
-    far.say(
+    far.send(
         b"Welcome to lab1!\n", b"\n", b"[1,2]\n", b'{"id":{}}\n', b'{"id":999,"done":true}\n', b"\xff\xfe{\n", b"7\n"
     )
-    far.say(b'{"id":1,', b'"done":true}\n')
+    far.send(b'{"id":1,', b'"done":true}\n')
     assert pending.next(5.0) == {"id": 1, "done": True}
 
 
@@ -100,18 +100,18 @@ def test_garbage_between_the_messages_is_passed_over(far: FarEnd) -> None:
 )
 def test_an_answer_that_no_agent_gives_ends_its_request_alone(far: FarEnd, verb: str, answer: dict[str, Any]) -> None:
     asked, other = far.channel.request(verb), far.channel.request("write")
-    far.say({"id": asked.request_id, **answer}, {"id": other.request_id, "done": True})
+    far.send({"id": asked.request_id, **answer}, {"id": other.request_id, "done": True})
     with pytest.raises(MachineLost, match=f"its answer to '{verb}' is invalid"):
         asked.next(5.0)
     assert other.next(5.0)["done"]
 
 
 @pytest.mark.parametrize("size", ["x", None, [], 1e999, -(10**30), 10**30])
-def test_a_receipt_for_what_was_never_sent_lets_nothing_through(far: FarEnd, size: object) -> None:
-    far.say({"event": "received", "bytes": size})
+def test_a_forged_receipt_does_not_enlarge_the_window(far: FarEnd, size: object) -> None:
+    far.send({"event": "received", "bytes": size})
     request = far.channel.request("write")
     assert far.heard()["id"] == request.request_id
-    far.say({"id": request.request_id, "done": True})
+    far.send({"id": request.request_id, "done": True})
     assert request.next(5.0)["done"]
 
     def send() -> None:
@@ -130,14 +130,14 @@ def test_a_receipt_for_what_was_never_sent_lets_nothing_through(far: FarEnd, siz
 def test_a_line_without_end_is_a_loss_before_it_fills_the_memory(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.machine.channel.MESSAGE_LIMIT_BYTES", 10_000)
     pending = far.channel.request("read")
-    far.say(b"x" * 20_000)
+    far.send(b"x" * 20_000)
     with pytest.raises(MachineLost, match="lines without end"):
         pending.next(5.0)
 
 
 def test_an_end_in_the_middle_of_a_message_is_a_loss_for_all(far: FarEnd) -> None:
     waiting = [far.channel.request("run"), far.channel.request("sample")]
-    far.say(b'{"id":1,"out":"ha')
+    far.send(b'{"id":1,"out":"ha')
     far.hang_up()
     for pending in waiting:
         for _ in range(2):
@@ -177,7 +177,7 @@ def test_a_long_request_waits_for_receipts(far: FarEnd) -> None:
         line += data
         received += len(data)
         if received >= 1024:
-            far.say({"event": "received", "bytes": received})
+            far.send({"event": "received", "bytes": received})
             received = 0
     sender.join(5.0)
     assert json.loads(line)["text"] == "x" * 10_000
@@ -196,7 +196,7 @@ def test_many_small_requests_never_overrun_the_line(far: FarEnd) -> None:
         assert not request.is_alive()
 
 
-def test_closing_wakes_whoever_waits_although_the_far_end_stays(far: FarEnd) -> None:
+def test_closing_wakes_waiting_requests_although_the_far_end_stays(far: FarEnd) -> None:
     pending = far.channel.request("run")
     far.channel.close()
     with pytest.raises(MachineLost, match="was closed"):
@@ -224,16 +224,16 @@ def test_a_machine_without_a_processor_gets_more_time_to_start(far: FarEnd) -> N
 
 
 def test_another_protocol_is_refused(far: FarEnd) -> None:
-    far.say({"event": "hello", "protocol": 99})
+    far.send({"event": "hello", "protocol": 99})
     with pytest.raises(MachineLost, match="protocol 99"):
         far.channel.wait_hello(5.0)
 
 
-def test_one_consumer_that_does_not_read_holds_up_nobody(far: FarEnd) -> None:
+def test_a_consumer_that_does_not_read_blocks_no_other(far: FarEnd) -> None:
     ignored, wanted = far.channel.request("run"), far.channel.request("write")
     for _ in range(500):
-        far.say({"id": ignored.request_id, "out": "x" * 1000})
-    far.say({"id": wanted.request_id, "done": True})
+        far.send({"id": ignored.request_id, "out": "x" * 1000})
+    far.send({"id": wanted.request_id, "done": True})
     assert wanted.next(5.0)["done"]
     assert ignored.next(1.0)["out"] == "x" * 1000
     with pytest.raises(queue.Empty):
@@ -245,10 +245,10 @@ class Listener:
     """Records the calls of ``on_silence``, and gives the machine up at the given second."""
 
     ends_at: int
-    told: list[tuple[int, tuple[str, ...]]]
+    calls: list[tuple[int, tuple[str, ...]]]
 
     def on_silence(self, seconds: int, awaited: Collection[str]) -> LabError | None:
-        self.told.append((seconds, tuple(awaited)))
+        self.calls.append((seconds, tuple(awaited)))
         return MachineLost("it stands still") if seconds == self.ends_at else None
 
 
@@ -264,14 +264,14 @@ def heard_far(listener: Listener) -> Iterator[FarEnd]:
 
 
 def test_silence_ends_every_wait_once_it_is_judged(heard_far: FarEnd, listener: Listener) -> None:
-    heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
+    heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
     heard_far.channel.wait_hello(5.0)
     waiting = [heard_far.channel.request("run"), heard_far.channel.request("write")]
     for pending in waiting:
         with pytest.raises(MachineLost, match="it stands still"):
             pending.next(5.0)
-    assert listener.told[-1] == (8, ("run", "write"))
-    assert [seconds for seconds, _ in listener.told[-8:]] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert listener.calls[-1] == (8, ("run", "write"))
+    assert [seconds for seconds, _ in listener.calls[-8:]] == [1, 2, 3, 4, 5, 6, 7, 8]
     with pytest.raises(MachineLost, match="it stands still"):
         heard_far.channel.request("read")
 
@@ -279,7 +279,7 @@ def test_silence_ends_every_wait_once_it_is_judged(heard_far: FarEnd, listener: 
 def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_meanwhile(
     heard_far: FarEnd, listener: Listener
 ) -> None:
-    heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
+    heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
     heard_far.channel.wait_hello(5.0)
     pending = heard_far.channel.request("call")
     assert heard_far.heard()["verb"] == "call"
@@ -289,18 +289,18 @@ def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_mean
         # A ping is sent after two slices, long before the limit.
         asked = heard_far.heard()
         assert (asked["verb"], asked["paths"]) == ("read", [])
-        heard_far.say({"id": asked["id"], "done": True, "files": {}})
-    heard_far.say({"id": pending.request_id, "done": True})
+        heard_far.send({"id": asked["id"], "done": True, "files": {}})
+    heard_far.send({"id": pending.request_id, "done": True})
     assert pending.next(5.0)["done"]
-    assert max(seconds for seconds, _ in listener.told) < listener.ends_at
+    assert max(seconds for seconds, _ in listener.calls) < listener.ends_at
 
 
-def test_nobody_is_asked_where_nothing_is_awaited(heard_far: FarEnd, listener: Listener) -> None:
-    heard_far.say({"event": "hello", "protocol": PROTOCOL_VERSION})
+def test_the_listener_is_not_polled_without_pending_requests(heard_far: FarEnd, listener: Listener) -> None:
+    heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
     heard_far.channel.wait_hello(5.0)
-    listener.told.clear()
+    listener.calls.clear()
     time.sleep(12 * 0.05)
-    assert listener.told == []
+    assert listener.calls == []
 
 
 def test_a_greeting_is_awaited_too(heard_far: FarEnd) -> None:

@@ -233,8 +233,8 @@ def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str
             with suppress(BlockingIOError):
                 while text := receiver.recv(64):
                     arrived.add(f"{text.decode()} {kind}")
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said["held"], set(said["done"]), arrived
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer["held"], set(answer["done"]), arrived
 
 
 def reasons_against() -> dict[str, str]:
@@ -330,7 +330,7 @@ def test_the_namespaces_mounts_show_nowhere_else(base: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_missing_file_is_no_missing_layer(base: Path) -> None:
+def test_a_missing_file_is_not_reported_as_a_missing_layer(base: Path) -> None:
     (base / "image").unlink()
     with pytest.raises(AssertionError, match=r"FileNotFoundError.*image"):
         attempt(base, ["namespace"])
@@ -381,13 +381,13 @@ def test_what_a_computer_does_not_have_is_left_out_and_the_rest_holds(
     ) as process:
         process.wait(timeout=30)
         assert process.stderr
-        said = process.stderr.read()
+        printed = process.stderr.read()
     os.close(kept)
     os.close(far)
     assert json.loads(record.read_text())["confined_by"] == held
     assert listing(base / "out") == before
     assert (base / "image").read_text() == "x\n"
-    assert said.splitlines()[-1] == str(os.geteuid())
+    assert printed.splitlines()[-1] == str(os.geteuid())
 
 
 @pytest.mark.parametrize(("layers", "expected"), [([], "a key"), (["landlock"], "PermissionError")])
@@ -404,5 +404,5 @@ try:
 except OSError as error:
     print(type(error).__name__)
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == expected
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == expected

@@ -75,19 +75,19 @@ def test_a_state_folder_that_the_kernels_devices_would_hide_is_not_hidden(tmp_pa
 
 
 def test_many_disks_share_what_the_drivers_socket_holds() -> None:
-    def told(disks: int) -> list[str]:
+    def request_counts(disks: int) -> list[str]:
         options = EmbeddedOptions(disks=tuple(UbdDisk(Path(f"/d/{number}"), "S") for number in range(disks)))
         return [word.removeprefix("RAIDLAB_UBD_REQUESTS=") for word in arguments(options) if "REQUESTS" in word]
 
     sender, receiver = socket.socketpair()
     with sender, receiver:
         sender.setblocking(False)
-        (each,) = told(16)
+        (each,) = request_counts(16)
         # The socket holds the requests of sixteen disks, and those of one more.
         assert [sender.send(bytes(8)) for _ in range(int(each) * 17)] == [8] * int(each) * 17
     assert int(each) >= 4
     assert most_requests(1) > most_requests(2) > most_requests(16)
-    assert told(0) == []
+    assert request_counts(0) == []
 
 
 def test_a_command_line_that_the_kernel_would_cut_is_refused() -> None:
@@ -214,16 +214,16 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (1, "check_ptrace : expected SIGSTOP, got status = 9\n", "check_ptrace", "allow it"),
     ],
 )
-def test_a_loss_is_told_in_the_kernels_words_with_a_hint_that_fits(
+def test_a_loss_is_reported_with_the_kernels_message_and_a_fitting_hint(
     tmp_path: Path, status: int | None, console: str, message: str, hint: str
 ) -> None:
     (tmp_path / "console.log").write_text(console)
-    told, next_action = told_loss(status, tmp_path / "console.log")
-    assert message in told
+    result, next_action = told_loss(status, tmp_path / "console.log")
+    assert message in result
     assert hint in next_action
 
 
-def test_a_loss_is_told_without_a_console_and_moves_no_cursor(tmp_path: Path) -> None:
+def test_a_loss_is_reported_without_a_console_and_without_escape_sequences(tmp_path: Path) -> None:
     assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel exited with status 3"
     (tmp_path / "console.log").write_text("\x1b[2Jgone\n")
     assert told_loss(1, tmp_path / "console.log")[0].isprintable()

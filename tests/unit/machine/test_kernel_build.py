@@ -97,7 +97,7 @@ def test_no_kernel_is_built_again_for_what_it_is_not_made_of(shop: Workshop) -> 
     assert shop.build("standard").stderr == ""
 
 
-def test_a_source_that_was_chosen_has_a_folder_of_its_own_and_counts_as_it_is(shop: Workshop) -> None:
+def test_a_chosen_source_has_a_separate_folder_and_is_rebuilt_if_it_changes(shop: Workshop) -> None:
     chosen = shop.place_source("linux-source-6.12.tar.gz")
     for words, folder in (
         ((), "standard"),
@@ -113,21 +113,21 @@ def test_a_source_that_was_chosen_has_a_folder_of_its_own_and_counts_as_it_is(sh
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "expected"),
     [
         (("quick",), 2, "usage: build-uml.sh"),
         (("--source", "/nowhere/linux-source-6.1.tar.gz"), 2, "No such file"),
         (("--source", "/bin/sh"), 2, "/sh does not tell the kernel's version"),
     ],
 )
-def test_a_wrong_call_is_refused(shop: Workshop, words: tuple[str, ...], status: int, told: str) -> None:
+def test_a_wrong_call_is_refused(shop: Workshop, words: tuple[str, ...], status: int, expected: str) -> None:
     refused = shop.build(*words)
     assert refused.returncode == status
-    assert told in refused.stderr
+    assert expected in refused.stderr
     assert not shop.kernels.exists()
 
 
-def test_what_is_missing_is_named(shop: Workshop) -> None:
+def test_missing_requirements_are_reported(shop: Workshop) -> None:
     (shop.sources / "linux-source-6.1.tar.gz").unlink()
     without_source = shop.build("virtual-time")
     assert (without_source.returncode, "apt-get install linux-source" in without_source.stderr) == (3, True)
@@ -142,7 +142,7 @@ def cut_off(shop: Workshop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (
             lambda shop: shop.edit(
@@ -161,8 +161,8 @@ def cut_off(shop: Workshop) -> None:
     ],
     ids=["patch", "no-makefile", "makefile", "cut-off"],
 )
-def test_what_cannot_be_built_is_told_and_leaves_nothing_behind(
-    shop: Workshop, spoil: Callable[[Workshop], object], said: str
+def test_a_failed_build_is_reported_and_leaves_nothing_behind(
+    shop: Workshop, spoil: Callable[[Workshop], object], message: str
 ) -> None:
     assert shop.build("virtual-time").returncode == 0
     spoil(shop)
@@ -170,24 +170,22 @@ def test_what_cannot_be_built_is_told_and_leaves_nothing_behind(
     shop.edit("provision/kernel/lab.config")
     refused = shop.build("virtual-time")
     assert refused.returncode == 1
-    assert said in refused.stderr
+    assert message in refused.stderr
     assert leftovers(shop) == []
     assert (shop.kernels / "virtual-time/linux").exists()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_ended_while_it_compiles_it_leaves_no_process_and_goes_on_from_there(
-    shop: Workshop, number: int, status: int
-) -> None:
+def test_an_interrupted_build_leaves_no_process_and_can_be_resumed(shop: Workshop, number: int, status: int) -> None:
     with shop.held_up("virtual-time") as build:
         build.send_signal(number)
         assert build.wait(60) == status
         wait_until(lambda: not any(map(is_running, map(int, shop.held.read_text().split()))))
     assert shop.compiled[0] == "one.o"
-    went_on = shop.build("virtual-time")
-    assert went_on.returncode == 0
-    assert "going on with what was interrupted" in went_on.stderr
-    assert "unpacking" not in went_on.stderr
+    resumed = shop.build("virtual-time")
+    assert resumed.returncode == 0
+    assert "going on with what was interrupted" in resumed.stderr
+    assert "unpacking" not in resumed.stderr
     assert shop.compiled == ["three.o", "two.o"]
     assert leftovers(shop) == []
 
@@ -199,7 +197,7 @@ def test_an_interrupted_unpacking_is_begun_anew(shop: Workshop) -> None:
     assert "kernel: unpacking" in shop.build("virtual-time").stderr
 
 
-def test_what_was_begun_with_other_inputs_goes(shop: Workshop) -> None:
+def test_an_unfinished_build_with_other_inputs_is_removed(shop: Workshop) -> None:
     with shop.held_up("virtual-time"):
         (before,) = leftovers(shop)
     shop.edit("provision/kernel/virtual-time.config")
@@ -217,7 +215,7 @@ def test_of_two_at_once_the_second_waits(shop: Workshop) -> None:
         assert (second.stdout.read(), shop.compiled) == ("", OBJECTS)
 
 
-def test_a_file_that_cannot_be_compiled_is_told_and_what_is_compiled_stays(shop: Workshop) -> None:
+def test_a_compile_error_is_reported_and_compiled_files_are_reused(shop: Workshop) -> None:
     shop.place_source("linux-source-6.1.tar.gz", wrong_c="nonsense\n")
     failed = shop.build("virtual-time")
     assert failed.returncode == 1

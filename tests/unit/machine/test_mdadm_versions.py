@@ -40,7 +40,7 @@ def test_an_mdadm_is_named_by_the_beginning_of_its_version_or_by_its_folder(stor
 
 
 @pytest.mark.usefixtures("store")
-def test_an_option_of_the_target_shows_it_to_the_machine_and_tells_init(store: Path) -> None:
+def test_an_option_of_the_target_shares_its_folder_and_passes_it_to_init(store: Path) -> None:
     for text in ("uml:?mdadm=4.4", "qemu:?mdadm=4.4"):
         options = embedded_options(parse_target(text), EmbeddedOptions())
         assert mdadm_parameter(options) == [f"RAIDLAB_MDADM={store}/4.4-11"]
@@ -82,8 +82,8 @@ def test_the_programs_load_the_libraries_that_were_fetched_with_them(store: Path
     assert apt.fetched == ["mdadm=4.6-3", "libc6"]
     place = store / "4.6-3"
     assert sorted(path.name for path in (place / "lib").iterdir()) == ["ld-linux-x86-64.so.2", "libc.so.6"]
-    said = subprocess.run([place / "mdadm", "--version"], capture_output=True, text=True, check=True).stdout
-    assert said == f"--library-path {place}/lib {place}/programs/mdadm --version\n"
+    output = subprocess.run([place / "mdadm", "--version"], capture_output=True, text=True, check=True).stdout
+    assert output == f"--library-path {place}/lib {place}/programs/mdadm --version\n"
     assert find_mdadm("4.6") == place
 
 

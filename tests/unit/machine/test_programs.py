@@ -19,7 +19,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(REPOSITORY).as_posix())
-def test_what_is_sent_can_be_imported_where_nothing_of_raidlab_is(file: Path, tmp_path: Path) -> None:
+def test_programs_sent_to_a_machine_import_without_raidlab(file: Path, tmp_path: Path) -> None:
     program = GuestProgram(file, "trial")
     sent = program_files(program).texts
     # Modules of the client may need a newer Python than that of machines.

@@ -83,7 +83,7 @@ def judged(
     return None
 
 
-def test_an_idle_kernel_that_says_nothing_stands_still(computer: Computer, vigil: Vigil) -> None:
+def test_an_idle_silent_kernel_is_judged_as_hung(computer: Computer, vigil: Vigil) -> None:
     found = judged(computer, vigil)
     assert found
     second, loss = found
@@ -100,7 +100,7 @@ def test_one_that_gets_no_processor_is_never_given_up(computer: Computer, vigil:
 
 
 @pytest.mark.parametrize(
-    ("state", "running", "awaited", "seconds", "said"),
+    ("state", "running", "awaited", "seconds", "words"),
     [
         pytest.param("S", 0.9, "run", SILENT_SECONDS, "", id="works"),
         pytest.param("D", 0.0, "run", SILENT_SECONDS, "", id="waits for the computer's disk"),
@@ -109,13 +109,13 @@ def test_one_that_gets_no_processor_is_never_given_up(computer: Computer, vigil:
     ],
 )
 def test_how_long_others_have_depends_on_what_they_may_wait_for(
-    computer: Computer, vigil: Vigil, state: str, running: float, awaited: str, seconds: int, said: str
+    computer: Computer, vigil: Vigil, state: str, running: float, awaited: str, seconds: int, words: str
 ) -> None:
     computer.state = state
     found = judged(computer, vigil, running=running, awaited=awaited)
     assert found
     assert found[0] == seconds + 1
-    assert said in found[1].message
+    assert words in found[1].message
 
 
 def test_a_word_in_between_begins_a_new_silence(computer: Computer, vigil: Vigil) -> None:
@@ -125,7 +125,7 @@ def test_a_word_in_between_begins_a_new_silence(computer: Computer, vigil: Vigil
             assert vigil.on_silence(second, ["run"]) is None
 
 
-def test_only_the_newest_evidence_is_kept(computer: Computer, vigil: Vigil) -> None:
+def test_only_the_newest_evidence_is_stored(computer: Computer, vigil: Vigil) -> None:
     folder = computer.root / "state" / KEPT_FOLDER
     folder.mkdir()
     for number in range(KEPT_COUNT + 5):
@@ -165,7 +165,7 @@ def console(computer: Computer) -> Iterator[list[str]]:
         thread.join()
 
 
-def test_a_kernel_that_lives_is_told_apart_and_asked_for_all_it_knows(
+def test_a_live_kernel_with_a_hung_agent_is_recognised_and_its_state_is_stored(
     computer: Computer, vigil: Vigil, console: list[str]
 ) -> None:
     found = judged(computer, vigil)
@@ -178,11 +178,11 @@ def test_a_kernel_that_lives_is_told_apart_and_asked_for_all_it_knows(
 
 
 @pytest.mark.parametrize(
-    ("misses", "second", "said"),
+    ("misses", "second", "words"),
     [(1, SILENT_SECONDS + 1, "no answer for 120 s"), (2, STILL_SECONDS + 1, "console gives")],
 )
 def test_one_question_may_fall_into_a_moment_in_which_nothing_runs(
-    computer: Computer, vigil: Vigil, monkeypatch: pytest.MonkeyPatch, misses: int, second: int, said: str
+    computer: Computer, vigil: Vigil, monkeypatch: pytest.MonkeyPatch, misses: int, second: int, words: str
 ) -> None:
     console_of(computer.machine).parent.mkdir(parents=True)
     console_of(computer.machine).touch()
@@ -196,7 +196,7 @@ def test_one_question_may_fall_into_a_moment_in_which_nothing_runs(
     found = judged(computer, vigil, awaited="write")
     assert found
     assert found[0] == second
-    assert said in found[1].message
+    assert words in found[1].message
 
 
 DISKSTATS = """\

@@ -98,7 +98,7 @@ def test_what_lives_is_left_alone(state: StateFolder) -> None:
         lock.close()
 
 
-def test_what_nobody_holds_is_removed_and_reported(state: StateFolder) -> None:
+def test_files_of_dead_owners_are_removed_and_reported(state: StateFolder) -> None:
     gone = leave(state, Owner(DEAD, "raidlab run", 5))
     gone.close()
     memory = memory_folder(gone.folder)
@@ -172,7 +172,7 @@ def test_a_link_among_the_machines_leads_nowhere(state: StateFolder, tmp_path: P
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda lock: lock.symlink_to("/dev/null"), lambda lock: lock.mkdir()])
-def test_a_lock_that_is_no_file_of_the_labs_own_is_named(state: StateFolder, make: Callable[[Path], None]) -> None:
+def test_a_lock_that_is_not_a_regular_file_is_reported(state: StateFolder, make: Callable[[Path], None]) -> None:
     state.lock_lab("default").close()
     lock = state.lab_folder("default") / "lock"
     lock.unlink()
@@ -226,7 +226,7 @@ def test_a_lab_is_open_once(state: StateFolder) -> None:
     state.lock_lab("default").close()
 
 
-def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_is_gone(
+def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_has_ended(
     state: StateFolder, processes: FakeProcesses
 ) -> None:
     lab = state.lock_lab("default")
@@ -239,7 +239,7 @@ def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_is_gone(
 
 
 @pytest.mark.parametrize("place", ["proc/raidlab", "etc/passwd/raidlab"])
-def test_a_state_folder_that_cannot_be_written_says_so(place: str) -> None:
+def test_an_unwritable_state_folder_is_reported(place: str) -> None:
     unusable = StateFolder(Path("/") / place, FakeProcesses(), HostClock())
     assert unusable.sweep() == []
     with pytest.raises(LabError, match="cannot be written: ") as refused:

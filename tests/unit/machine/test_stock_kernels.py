@@ -87,7 +87,7 @@ def test_an_image_is_found_by_its_path_with_its_modules(stock: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [b"", b"HdrS", bytes(0x20E) + b"\xff\xff", bytes(0x202) + b"HdrS"])
-def test_a_file_that_is_no_kernel_has_no_release(head: bytes) -> None:
+def test_a_file_that_is_not_a_kernel_has_no_release(head: bytes) -> None:
     assert release_in(head) == ""
 
 
@@ -201,7 +201,7 @@ def test_a_kernel_that_cannot_be_started_uncompressed_is_used_as_it_is(stock: Pa
     assert fast_image(image, Processes()) == image
 
 
-def test_only_some_uncompressed_kernels_are_kept(stock: Path) -> None:
+def test_only_the_newest_uncompressed_kernels_are_stored(stock: Path) -> None:
     made = []
     for number in range(MOST_FAST_IMAGES + 2):
         (stock / f"vmlinuz-{number}").write_bytes(packed_kernel(gzip.compress(PVH)))

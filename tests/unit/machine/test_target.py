@@ -26,7 +26,7 @@ def test_targets_are_read(text: str, kind: TargetKind, host: str, options: dict[
     assert str(target) == text
 
 
-def test_a_missing_colon_is_forgiven_and_options_are_kept() -> None:
+def test_a_missing_colon_is_accepted_with_options() -> None:
     assert str(parse_target("uml?mem=1G")) == "uml:?mem=1G"
 
 
@@ -62,14 +62,14 @@ def test_a_missing_colon_is_forgiven_and_options_are_kept() -> None:
         ("ssh:h\x1b[2J", "is not a target", "control characters"),
     ],
 )
-def test_what_is_no_target_says_what_is(text: str, message: str, hint: str) -> None:
+def test_an_invalid_target_is_rejected_with_a_hint(text: str, message: str, hint: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_target(text)
     assert message in refused.value.message
     assert hint in refused.value.hint
 
 
-def test_the_lab_of_a_machine_with_a_long_name_has_a_name_of_its_own() -> None:
+def test_labs_of_machines_with_long_names_have_distinct_names() -> None:
     names = {parse_target(f"ssh:{'h' * 200}{number}").lab_name for number in (1, 2)}
     assert len(names) == 2
     assert all(is_name(name) for name in names)
@@ -88,6 +88,6 @@ def test_the_lab_of_a_machine_with_a_long_name_has_a_name_of_its_own() -> None:
         ("no target", "no target", "no target"),
     ],
 )
-def test_a_target_is_told_in_words(text: str, words: str, short: str) -> None:
+def test_wording_of_targets(text: str, words: str, short: str) -> None:
     assert target_words(text) == words
     assert target_words(text, is_short=True) == short

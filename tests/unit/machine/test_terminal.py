@@ -81,19 +81,19 @@ def test_it_is_a_terminal_with_job_control_and_follows_its_size(sitting: Sitting
     assert sitting.run("kill %1; wait %1")[0].status == 143
 
 
-def test_what_is_typed_is_told_when_it_has_ended_and_kept_in_a_history(sitting: Sitting, tmp_path: Path) -> None:
+def test_a_typed_command_is_reported_at_its_end_and_stored_in_a_history(sitting: Sitting, tmp_path: Path) -> None:
     sitting.run(f"mkdir {tmp_path}/'a;b'; cd {tmp_path}/'a;b'")
     assert sitting.commands[-1].folder == f"{tmp_path}/a;b"
-    told, _ = sitting.run("false 'a; 100 %' é")
-    assert (told.line, told.status) == ("false 'a; 100 %' é", 1)
+    reported, _ = sitting.run("false 'a; 100 %' é")
+    assert (reported.line, reported.status) == ("false 'a; 100 %' é", 1)
     assert sitting.run("sleep 0.2")[0].seconds == pytest.approx(0.2, abs=2.0)
     before = len(sitting.commands)
     # An empty line is not a command, nor is a line abandoned with Ctrl-C.
     sitting.terminal.type(b"\rnot this\x03\r")
     again, _ = sitting.run("false 'a; 100 %' é")
-    assert (again.line, len(sitting.commands)) == (told.line, before + 1)
+    assert (again.line, len(sitting.commands)) == (reported.line, before + 1)
     kept = (tmp_path / "history").read_text().splitlines()
-    assert kept[-1] == told.line
+    assert kept[-1] == reported.line
     assert kept[-2].startswith("#")
     assert abs(int(kept[-2][1:]) - time.time()) < 60
 
@@ -125,7 +125,7 @@ def test_its_users_own_start_file_is_not_read(sitting: Sitting) -> None:
     assert sitting.run("echo ${RAIDLAB_WORD-none} ${RAIDLAB_RUN-none}; env | grep -c ^_lab")[1] == "none none\r\n0\r\n"
 
 
-def test_ctrl_c_gets_through_a_flood_that_delays_nobody(sitting: Sitting, here: AgentHere) -> None:
+def test_ctrl_c_stops_a_flood_of_output_that_delays_no_other_request(sitting: Sitting, here: AgentHere) -> None:
     sitting.terminal.type(b"yes\r")
     sitting.until(lambda: len(sitting.shown) > 1_000_000, "a flood")
     for _ in range(20):
@@ -135,7 +135,7 @@ def test_ctrl_c_gets_through_a_flood_that_delays_nobody(sitting: Sitting, here: 
     assert (sitting.commands[-1].line, sitting.commands[-1].status) == ("yes", 130)
 
 
-def test_who_does_not_look_makes_the_program_wait(here: AgentHere, tmp_path: Path) -> None:
+def test_a_reader_that_stops_reading_blocks_the_program(here: AgentHere, tmp_path: Path) -> None:
     here.machine._load("terminal")
     terminal = Terminal(here.machine, here.channel, 80, 24, lambda _: None, str(tmp_path))
     chunks = terminal.chunks()
@@ -167,7 +167,7 @@ def test_a_long_paste_arrives_whole(sitting: Sitting, tmp_path: Path) -> None:
     assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest()
 
 
-def test_the_end_tells_the_status(here: AgentHere, tmp_path: Path) -> None:
+def test_the_end_reports_the_exit_status(here: AgentHere, tmp_path: Path) -> None:
     sitting = Sitting(here, tmp_path)
     sitting.terminal.type(b"exit 7\r")
     sitting.thread.join(10)
@@ -186,7 +186,7 @@ def test_stopping_ends_what_ignores_it(here: AgentHere, tmp_path: Path) -> None:
     assert sitting.terminal.status in (129, 137)
 
 
-def test_who_looks_learns_that_the_machine_is_gone(here: AgentHere, tmp_path: Path) -> None:
+def test_a_reader_gets_an_error_when_the_agent_is_killed(here: AgentHere, tmp_path: Path) -> None:
     sitting = Sitting(here, tmp_path)
     here.process.kill()
     sitting.thread.join(10)
@@ -200,14 +200,14 @@ def marked(*pieces: bytes) -> tuple[bytes, list[TypedCommand]]:
 
 
 MARK = b"\x1b]7777;word;2;1500000;/a%3Bb;ls%0Als -l %25\x07"
-TOLD = TypedCommand("ls\nls -l %", 2, 1.5, "/a;b")
+TYPED = TypedCommand("ls\nls -l %", 2, 1.5, "/a;b")
 
 
 def test_marks_are_taken_out_wherever_a_piece_ends() -> None:
     whole = b"before\x1b[1m" + MARK + b"after\x1b]0;title\x07"
     for cut in range(len(whole) + 1):
         shown, heard = marked(whole[:cut], whole[cut:])
-        assert (shown, heard) == (b"before\x1b[1mafter\x1b]0;title\x07", [TOLD])
+        assert (shown, heard) == (b"before\x1b[1mafter\x1b]0;title\x07", [TYPED])
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_marks_are_taken_out_wherever_a_piece_ends() -> None:
         b"\x1b]7777;\xff\xfe\x07",
     ],
 )
-def test_what_is_no_mark_of_the_shell_is_shown_to_nobody_and_believed_by_nobody(mark: bytes) -> None:
+def test_forged_marks_of_the_shell_are_neither_shown_nor_trusted(mark: bytes) -> None:
     assert marked(b"a" + mark + b"b") == (b"ab", [])
 
 

@@ -92,7 +92,7 @@ def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (["00a"], 3, "mdadm and mdmon not built"),
         (["00aa"], 2, "did you mean '00a'?"),
@@ -102,10 +102,10 @@ def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.C
     ],
 )
 def test_what_cannot_be_is_refused(
-    checkout: Path, words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]
+    checkout: Path, words: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--on", "uml:", "md-tests", str(checkout), *words]) == status
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 def test_with_another_mdadm_nothing_needs_to_be_built(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +162,7 @@ def test_the_same_for_programs(journal: SuiteJournal) -> None:
     assert rows[3]["kernel"] == "Kernel panic - not syncing: x"
 
 
-def test_the_line_for_whoever_watches() -> None:
+def test_progress_line_of_a_test() -> None:
     assert result_line(RESULTS[0]) == "00a: passed"
     assert result_line(RESULTS[3]) == "00d: machine lost (kernel: Kernel panic - not syncing: x; crashed)"
 

@@ -72,7 +72,7 @@ def interrupted(host: Host, suite: Suite, *results: SuiteResult) -> None:
         raise KeyboardInterrupt
 
 
-def test_a_run_that_broke_off_goes_on(host: Host, suite: Suite) -> None:
+def test_an_interrupted_run_can_be_resumed(host: Host, suite: Suite) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted(host, suite, PASSED, FAILED)
     kept = msgspec.structs.replace(FAILED, logs=("00b.log",))
@@ -142,7 +142,7 @@ def test_tests_and_what_upstream_knows_of_them(checkout: Path) -> None:
     assert suite.file_kib == (20000, 65536)
 
 
-def test_sizes_that_the_suite_does_not_tell(checkout: Path) -> None:
+def test_unknown_file_sizes_of_the_suite_are_none(checkout: Path) -> None:
     (checkout / "tests/func.sh").write_text("size=$((4 * 5000))\nddfsize=65536\n")
     assert find_suite(checkout).file_kib is None
 
@@ -171,7 +171,7 @@ def test_an_unknown_test_is_refused_with_the_nearest(checkout: Path, word: str, 
 
 
 @pytest.mark.parametrize("gone", ["test", "tests/func.sh", "mdadm.h"])
-def test_a_folder_that_is_no_checkout(checkout: Path, gone: str) -> None:
+def test_a_folder_that_is_not_a_checkout_is_rejected(checkout: Path, gone: str) -> None:
     (checkout / gone).unlink()
     with pytest.raises(SpecError, match=f"has no {gone}"):
         find_suite(checkout)
@@ -184,7 +184,7 @@ def test_a_folder_that_is_not_there_or_has_no_tests(tmp_path: Path) -> None:
         find_suite(make_checkout(tmp_path / "empty", {}))
 
 
-def test_what_is_not_built_is_named_with_the_command(tmp_path: Path) -> None:
+def test_missing_binaries_are_reported_with_the_make_command(tmp_path: Path) -> None:
     suite = find_suite(make_checkout(tmp_path / "mdadm", NAMED))
     with pytest.raises(RequirementMissing, match="mdadm and mdmon not built") as raised:
         require_built(suite)
@@ -204,7 +204,7 @@ def test_sources_that_are_newer_than_the_program(checkout: Path) -> None:
     assert is_stale(find_suite(checkout))
 
 
-def test_a_copy_has_what_is_needed_and_leaves_the_checkout_alone(checkout: Path, tmp_path: Path) -> None:
+def test_a_copy_has_the_needed_files_and_leaves_the_checkout_unchanged(checkout: Path, tmp_path: Path) -> None:
     (checkout / "mdadm.o").write_bytes(b"\x7fELF")
     (checkout / "tests/.#00raid0").symlink_to("somebody@somewhere")
     before = picture(checkout)
@@ -288,7 +288,7 @@ BARE = "+ mdadm -CR /dev/md0 -l5 -n3 /dev/loop0 /dev/loop1 /dev/loop2\n+ cmp -s 
 UNDER_WAY = "+ mdadm -CR /dev/md0 -l1 -n2 /dev/loop0 /dev/loop1\n+ fio -filename=/dev/md0 -rw=randwrite\n"
 
 
-def said(test: str, verdict: str) -> str:
+def log_of(test: str, verdict: str) -> str:
     return f"{BEGINNING}/run/raidlab/suite/tests/{test}... {verdict}{ENDING}"
 
 
@@ -301,32 +301,32 @@ CRASH = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggere
 @pytest.mark.parametrize(
     ("end", "is_broken", "outcome", "why"),
     [
-        pytest.param(EndOfTest(0, said("00a", SUCCEEDED)), False, "passed", "", id="passes"),
-        pytest.param(EndOfTest(0, said("00a", SUCCEEDED)), True, "passed", "", id="passes, known as broken"),
-        pytest.param(EndOfTest(1, said("00a", FAILING), DIED), False, "failed", "active raid5 not found", id="fails"),
+        pytest.param(EndOfTest(0, log_of("00a", SUCCEEDED)), False, "passed", "", id="passes"),
+        pytest.param(EndOfTest(0, log_of("00a", SUCCEEDED)), True, "passed", "", id="passes, known as broken"),
+        pytest.param(EndOfTest(1, log_of("00a", FAILING), DIED), False, "failed", "active raid5 not found", id="fails"),
         pytest.param(
-            EndOfTest(1, said("00a", FAILING + "  (KNOWN BROKEN TEST: always fails)\n"), DIED),
+            EndOfTest(1, log_of("00a", FAILING + "  (KNOWN BROKEN TEST: always fails)\n"), DIED),
             True,
             "failed, as upstream knows",
             "active raid5 not found",
             id="fails, known as broken",
         ),
         pytest.param(
-            EndOfTest(1, said("00a", SUCCEEDED)), False, "failed", None, id="succeeds with a status of failure"
+            EndOfTest(1, log_of("00a", SUCCEEDED)), False, "failed", None, id="succeeds with a status of failure"
         ),
-        pytest.param(EndOfTest(1, said("00ab", SUCCEEDED)), False, "not started", None, id="words of another test"),
+        pytest.param(EndOfTest(1, log_of("00ab", SUCCEEDED)), False, "not started", None, id="words of another test"),
         pytest.param(
-            EndOfTest(0, said("00a", SKIPPED), SKIPS),
+            EndOfTest(0, log_of("00a", SKIPPED), SKIPS),
             False,
             "skipped itself",
             "fault injection is not enabled",
             id="skips itself",
         ),
-        pytest.param(EndOfTest(0, said("00a", SKIPPED)), False, "skipped itself", "", id="skips itself silently"),
+        pytest.param(EndOfTest(0, log_of("00a", SKIPPED)), False, "skipped itself", "", id="skips itself silently"),
         # Upstream counts it as a success.
-        pytest.param(EndOfTest(0, said("00a", SUCCEEDED), NOTHING), False, "skipped itself", None, id="does nothing"),
+        pytest.param(EndOfTest(0, log_of("00a", SUCCEEDED), NOTHING), False, "skipped itself", None, id="does nothing"),
         pytest.param(
-            EndOfTest(0, said("00a", SUCCEEDED), f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{NOTHING}"),
+            EndOfTest(0, log_of("00a", SUCCEEDED), f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{NOTHING}"),
             False,
             "passed",
             "one part was skipped",
@@ -338,7 +338,7 @@ CRASH = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggere
         ),
         pytest.param(EndOfTest(1, f"{BEGINNING}{REFUSES}\n"), True, "not started", REFUSES, id="the suite refuses"),
         pytest.param(EndOfTest(9), False, "not started", "the suite exited with status 9", id="the suite says nothing"),
-        pytest.param(EndOfTest(137, said("00a", "")), False, "failed", "status 137", id="the suite breaks off"),
+        pytest.param(EndOfTest(137, log_of("00a", "")), False, "failed", "status 137", id="the suite breaks off"),
     ],
 )
 def test_what_became_of_a_test(end: EndOfTest, is_broken: bool, outcome: str, why: str | None) -> None:
@@ -349,7 +349,7 @@ def test_what_became_of_a_test(end: EndOfTest, is_broken: bool, outcome: str, wh
 
 
 def test_a_test_that_passes_has_no_last_lines() -> None:
-    assert judged("00a", EndOfTest(0, said("00a", SUCCEEDED), BARE)).last_lines == ()
+    assert judged("00a", EndOfTest(0, log_of("00a", SUCCEEDED), BARE)).last_lines == ()
 
 
 @pytest.mark.parametrize("is_broken", [False, True])

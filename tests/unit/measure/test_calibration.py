@@ -50,8 +50,8 @@ def calibrated(probe: Path, drive: Mechanics, *, late_seconds: float = 0.0) -> C
     def read(places: Sequence[Place], depth: int) -> list[Times]:
         text = "\n".join(f"{offset // SECTOR_BYTES} {length // SECTOR_BYTES}" for offset, length in places)
         argv = [str(probe), f"size={SIZE}", f"loop={depth}", *drive.words]
-        said = subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
-        times = [(float(begin), float(end)) for begin, end in (line.split() for line in said.splitlines())]
+        output = subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
+        times = [(float(begin), float(end)) for begin, end in (line.split() for line in output.splitlines())]
         return [(begin, end + (late.expovariate(1 / late_seconds) if late_seconds else 0.0)) for begin, end in times]
 
     return calibrate(read, SIZE, title="x", has_write_cache=False)
@@ -93,7 +93,7 @@ def test_a_computer_that_is_late_blurs_the_picture_a_little(probe: Path) -> None
     assert found.coherence < calibrated(probe, true).coherence
 
 
-def test_a_disk_that_does_not_rotate_is_told(probe: Path) -> None:
+def test_a_disk_that_does_not_rotate_is_rejected(probe: Path) -> None:
     source, now = random.Random(5), [0.0]
 
     def read(places: Sequence[Place], depth: int) -> list[Times]:
@@ -108,7 +108,7 @@ def test_a_disk_that_does_not_rotate_is_told(probe: Path) -> None:
         calibrate(read, SIZE, title="x", has_write_cache=False)
 
 
-def test_a_disk_that_is_too_small_is_told() -> None:
+def test_a_disk_that_is_too_small_is_rejected() -> None:
     with pytest.raises(SpecError, match="too small"):
         calibrate(lambda places, depth: [], MIB, title="x", has_write_cache=False)
 

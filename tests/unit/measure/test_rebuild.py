@@ -158,8 +158,8 @@ def test_the_files_of_a_folder_in_the_order_of_their_names() -> None:
 
 
 def test_data_that_cannot_be_read_has_no_sum() -> None:
-    said = "/dev/md0: Input/output error"
-    assert sum_device(answering("", 1, said), "/dev/md0") == DataSum("", said)
+    sentence = "/dev/md0: Input/output error"
+    assert sum_device(answering("", 1, sentence), "/dev/md0") == DataSum("", sentence)
     assert sum_device(answering("", 1), "/dev/md0") == DataSum("", "reading failed")
 
 
@@ -198,13 +198,13 @@ def test_caches_are_dropped_while_a_file_system_is_unmounted(kind: FileSystem) -
     assert cold_plan(kind, "/dev/md0", DRIVES).lines() == ([DROP] if kind is FileSystem.RAW else mounted)
 
 
-def test_what_was_made_cold_is_told(tmp_path: Path) -> None:
+def test_make_cold_returns_what_was_dropped(tmp_path: Path) -> None:
     machine = machine_of(Device("ubda", holders=("md0",)), Device("md0", members=("ubda",)))
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])
     assert make_cold(lab, FileSystem.RAW, "/dev/md0", lab.disks) == ("kernel caches dropped",)
     assert make_cold(lab, FileSystem.EXT4, "/dev/md0", lab.disks) == ("remounted", "kernel caches dropped")
-    told = make_cold(lab, FileSystem.RAW, "/dev/md0", lab.disks, ("md0", "md101"))
-    assert told == ("kernel caches dropped", "md's stripe caches emptied")
+    found = make_cold(lab, FileSystem.RAW, "/dev/md0", lab.disks, ("md0", "md101"))
+    assert found == ("kernel caches dropped", "md's stripe caches emptied")
     machine.answers[("umount",)] = Scripted(status=32, stderr="target is busy")
     with pytest.raises(CommandFailed, match="target is busy"):
         make_cold(lab, FileSystem.EXT4, "/dev/md0", lab.disks)

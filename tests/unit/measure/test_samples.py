@@ -78,7 +78,7 @@ def test_cpu_counts_guests_once_and_waiting_as_idle() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "cpu0 1 2 3 4\n", "cpu  1 2\n", "intr 5 6 7 8\n"])
-def test_what_is_no_proc_stat(text: str) -> None:
+def test_invalid_proc_stat_parses_to_none(text: str) -> None:
     assert parse_cpu(text) is None
 
 
@@ -113,7 +113,7 @@ def test_a_sample_of_an_array() -> None:
     assert set(read.disks) == {"loop0", "vda"}
 
 
-def test_files_that_are_gone_give_empty_values() -> None:
+def test_missing_files_give_empty_values() -> None:
     read = SampleReader("md0").read(raw(1.0, files={"/proc/stat": None}))
     assert read == Sample(1.0, {}, None, 0, "", None, None)
 
@@ -244,7 +244,7 @@ def test_the_idle_machines_share_is_taken_off() -> None:
 
 
 @given(busy=st.integers(0, 10**6), idle=st.integers(0, 10**6), baseline=st.floats(0, 1))
-def test_the_cost_is_never_negative_nor_more_than_what_was_used(busy: int, idle: int, baseline: float) -> None:
+def test_the_cost_is_never_negative_nor_more_than_the_time_used(busy: int, idle: int, baseline: float) -> None:
     assert 0 <= figures_of(busy, idle, baseline).cpu_seconds_total <= busy / 100
 
 
@@ -341,13 +341,13 @@ class StreamingMachine(FakeMachine):
         return self.stream_given
 
 
-def test_samples_are_kept_in_order_and_told() -> None:
+def test_samples_are_stored_in_order_and_passed_on() -> None:
     machine = FakeMachine(samples=[raw(1.0), raw(2.0), raw(3.0)])
-    told: list[Sample] = []
-    with Recorder(machine, "md0", ("ubda",), hertz=5, on_sample=told.append) as recorder:
+    reported: list[Sample] = []
+    with Recorder(machine, "md0", ("ubda",), hertz=5, on_sample=reported.append) as recorder:
         pass
     assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0, 3.0]
-    assert told == list(recorder.samples)
+    assert reported == list(recorder.samples)
     assert machine.sample_requests[0].interval_seconds == pytest.approx(0.2)
     assert machine.sample_requests[0].block_devices == ("md0", "ubda")
 
@@ -358,7 +358,7 @@ def test_a_stretch_of_time_has_both_its_ends() -> None:
     assert [each.time_seconds for each in recorder.between(2.0, 4.0)] == [2.0, 3.0, 4.0]
 
 
-def test_leaving_stops_the_stream_and_waits_for_what_was_under_way() -> None:
+def test_leaving_stops_the_stream_and_waits_for_pending_samples() -> None:
     stream = LiveStream()
     with Recorder(StreamingMachine(stream), None, ()) as recorder:
         assert not stream.stopped.is_set()
@@ -366,7 +366,7 @@ def test_leaving_stops_the_stream_and_waits_for_what_was_under_way() -> None:
     assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0]
 
 
-def test_a_lost_machine_is_told_at_the_end() -> None:
+def test_a_lost_machine_is_raised_at_the_end() -> None:
     recorder = Recorder(StreamingMachine(BrokenStream()), None, ())
     with pytest.raises(MachineLost), recorder:
         pass

@@ -31,7 +31,7 @@ def test_a_wide_range_or_a_slope_is_not_steady(values: list[float]) -> None:
     assert not found.is_steady
 
 
-def test_nothing_can_be_told_of_no_io() -> None:
+def test_there_are_no_figures_without_io() -> None:
     assert steady_figures([0, 0, 0, 0, 0]) is None
     assert steady_figures([7]) is None
 
@@ -59,7 +59,7 @@ def test_a_stretch_that_slows_down_is_not_steady() -> None:
     assert not found.is_steady
 
 
-def test_too_few_ios_or_samples_tell_nothing() -> None:
+def test_too_few_ios_or_samples_give_no_steadiness() -> None:
     assert steadiness(stretch(500.0), "ubda", 5.0) is None
     assert steadiness(stretch(5000.0)[:4], "ubda", 5.0) is None
     assert steadiness(stretch(5000.0), "sdz", 5.0) is None

@@ -52,7 +52,7 @@ def raid6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fak
 Raid6 = tuple[FakeMachine, Members]
 
 
-def told(capfd: Captured, *words: str) -> str:
+def printed_by(capfd: Captured, *words: str) -> str:
     assert run(["--on", "uml:", "-q", "array", *words]) == 0
     return capfd.readouterr().out
 
@@ -64,8 +64,8 @@ def value(capfd: Captured, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("raid6")
-def test_a_block_is_told_with_its_parity(capfd: Captured) -> None:
-    text = told(capfd, "map", "md0", "--block", "4")
+def test_a_block_is_shown_with_its_parity(capfd: Captured) -> None:
+    text = printed_by(capfd, "map", "md0", "--block", "4")
     assert "md0: raid6 left-symmetric, 5 members, chunk 4 KiB" in text
     assert "block 4 of 4 KiB, sectors 32 to 39 of the array; chunk 4, byte 0 of it; stripe 1" in text
     found = value(capfd, "map", "md0", "--sector", "33")
@@ -74,18 +74,20 @@ def test_a_block_is_told_with_its_parity(capfd: Captured) -> None:
 
 
 @pytest.mark.usefixtures("raid6")
-def test_a_sector_of_a_member_is_told(capfd: Captured) -> None:
-    assert "P of stripe 0: over blocks 0, 1, 2" in told(capfd, "map", "md0", "--member", "disk05", "--sector", "128")
-    assert ": superblock" in told(capfd, "map", "md0", "--member", "disk05", "--sector", "8")
+def test_a_sector_of_a_member_is_shown(capfd: Captured) -> None:
+    assert "P of stripe 0: over blocks 0, 1, 2" in printed_by(
+        capfd, "map", "md0", "--member", "disk05", "--sector", "128"
+    )
+    assert ": superblock" in printed_by(capfd, "map", "md0", "--member", "disk05", "--sector", "8")
     found = value(capfd, "map", "md0", "--member", "disk02", "--sector", "130")
     assert (found["area"], found["sectors"], found["blocks"]) == ("data", [2], [0])
 
 
-def test_a_file_is_told_by_its_extents(raid6: Raid6, capfd: Captured) -> None:
+def test_a_file_is_shown_with_its_extents(raid6: Raid6, capfd: Captured) -> None:
     machine, _ = raid6
     extents = {"device": "9:0", "bytes": 5000, "extents": [[0, 16384, 4096, 0], [4096, 0, 4096, 0x806]]}
     machine.answers[("agent:file-extents", "/mnt/x")] = Scripted(stdout=json.dumps(extents))
-    text = told(capfd, "map", "md0", "--file", "/mnt/x")
+    text = printed_by(capfd, "map", "md0", "--file", "/mnt/x")
     assert "/mnt/x: 4.88 KiB (5000 bytes)" in text
     assert "not placed yet, still in memory, reserved, nothing written so far" in text
     found = value(capfd, "map", "md0", "--file", "/mnt/x")
@@ -102,25 +104,25 @@ def test_a_file_on_a_file_system_that_is_not_mounted_is_mounted_for_it(raid6: Ra
     machine.answers[("wipefs", "--json", "/dev/md0")] = Scripted(stdout=signature)
     answer = {"device": "9:0", "bytes": 1, "extents": [[0, 0, 4096, 1]]}
     machine.answers[("agent:file-extents", "/run/raidlab/mnt/md0/a")] = Scripted(stdout=json.dumps(answer))
-    assert "/run/raidlab/mnt/md0/a" in told(capfd, "map", "md0", "--file", "a")
+    assert "/run/raidlab/mnt/md0/a" in printed_by(capfd, "map", "md0", "--file", "a")
     mounts = [argv for argv in machine.runs if argv[0] in ("mount", "umount")]
     assert mounts[0][:5] == ("mount", "-t", "ext4", "-o", "ro,noload")
     assert mounts[-1] == ("umount", "/run/raidlab/mnt/md0")
 
 
 @pytest.mark.usefixtures("raid6")
-def test_a_stripe_is_shown_with_what_was_computed(capfd: Captured) -> None:
-    text = told(capfd, "inspect", "md0", "--stripe", "1", "--bytes", "4", "--offset", "8")
+def test_a_stripe_is_shown_with_computed_parity(capfd: Captured) -> None:
+    text = printed_by(capfd, "inspect", "md0", "--stripe", "1", "--bytes", "4", "--offset", "8")
     assert "P computed" in text
     assert "Q computed" in text
     assert text.rstrip().endswith("Data and parity agree.")
     assert "  8  " in text
-    assert told(capfd, "inspect", "md0", "--block", "4", "--bytes", "4", "--offset", "8") == text
+    assert printed_by(capfd, "inspect", "md0", "--block", "4", "--bytes", "4", "--offset", "8") == text
 
 
 def test_a_wrong_byte_is_shown_and_named(raid6: Raid6, capfd: Captured) -> None:
     raid6[1].flip(0, CHUNK_SECTORS, 100)
-    text = told(capfd, "inspect", "md0", "--stripe", "1")
+    text = printed_by(capfd, "inspect", "md0", "--stripe", "1")
     assert "disk01 is wrong: P and Q both identify it." in text
     assert "DIFFERS in 1" in text
     assert " 96 " in text
@@ -131,33 +133,33 @@ def test_a_wrong_byte_is_shown_and_named(raid6: Raid6, capfd: Captured) -> None:
     assert all(len(cell["hex"]) == 32 for cell in found["cells"])
 
 
-def test_bytes_stand_below_each_other_whichever_is_marked() -> None:
+def test_bytes_are_aligned_whichever_is_marked() -> None:
     assert [hex_text(b"\x01\x02", 8, frozenset(wrong)) for wrong in ([], [8], [9])] == [" 01 02", ">01 02", " 01>02"]
 
 
 def test_a_flip_is_planned_past_the_guard(raid6: Raid6, capfd: Captured) -> None:
     machine, _ = raid6
-    text = told(capfd, "inspect", "md0", "--stripe", "1", "--flip", "disk01:7", "--plan")
+    text = printed_by(capfd, "inspect", "md0", "--stripe", "1", "--flip", "disk01:7", "--plan")
     assert text.splitlines()[0] == "blockdev --flushbufs /dev/ubda"
     assert "dd of=/dev/ubda bs=1 seek=69639" in text
     assert not any(argv[0] == "blockdev" for argv in machine.runs)
     found = value(capfd, "inspect", "md0", "--stripe", "1", "--flip", "disk01:7", "--plan")
     assert [step["danger"] for step in found["steps"]] == ["none", "data", "none", "none"]
-    told(capfd, "inspect", "md0", "--stripe", "1", "--flip", "disk01:7")
+    printed_by(capfd, "inspect", "md0", "--stripe", "1", "--flip", "disk01:7")
     assert any("seek=69639" in argv[-1] for argv in machine.runs if argv[0] == "sh")
 
 
 @pytest.mark.usefixtures("raid6")
 def test_a_write_and_a_crash_are_stepped_through(capfd: Captured) -> None:
-    text = told(capfd, "inspect", "md0", "--step-write", "0")
+    text = printed_by(capfd, "inspect", "md0", "--step-write", "0")
     assert "A write of block 0, in stripe 0: reconstruct-write." in text
     assert "disk05" in text
     assert value(capfd, "inspect", "md0", "--step-write", "0")["way"] == "reconstruct-write"
-    text = told(capfd, "inspect", "md0", "--step-crash", "0")
+    text = printed_by(capfd, "inspect", "md0", "--step-crash", "0")
     assert "WRITE HOLE" in text
     assert "without disk05" in text
     assert len(value(capfd, "inspect", "md0", "--step-crash", "0")["states"]) == 8
-    text = told(capfd, "inspect", "md0", "--step-write", "0", "--really", "--plan")
+    text = printed_by(capfd, "inspect", "md0", "--step-write", "0", "--really", "--plan")
     assert "dd if=/dev/md0 of=/dev/md0 skip=0" in text
 
 
@@ -170,7 +172,7 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
 
 @pytest.mark.usefixtures("raid6")
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (["map", "md0"], 2, "name exactly one thing to look for"),
         (["map", "md0", "--block", "1", "--file", "x"], 2, "name exactly one thing to look for"),
@@ -190,8 +192,8 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
         (["inspect", "md0", "--stripe", "1", "--flip", "disk01:5000"], 1, "disk01 has no byte 5000"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_hint(words: list[str], status: int, said: str, capfd: Captured) -> None:
+def test_what_cannot_be_is_refused_with_a_hint(words: list[str], status: int, message: str, capfd: Captured) -> None:
     assert run(["--on", "uml:", "array", *words]) == status
     printed = capfd.readouterr().err
-    assert said in printed
+    assert message in printed
     assert "  next: " in printed

@@ -106,7 +106,7 @@ def test_raid6_names_the_member_and_md_does_not_ask(slot: int) -> None:
         ("raid5", 4, (1,), {3}, "which member is wrong: one parity"),
     ],
 )
-def test_one_parity_or_two_wrong_members_tell_nobody(
+def test_with_one_parity_or_two_wrong_members_none_is_blamed(
     level: str, disks: int, slots: tuple[int, ...], repaired: set[int], why: str
 ) -> None:
     arrays, _, members = parity_array(level, disks)
@@ -164,7 +164,7 @@ def test_three_copies_vote_and_md_counts_no_votes() -> None:
     assert "Here that is wrong: the first copy" in repair_words(picture)[-1]
 
 
-def test_two_copies_cannot_tell_and_raid0_has_nothing_twice() -> None:
+def test_two_copies_blame_no_member_and_raid0_has_no_redundancy() -> None:
     machine, members = copies_array("raid1", 2)
     members.flip(1, 0, 7)
     assert "two copies without a third" in look_at_stripe(arrays_on(machine), "md0", 0).comparison.why_unknown
@@ -200,7 +200,7 @@ def test_where_md_works_by_itself_nothing_is_held(words: dict[str, str], why: st
     assert why in picture.why_not
 
 
-def test_a_due_resync_is_told() -> None:
+def test_a_due_resync_is_reported() -> None:
     arrays, _, members = parity_array("raid5", 4, resync_start="8")
     members.flip(1, CHUNK_SECTORS, 0)
     members.flip(1, 0, 0)
@@ -208,7 +208,7 @@ def test_a_due_resync_is_told() -> None:
     assert "resync" not in " ".join(judged_words(look_at_stripe(arrays, "md0", 0)))
 
 
-def test_a_part_of_the_chunks_can_be_looked_at() -> None:
+def test_a_part_of_the_chunks_can_be_read() -> None:
     arrays, _, members = parity_array("raid6", 5)
     members.flip(4, 0, 1030)
     picture = look_at_stripe(arrays, "md0", 0, skip_bytes=1024, length_bytes=512)
@@ -249,7 +249,7 @@ def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "byte", "said"),
+    ("device", "byte", "message"),
     [
         ("/dev/ubdb", CHUNK_BYTES, "has no byte 4096"),
         ("/dev/ubdb", -1, "has no byte -1"),
@@ -257,10 +257,10 @@ def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
         ("/dev/ubdb", 600, "was not read"),
     ],
 )
-def test_a_byte_that_is_not_there_or_was_not_read_is_refused(device: str, byte: int, said: str) -> None:
+def test_a_byte_that_is_not_there_or_was_not_read_is_refused(device: str, byte: int, message: str) -> None:
     arrays, _, _ = parity_array("raid5", 4)
     picture = look_at_stripe(arrays, "md0", 1, length_bytes=512)
-    with pytest.raises(ArrayError, match=said):
+    with pytest.raises(ArrayError, match=message):
         flip_plan(picture, device, byte)
 
 
@@ -384,7 +384,7 @@ def test_a_member_that_is_filled_is_written_and_not_read() -> None:
     assert (target.reads, target.writes) == (0, 1)
 
 
-def test_what_comes_on_top_is_told() -> None:
+def test_extra_writes_of_log_bitmap_and_journal_are_shown() -> None:
     shape, write = written("raid5", 4, consistency_policy="ppl")
     (log,) = [io for io in write.ios if io.log_bytes]
     assert (log.kind, log.written_bytes) == ("P", 3 * CHUNK_BYTES)
@@ -396,7 +396,7 @@ def test_what_comes_on_top_is_told() -> None:
 
 
 @pytest.mark.parametrize("sector", [4, -8, 384])
-def test_what_is_no_block_is_refused(sector: int) -> None:
+def test_an_invalid_block_is_refused(sector: int) -> None:
     shape, _ = written("raid5", 4)
     with pytest.raises(ArrayError, match="no whole block"):
         small_write(shape, sector)

@@ -38,7 +38,7 @@ def test_a_place_names_disk_and_sector() -> None:
     assert parity.member == "disk03"
 
 
-def test_a_member_that_lacks_or_is_not_filled_is_told() -> None:
+def test_missing_or_incomplete_members_are_noted() -> None:
     words = {"dev___ubda__slot": "none", "dev___ubda__state": "faulty", "dev___ubdb__state": "spare"}
     words |= {"dev___ubdb__recovery_start": "40", "dev___ubdc__bad_blocks": f"{OFFSET + 60} 8"}
     shape = shape_of("raid1", 3, 64, **words)
@@ -51,14 +51,14 @@ def test_a_member_that_lacks_or_is_not_filled_is_told() -> None:
 
 
 def test_a_replacement_has_the_block_too() -> None:
-    told = {"state": "spare,replacement", "slot": "1", "recovery_start": "16", "offset": "256"}
-    shape = shape_of("raid5", 3, 128, **{f"dev___ubdh__{name}": text for name, text in told.items()})
+    sysfs = {"state": "spare,replacement", "slot": "1", "recovery_start": "16", "offset": "256"}
+    shape = shape_of("raid5", 3, 128, **{f"dev___ubdh__{name}": text for name, text in sysfs.items()})
     sector = next(s for s in range(0, 256, CHUNK_SECTORS) if locate(shape, s).places[0].slot == 1)
     first, second = locate(shape, sector).places
     assert (first.member, second.member, second.note) == ("disk02", "disk08", "the replacement has it too")
 
 
-def test_what_is_behind_the_end_is_refused() -> None:
+def test_sectors_beyond_the_end_are_refused() -> None:
     shape = shape_of("raid5", 4)
     with pytest.raises(ArrayError, match="no sector 384"):
         locate(shape, 384)
@@ -67,7 +67,7 @@ def test_what_is_behind_the_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "words", "said"),
+    ("level", "words", "message"),
     [
         ("", {}, "no running array md0"),
         ("multipath", {}, "level multipath"),
@@ -75,8 +75,8 @@ def test_what_is_behind_the_end_is_refused() -> None:
         ("raid0", {"dev___ubdb__slot": "none"}, "raid0 with 3 of 4 members"),
     ],
 )
-def test_what_the_map_does_not_know_is_refused(level: str, words: dict[str, str], said: str) -> None:
-    with pytest.raises(ArrayError, match=said):
+def test_what_the_map_does_not_know_is_refused(level: str, words: dict[str, str], message: str) -> None:
+    with pytest.raises(ArrayError, match=message):
         shape_of(level, 4, **words)
 
 
@@ -87,11 +87,11 @@ def test_a_volume_is_sent_to_its_arrays() -> None:
 
 def growing(**words: str) -> MappedArray:
     """From four to five members, up to sector 48 of the array; the new shape begins 64 sectors earlier."""
-    told = {"raid_disks": "5 (4)", "reshape_position": "64", "sync_action": "reshape", **words}
-    return shape_of("raid5", 5, **{f"dev___ubd{letter}__new_offset": "64" for letter in "abcde"}, **told)
+    sysfs = {"raid_disks": "5 (4)", "reshape_position": "64", "sync_action": "reshape", **words}
+    return shape_of("raid5", 5, **{f"dev___ubd{letter}__new_offset": "64" for letter in "abcde"}, **sysfs)
 
 
-def test_during_a_reshape_two_shapes_hold_and_what_it_left_behind_is_no_data() -> None:
+def test_during_a_reshape_both_shapes_are_mapped_and_leftovers_are_not_data() -> None:
     shape = growing(sync_max="16", sync_completed="16 / 128")
     behind, ahead = locate(shape, 56), locate(shape, 64)
     assert (behind.shape, ahead.shape) == ("new", "before")
@@ -149,7 +149,7 @@ def test_a_partial_parity_log_and_a_journal_are_areas() -> None:
 @pytest.mark.parametrize(
     ("metadata", "sector"), [("1.0", 2032), ("1.1", 0), ("1.2", 8), ("0.90", 1920), ("none", None)]
 )
-def test_superblocks_lie_where_their_version_says(metadata: str, sector: int | None) -> None:
+def test_the_place_of_a_superblock_depends_on_its_version(metadata: str, sector: int | None) -> None:
     assert superblock_sector(metadata, 2048) == sector
 
 
@@ -181,7 +181,7 @@ def test_places_come_back_in_order_whatever_their_edges(device: Path) -> None:
     assert answer == {"failed": {}, "held": False, "why_not": "not asked for"}
 
 
-def test_what_cannot_be_read_is_zeros_and_told(device: Path) -> None:
+def test_unreadable_ranges_are_zeros_and_reported(device: Path) -> None:
     data, answer = read([[str(device.parent / "none"), 0, 512], [str(device), 40448, 1024], [str(device), 0, 4]])
     assert data[:1536] == bytes(1536)
     assert data[1536:] == bytes([0, 1, 2, 3])
@@ -192,17 +192,17 @@ def test_what_cannot_be_read_is_zeros_and_told(device: Path) -> None:
 
 
 def test_writes_wait_while_members_are_read_and_then_go_on(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, str]] = []
-    monkeypatch.setattr(member_program, "tell", lambda path, text: told.append((path, text)))
+    reported: list[tuple[str, str]] = []
+    monkeypatch.setattr(member_program, "tell", lambda path, text: reported.append((path, text)))
     _, answer = read([[str(device), 0, 512]], hold=["/sys/md", 8, 24])
     assert answer["held"]
     expected = [("suspend_lo", "8"), ("suspend_hi", "24"), ("suspend_hi", "0"), ("suspend_lo", "0")]
-    assert told == [(f"/sys/md/{name}", text) for name, text in expected]
+    assert reported == [(f"/sys/md/{name}", text) for name, text in expected]
 
 
 def test_they_go_on_even_if_reading_fails_in_an_unknown_way(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(member_program, "tell", lambda path, text: told.append(f"{path}={text}"))
+    reported: list[str] = []
+    monkeypatch.setattr(member_program, "tell", lambda path, text: reported.append(f"{path}={text}"))
 
     def broken(_: object) -> None:
         raise ValueError
@@ -210,7 +210,7 @@ def test_they_go_on_even_if_reading_fails_in_an_unknown_way(device: Path, monkey
     monkeypatch.setattr(member_program, "read_all", broken)
     with pytest.raises(ValueError):  # noqa: PT011 - the one raised above
         read([[str(device), 0, 512]], hold=["", 8, 24])
-    assert told[-2:] == ["/suspend_hi=0", "/suspend_lo=0"]
+    assert reported[-2:] == ["/suspend_hi=0", "/suspend_lo=0"]
 
 
 def test_an_array_that_cannot_be_flushed_or_held_is_read_all_the_same(device: Path, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_all_extents_are_asked_for_in_pieces(device: Path, monkeypatch: pytest.M
     assert json.loads(extents_program.main([str(device)], never))["extents"] == []
 
 
-def test_a_file_system_that_does_not_tell_is_named(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_extents_is_reported(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ioctl(*_: object) -> int:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 

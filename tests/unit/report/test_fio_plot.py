@@ -51,7 +51,7 @@ def test_of_the_repeats_the_median_one_is_there(tmp_path: Path) -> None:
     assert path.read_text() == files["c"]
 
 
-def test_workloads_that_look_alike_to_fio_plot_are_kept_apart(tmp_path: Path) -> None:
+def test_workloads_that_look_alike_to_fio_plot_have_separate_folders(tmp_path: Path) -> None:
     files = {"a": document("randread"), "b": document("randread", random_distribution="zipf:1.1")}
     drawn = exported([measured("raid5", "x", 0, 9.0, "a"), measured("raid5", "z", 0, 9.0, "b")], files, tmp_path)
     assert [path.parent.name for path in drawn.files] == ["4k", "4k-z"]

@@ -126,13 +126,13 @@ def test_plotly_is_in_the_page_once(antioquia: str) -> None:
     assert antioquia.count("plotly.js v") == 1
 
 
-def test_each_plot_is_also_told_in_words(antioquia: str) -> None:
+def test_each_plot_has_a_text_alternative(antioquia: str) -> None:
     canvases = [attributes for _, attributes in Reader(antioquia).elements if attributes.get("role") == "img"]
     assert len(canvases) == len(figures_in(antioquia)) >= 8
     assert all(len(each["aria-label"] or "") > 30 for each in canvases)
 
 
-def test_findings_stand_with_published_theory_and_measured(antioquia: str) -> None:
+def test_findings_are_shown_with_published_theoretical_and_measured_values(antioquia: str) -> None:
     assert "RAID 5 writes at a third of the speed of RAID 0" in antioquia
     traces = {trace["name"]: trace for trace in figures_in(antioquia)[0]["traces"]}
     assert traces["published"]["x"] == [0.749, 0.54, 1.147, 0.326]
@@ -140,7 +140,7 @@ def test_findings_stand_with_published_theory_and_measured(antioquia: str) -> No
     assert re.search(r'class="verdict \w+"><span aria-hidden="true">[✓≈✗?–]</span> [a-z ]+<', antioquia)
 
 
-def test_where_the_processor_is_the_limit_it_says_so_first_and_draws_no_theory_of_drives(antioquia: str) -> None:
+def test_a_processor_bound_page_warns_first_and_draws_no_theory_of_drives(antioquia: str) -> None:
     assert antioquia.index("The processor of the embedded kernel limited these figures") < antioquia.index(
         'class="badges"'
     )
@@ -160,7 +160,7 @@ def test_a_figure_off_theory_is_explained_above_its_plots() -> None:
     assert "off-theory: raid5: 0.70 [0.70–0.71] of theory; likely: " in page
 
 
-def test_published_marks_are_ratios_of_what_was_measured_here(antioquia: str) -> None:
+def test_published_marks_are_ratios_scaled_by_the_local_measurement(antioquia: str) -> None:
     result = repeated(load("antioquia-quick"), ())
     base = next(each for each in result.cells if each.array == "raid0" and each.figures.reads)
     assert base.figures.reads
@@ -200,7 +200,7 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
     assert [note["text"] for note in figures[-1]["layout"]["annotations"]] == ["rebuilding"]
 
 
-def test_a_timeline_that_is_none_is_told_and_the_rest_shown() -> None:
+def test_an_invalid_timeline_is_reported_and_the_rest_is_shown() -> None:
     stored = replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     page = page_of(record(rebuilds=(stored,)), files={"raw/0000.json.gz": "{"})
     assert "is not a timeline" in page
@@ -282,14 +282,14 @@ def test_a_thousand_results_add_little_to_the_page() -> None:
     assert len(html_report(many(1000))) - len(html_report(many(20))) < 400 * 980
 
 
-def test_a_run_that_broke_off_is_told_in_one_line() -> None:
+def test_missing_cells_of_an_interrupted_run_are_reported_in_one_line() -> None:
     planned = tuple(f"raid5/x/healthy/{n}" for n in range(40))
     page = page_of(record(cells=(cell("raid5", "x", 0, read_iops=10.0),), planned_cells=planned))
     assert "39 of 40 cells are planned, not measured: raid5/x/healthy/1 and others" in page
     assert "healthy/30" not in page
 
 
-def test_results_of_one_experiment_have_titles_that_tell_them_apart() -> None:
+def test_results_of_one_experiment_have_distinct_titles() -> None:
     same = machine("a", HDD, HDD), machine("a", HDD, HDD, seed=1)
     later = replace(same[1], created_utc="2026-11-22T10:00:00Z")
     titles = re.findall(r'<h2 id="[^"]*-title">(.*?)</h2>', page_of(same[0], later))

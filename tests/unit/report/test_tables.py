@@ -55,7 +55,7 @@ def test_figures_as_text() -> None:
     ]
 
 
-def test_a_figure_off_theory_says_so_and_why() -> None:
+def test_a_figure_off_theory_is_marked_with_the_likely_reason() -> None:
     table = figures_table(repeated(LOUWRENTIUS, (1.02, 0.98)))
     assert [row[6] for row in table.texts] == ["0.78 off-theory", "0.99"]
     (note,) = [note for note in table.notes if note.startswith("off-theory: ")]
@@ -75,7 +75,7 @@ def test_a_prediction_of_a_mix_is_shared_out_among_its_directions() -> None:
     assert [row.predicted_iops for row in rows(plain_record(cells=(mixed,)))] == pytest.approx([84.0, 36.0])
 
 
-def test_without_predictions_there_is_no_theory() -> None:
+def test_without_predictions_the_table_has_no_theory_column() -> None:
     assert "theory" not in [column.title for column in figures_table(ANTIOQUIA).columns]
 
 
@@ -108,7 +108,7 @@ def test_rows_follow_the_arrays_and_phases() -> None:
     ]
 
 
-def test_repeats_of_a_row_stand_in_their_order() -> None:
+def test_repeats_of_a_row_are_in_order() -> None:
     record = repeated(LOUWRENTIUS, (1.5, 0.5))
     backwards = replace(record, cells=record.cells[::-1])
     row = row_for(rows(backwards), "raid5", WRITE)
@@ -137,13 +137,13 @@ def test_one_changed_rebuild_is_damage() -> None:
     assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
 
 
-def test_what_was_not_checked_is_not_called_intact() -> None:
+def test_unchecked_data_are_not_called_intact() -> None:
     unchecked = replace(ANTIOQUIA.rebuilds[0], data_unchanged=None)
     assert integrity_text([unchecked]) == "not checked"
     assert integrity_text([unchecked, ANTIOQUIA.rebuilds[0]]) == "intact (1 of 1)"
 
 
-def test_rebuilds_under_different_loads_stand_apart() -> None:
+def test_rebuilds_under_different_loads_have_separate_rows() -> None:
     under = replace(ANTIOQUIA.rebuilds[0], under_workload="rand-mix-4k", predicted_seconds=None)
     table = rebuild_table(replace(ANTIOQUIA, rebuilds=(ANTIOQUIA.rebuilds[0], under)))
     assert table
@@ -202,7 +202,7 @@ def test_csv_of_a_study_and_of_anything_else() -> None:
     )
 
 
-def test_the_heading_says_what_is_missing() -> None:
+def test_the_heading_counts_missing_cells() -> None:
     facts = "embedded kernel, Linux 6.1.176, mdadm 4.2, fio 3.33"
     assert heading(LOUWRENTIUS) == f"20261121T110101Z-louwrentius-quick: {facts}"
     cut = replace(LOUWRENTIUS, status=RunStatus.INCOMPLETE, cells=LOUWRENTIUS.cells[:1])
@@ -231,7 +231,7 @@ def test_csv_of_a_run_that_measured_nothing_yet() -> None:
     assert csv_of(empty).splitlines()[1] == "RAID 0,,,"
 
 
-def test_ratios_stand_beside_the_published_ones(study: Published) -> None:
+def test_ratios_are_shown_beside_the_published_ones(study: Published) -> None:
     table = ratio_table(ANTIOQUIA, study)
     assert table.texts == (
         ("RAID 1 ÷ RAID 0", "2 against 2: equal", "1.12", "0.75", "0.75", "0.54"),
@@ -285,7 +285,7 @@ def test_performance_of_one_repeat_has_no_intervals(study: Published) -> None:
     assert table.notes[1:] == study.remarks
 
 
-def test_performance_of_several_repeats_has_intervals_and_says_what_they_cover(study: Published) -> None:
+def test_performance_of_several_repeats_has_intervals_with_their_coverage(study: Published) -> None:
     table = performance_table(repeated(ANTIOQUIA, (2.0, 0.5)), study)
     assert column(table, "read IOPS")["RAID 1"] == "7.1k [3.6k–14.3k]"
     assert column(table, "n")["RAID 1"] == "3"
@@ -337,7 +337,7 @@ def test_a_finding_beside_the_measured_ratio(
     assert found.holds is holds
 
 
-def test_one_repeat_cannot_tell_and_says_which_way_it_points() -> None:
+def test_one_repeat_is_inconclusive_and_shows_its_direction() -> None:
     single = load("antioquia-quick")
     (same,), (other,) = (compared_findings(single, study(way)) for way in (Relation.LESS, Relation.MORE))
     assert same.holds is other.holds is Holds.CANNOT_TELL
@@ -346,7 +346,7 @@ def test_one_repeat_cannot_tell_and_says_which_way_it_points() -> None:
     assert "too few" in same.reason
 
 
-def test_what_was_not_measured_is_said_to_be_so(record: ResultRecord) -> None:
+def test_an_unmeasured_finding_is_reported_as_not_measured(record: ResultRecord) -> None:
     (found,) = compared_findings(record, study(Relation.SAME, array="raid6"))
     assert (found.holds, found.measured) == (Holds.NOT_MEASURED, None)
 
@@ -361,7 +361,7 @@ def test_theory_gives_the_same_ratio_without_knowing_the_disks(record: ResultRec
     assert cpu.theory is None
 
 
-def test_an_explanation_stands_under_what_differs_only(record: ResultRecord) -> None:
+def test_an_explanation_is_shown_only_for_a_difference(record: ResultRecord) -> None:
     differing = findings_table(record, study(Relation.MORE))
     agreeing = findings_table(record, study(Relation.LESS))
     assert differing
@@ -398,7 +398,7 @@ BUILT = {"raid5-k4": 2046820352, "adapt5-k4": 2776629248, "onlyfast-k4": 1621622
 @pytest.mark.parametrize(
     ("factor", "holds"), [(1.0, Holds.YES), (0.9, Holds.ORDER_ONLY), (0.7, Holds.NO), (None, Holds.NOT_MEASURED)]
 )
-def test_capacity_is_told_by_the_sizes_of_the_arrays_and_needs_no_repeats(factor: float | None, holds: Holds) -> None:
+def test_capacity_is_compared_by_sizes_of_arrays_without_repeats(factor: float | None, holds: Holds) -> None:
     record, text = load("antioquia-quick"), find_experiment("adaptraid-quick")[1]
     sizes = {**BUILT, "adapt5-k4": round(BUILT["adapt5-k4"] * factor)} if factor else {}
     arrays = tuple(replace(record.arrays[0], name=name, size_bytes=size) for name, size in sizes.items())
@@ -436,7 +436,7 @@ def drawn(ratio: float, noise: float, draw: random.Random, repeats: int = 8) -> 
 
 
 @pytest.mark.parametrize("truth", [0.5, 0.54, 0.7])
-def test_noise_is_no_help_for_a_published_ratio_to_hold(truth: float) -> None:
+def test_noise_never_makes_a_published_ratio_hold_more_often(truth: float) -> None:
     """Of a study that says 0.5: true, near the edge, and far off; with more noise each holds more seldom, or never."""
     shares = []
     for noise in (0.01, 0.03, 0.06, 0.12, 0.25):
@@ -473,7 +473,7 @@ def test_a_repeat_that_one_side_lost_pairs_with_none() -> None:
     assert [found.measured.low, found.measured.high] == pytest.approx([0.5, 0.5])
 
 
-def test_in_virtual_time_a_finding_on_cpu_cost_is_not_measured_and_says_why(record: ResultRecord) -> None:
+def test_in_virtual_time_a_finding_on_cpu_cost_is_not_measured_with_a_reason(record: ResultRecord) -> None:
     asked = study(Relation.LESS, quantity=Quantity.CPU_PER_GIB)
     (in_real_time,) = compared_findings(record, asked)
     assert in_real_time.measured

@@ -124,9 +124,9 @@ def test_a_bad_result_is_listed_with_its_problem_and_hides_no_other(how: str, st
     assert store.find("latest") == OLD
     with pytest.raises(ResultError):
         store.load(NEW)
-    told = list(find_results([str(store.root)], store))
-    assert sum(isinstance(each, str) for each in told) == 1
-    assert len(told) == 2
+    result = list(find_results([str(store.root)], store))
+    assert sum(isinstance(each, str) for each in result) == 1
+    assert len(result) == 2
     (store.root / NEW).chmod(0o700)
 
 
@@ -157,17 +157,17 @@ def test_latest_is_the_newest_that_was_measured_here(
     measure(store, "20261121T090000Z-later", "2026-11-22T10:00:00Z")
     assert store.find("latest") == "20261121T090000Z-later"
     import_results(other, tmp_path / "b.zip")
-    with pytest.raises(ResultError, match="measured here") as told:
+    with pytest.raises(ResultError, match="measured here") as caught:
         other.find("latest")
-    assert "give an id" in told.value.hint
+    assert "give an id" in caught.value.hint
 
 
-def test_a_bomb_is_neither_taken_in_nor_looked_at(store: ResultStore, tmp_path: Path) -> None:
+def test_a_compression_bomb_is_neither_imported_nor_read(store: ResultStore, tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(MOST_DOCUMENT_BYTES + 1))
     file = bundle(tmp_path / "b.zip", NEW, {"raw/0000.json.gz": bomb}, **ONE_DOCUMENT)
     refuse(store, file, "larger than")
-    (told,) = find_results([str(file)], store)
-    assert "larger than" in str(told)
+    (found,) = find_results([str(file)], store)
+    assert "larger than" in str(found)
     assert list(problems_of(store)) == [OLD]
     (store.root / OLD / "raw/0000.json.gz").write_bytes(bomb)
     with pytest.raises(ResultError, match="larger than"):
@@ -208,9 +208,9 @@ def test_a_hostile_bundle_needs_no_memory(what: str, tmp_path: Path) -> None:
     process.join()
     assert process.exitcode == 0
     assert here.poll()
-    said = here.recv()
-    assert "b.zip" in said
-    assert "larger than" in said
+    answer = here.recv()
+    assert "b.zip" in answer
+    assert "larger than" in answer
 
 
 def with_flag(file: Path, flag: int) -> None:
@@ -225,7 +225,9 @@ def with_flag(file: Path, flag: int) -> None:
 
 
 @pytest.mark.parametrize("flag", [0x1, 0x20, 0x40])
-def test_an_encrypted_bundle_is_named_and_the_others_are_told(flag: int, store: ResultStore, tmp_path: Path) -> None:
+def test_an_encrypted_bundle_is_reported_and_the_others_are_listed(
+    flag: int, store: ResultStore, tmp_path: Path
+) -> None:
     folder = tmp_path / "class"
     folder.mkdir()
     export_results(store, [OLD], folder / "good.zip")
@@ -233,8 +235,8 @@ def test_an_encrypted_bundle_is_named_and_the_others_are_told(flag: int, store: 
     with_flag(folder / "bad.zip", flag)
     with pytest.raises(ResultError, match="encrypted"):
         read_bundle(folder / "bad.zip")
-    told = list(find_results([str(folder)], store))
-    assert [isinstance(each, str) for each in told] == [True, False]
+    found = list(find_results([str(folder)], store))
+    assert [isinstance(each, str) for each in found] == [True, False]
 
 
 def without_document(file: Path) -> None:
@@ -254,18 +256,18 @@ def with_edited_document(file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [without_document, with_edited_document])
-def test_what_is_not_imported_is_not_compared_either(
+def test_a_bundle_that_cannot_be_imported_is_not_compared_either(
     change: Callable[[Path], None], store: ResultStore, other: ResultStore, tmp_path: Path
 ) -> None:
     file = tmp_path / "b.zip"
     export_results(store, [OLD], file)
     change(file)
     refuse(other, file, r"lacks|checksum")
-    (told,) = find_results([str(file)], other)
-    assert isinstance(told, str)
+    (found,) = find_results([str(file)], other)
+    assert isinstance(found, str)
 
 
-def test_documents_of_a_folder_are_looked_at_too(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
+def test_documents_of_a_folder_are_checked_too(store: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     secret = tmp_path / "secret.gz"
     secret.write_bytes(gzip.compress(b'"secret"'))
     place = store.root / OLD / "raw" / "0000.json.gz"
@@ -273,8 +275,8 @@ def test_documents_of_a_folder_are_looked_at_too(store: ResultStore, other: Resu
         place.write_bytes(b"no gzip") if target is None else _link(place, target)
         with pytest.raises(ResultError):
             import_results(other, store.root)
-        (told,) = find_results([str(store.root)], other)
-        assert isinstance(told, str)
+        (found,) = find_results([str(store.root)], other)
+        assert isinstance(found, str)
     place.unlink()
     place.parent.rmdir()
     (tmp_path / "raw").mkdir()
@@ -322,7 +324,9 @@ def test_the_same_results_make_the_same_file(two: ResultStore, tmp_path: Path) -
     assert export(two, tmp_path).read_bytes() == first
 
 
-def test_another_result_of_the_same_id_is_kept(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
+def test_another_result_with_the_same_id_is_not_overwritten(
+    two: ResultStore, other: ResultStore, tmp_path: Path
+) -> None:
     measure(other, cells=0)
     before = other.load("latest")
     refuse(other, export(two, tmp_path), "there is another result")
@@ -446,7 +450,7 @@ def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
     assert "chmod 600" in caught.value.hint
 
 
-def test_a_damaged_key_is_told(tmp_path: Path) -> None:
+def test_a_damaged_key_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     path.write_text("no key")
     path.chmod(0o600)

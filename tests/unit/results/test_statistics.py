@@ -57,7 +57,7 @@ def test_the_range_of_few_and_inner_samples_of_many() -> None:
         estimate([])
 
 
-def test_a_sample_that_is_no_number_is_refused() -> None:
+def test_a_sample_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(SpecError, match="not a number"):
         estimate([1.0, float("nan")])
 
@@ -142,7 +142,7 @@ def test_the_estimate_is_that_of_hodges_and_lehmann() -> None:
     assert RatioTest.apart([5.0, 7.0], [4.0, 1.0]).ratio.median == pytest.approx((1.75 * 5) ** 0.5)
 
 
-def test_runs_apart_and_interleaved_runs_have_intervals_of_their_own() -> None:
+def test_separate_and_interleaved_runs_have_different_intervals() -> None:
     ours, theirs = [90.0, 100.0, 110.0, 121.0, 133.0, 146.0], [100.0, 110.0, 121.0, 133.0, 146.0, 161.0]
     interleaved = RatioTest.paired(numbered(ours), numbered(theirs)).ratio
     apart = RatioTest.apart(ours, theirs).ratio
@@ -151,7 +151,7 @@ def test_runs_apart_and_interleaved_runs_have_intervals_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_ratio_refuses_what_is_no_speed(bad: float) -> None:
+def test_a_ratio_refuses_invalid_speeds(bad: float) -> None:
     with pytest.raises(SpecError):
         RatioTest.paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: bad})
     with pytest.raises(SpecError):
@@ -193,7 +193,7 @@ def test_the_estimate_lies_in_its_interval(pairs: list[tuple[float, float]]) -> 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(speeds, speeds), min_size=6, max_size=12))
-def test_the_interval_and_the_p_value_say_the_same(pairs: list[tuple[float, float]]) -> None:
+def test_the_interval_and_the_p_value_agree(pairs: list[tuple[float, float]]) -> None:
     test = RatioTest.paired(*(numbered(side) for side in zip(*pairs, strict=True)))
     for at in (test.ratio.low / 1.001, test.ratio.high * 1.001):
         assert test.p_value(at=at) <= 0.05
@@ -204,12 +204,12 @@ TRIES = 6000
 WANTED_HALF_WIDTH = 0.05
 
 
-def test_six_to_twenty_repeats_are_looked_at_three_times() -> None:
+def test_six_to_twenty_repeats_have_three_interim_looks() -> None:
     assert looks(6, 20) == (InterimLook(6, 1), InterimLook(12, 2), InterimLook(20, 5))
     assert sum(look.miss for look in looks(6, 20)) == pytest.approx(0.0494, abs=0.0001)
 
 
-def test_a_fixed_number_of_repeats_has_no_looks_and_few_repeats_decide_nothing() -> None:
+def test_a_fixed_number_of_repeats_has_no_interim_looks_and_few_decide_nothing() -> None:
     assert looks(6, 0) == looks(6, 6) == ()
     # Below six no interval reaches 95 %, so all cells go on to the last.
     assert looks(3, 5) == (InterimLook(5, 1),)
@@ -217,7 +217,7 @@ def test_a_fixed_number_of_repeats_has_no_looks_and_few_repeats_decide_nothing()
 
 
 @given(st.integers(1, 60), st.integers(6, 120))
-def test_looks_rise_and_all_of_them_together_miss_in_five_per_cent_at_most(repeats: int, most: int) -> None:
+def test_interim_looks_increase_and_miss_five_per_cent_in_total_at_most(repeats: int, most: int) -> None:
     found = looks(repeats, most)
     if most <= repeats:
         assert not found
@@ -242,7 +242,7 @@ def test_the_interval_is_that_of_the_look_wherever_a_cell_ends() -> None:
     assert order_statistic(4, planned) == (1, 0.875)
 
 
-def test_the_looks_of_a_record_are_those_of_the_experiment_that_it_holds() -> None:
+def test_interim_looks_of_a_record_are_those_of_its_experiment() -> None:
     assert looks_of(record(experiment_toml="most_repeats = 20\n[disks]\nkind = 'file'\n")) == looks(6, 20)
     assert looks_of(record(experiment_toml="repeats = 8\n")) == ()
     assert looks_of(record(experiment_toml="not an experiment")) == ()

@@ -83,7 +83,7 @@ def test_a_run_from_begin_to_load(store: ResultStore) -> None:
         store.resume("latest")
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(store: ResultStore) -> None:
+def test_an_interrupted_run_resumes_where_it_stopped(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         journal.add(cell(0))
     path = store.root / draft().id / "cells.jsonl"
@@ -110,7 +110,7 @@ def test_a_run_stored_as_incomplete_can_be_resumed(store: ResultStore) -> None:
     assert store.load("latest").resumed_after == (1, 2)
 
 
-def test_what_broke_off_before_its_first_cell_was_not_gone_on_with_but_begun(store: ResultStore) -> None:
+def test_a_run_interrupted_before_its_first_cell_does_not_count_as_resumed(store: ResultStore) -> None:
     with store.begin(draft()):
         pass
     with store.resume("latest") as journal:
@@ -176,7 +176,7 @@ def test_the_final_record_can_be_saved_elsewhere(store: ResultStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["fsync", "open"])
-def test_a_full_or_read_only_disk_is_told(store: ResultStore, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_full_or_read_only_disk_is_reported(store: ResultStore, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     number, word = (28, "No space left") if name == "fsync" else (30, "Read-only")
 
     def refuse(*_: object, **__: object) -> int:
@@ -288,7 +288,7 @@ def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
     "text",
     ["", "{", '{"seconds": [0.0]}', encode_timeline(TIMELINE).replace("0.1", "0.1,0.2", 1), "[1]"],
 )
-def test_what_is_no_timeline_is_refused(text: str) -> None:
+def test_an_invalid_timeline_is_refused(text: str) -> None:
     with pytest.raises(ResultError, match="'x' is not a timeline"):
         decode_timeline(text, source="x")
 

@@ -50,9 +50,9 @@ def paired(ratios: Sequence[float]) -> RatioTest:
 def test_a_verdict_needs_a_difference_that_is_sure_and_of_weight(
     ratios: Sequence[float], outcome: RatioOutcome
 ) -> None:
-    said = judge(paired(ratios))
-    assert said.outcome is outcome
-    assert bool(said.reason) is (outcome is RatioOutcome.CANNOT_TELL)
+    verdict = judge(paired(ratios))
+    assert verdict.outcome is outcome
+    assert bool(verdict.reason) is (outcome is RatioOutcome.CANNOT_TELL)
 
 
 def test_of_times_less_is_faster() -> None:
@@ -74,12 +74,12 @@ def test_other_comparisons_made_at_the_same_time_count() -> None:
     assert judge_family([]) == []
 
 
-def test_with_as_many_repeats_as_it_says_one_clear_difference_stands_out() -> None:
+def test_with_the_stated_number_of_repeats_one_clear_difference_is_found() -> None:
     family = [Asked(paired((*CLEAR, 1.5))), Asked(paired(NOISE)), Asked(paired(NOISE))]
     assert judge_family(family)[0].outcome is RatioOutcome.FASTER
 
 
-def test_too_few_repeats_say_how_many_are_enough() -> None:
+def test_too_few_repeats_are_reported_with_the_needed_number() -> None:
     assert judge(paired([2.0, 1.9, 2.1])).reason == "3 repeats are too few: at least 6 are needed"
     few = [Asked(paired([2.0, 1.9, 2.1]))] * 5
     assert (
@@ -165,7 +165,7 @@ def test_a_tenth_slower_is_found(are_interleaved: bool) -> None:
     assert found.count(RatioOutcome.SLOWER) >= 0.95 * PAIRS
 
 
-def test_cells_that_stopped_at_different_looks_are_compared_by_the_rounds_that_both_have() -> None:
+def test_cells_stopped_at_different_interim_looks_are_compared_by_common_rounds() -> None:
     """How long each is measured hangs on how far its own repeats lie apart: that favours neither of the two."""
     draw = random.Random(8)
     planned = looks(6, 20)

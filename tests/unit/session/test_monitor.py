@@ -140,7 +140,7 @@ def test_threads_are_summed_for_each_array_and_ended_ones_count_on(session: LabS
     assert look.md_thread_ticks == {"md0": 14, "md1": 8}
 
 
-def test_a_member_that_nobody_asked_for_makes_the_monitor_ask_anew(machine: FakeMachine, session: LabSession) -> None:
+def test_an_unknown_member_makes_the_monitor_renew_its_request(machine: FakeMachine, session: LabSession) -> None:
     maker = SnapshotMaker(session)
     asked = maker.request(0.25).block_devices
     assert {"ubda", "md0", "md127"} <= set(asked)
@@ -170,7 +170,7 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
     assert ends == [None]
 
 
-def test_a_lost_machine_ends_the_monitor_and_is_told(machine: FakeMachine, session: LabSession) -> None:
+def test_a_lost_machine_ends_the_monitor_and_is_reported(machine: FakeMachine, session: LabSession) -> None:
     machine.is_lost = True
     over = threading.Event()
     ends: list[LabError | None] = []
@@ -193,7 +193,7 @@ class StandingMachine(FakeMachine):
         return FakeSampleStream(self.samples[min(asked, len(self.samples) - 1) :][:1])
 
 
-def test_where_time_stands_still_looks_are_asked_for_and_told_when_something_changed(
+def test_without_passing_time_snapshots_are_polled_and_reported_on_changes(
     session: LabSession, machine: FakeMachine
 ) -> None:
     standing = StandingMachine(files=machine.files, dirs=machine.dirs, facts=replace(FACTS, is_virtual_time=True))
@@ -217,13 +217,13 @@ def test_where_time_stands_still_looks_are_asked_for_and_told_when_something_cha
     monitor.stop()
 
 
-def test_a_speed_is_told_where_looks_are_far_between() -> None:
+def test_recent_snapshots_suffice_for_a_speed_when_they_are_rare() -> None:
     looks = [Snapshot(25.0 * number, (), {}) for number in range(10)]
     assert [look.time_seconds for look in recent(looks)] == [100.0, 125.0, 150.0, 175.0, 200.0, 225.0]
     assert recent([Snapshot(number / 4, (), {}) for number in range(40)])[0].time_seconds == 39 / 4 - 5.0
 
 
-def test_between_two_arrays_of_a_volume_its_rebuild_goes_on_while_a_plan_does(session: LabSession) -> None:
+def test_a_rebuild_of_a_volume_spans_its_arrays_while_the_plan_runs(session: LabSession) -> None:
     maker = SnapshotMaker(session)
     own = running().disks[3].windows
     busy = as_array(running(filled={3: own[:1]}, syncing={own[1]: 0.9}))
@@ -253,7 +253,7 @@ def without_faulty(status: ArrayStatus) -> ArrayStatus:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         (captured("raid5"), captured("raid5"), []),
         (
@@ -266,24 +266,26 @@ def without_faulty(status: ArrayStatus) -> ArrayStatus:
     ],
     ids=["equal", "appears", "stopped", "removed"],
 )
-def test_events_between_two_looks(before: ArrayStatus | None, after: ArrayStatus | None, told: list[EventKind]) -> None:
-    assert kinds(before, after) == told
+def test_events_between_two_snapshots(
+    before: ArrayStatus | None, after: ArrayStatus | None, expected: list[EventKind]
+) -> None:
+    assert kinds(before, after) == expected
 
 
-def test_an_array_that_appears_is_told_with_its_members() -> None:
+def test_an_array_that_appears_is_reported_with_its_members() -> None:
     (appeared,) = events_between(look(1.0), look(2.0, captured("raid6-assume-clean")))
     assert appeared.sentence == "md0 appeared: raid6 of 4 members"
 
 
-def test_a_failing_member_is_told_before_the_array_that_suffers() -> None:
+def test_a_faulty_member_is_reported_before_the_degraded_array() -> None:
     healthy = captured("raid5", degraded_count=0)
     failed = captured("raid5-failed")
-    told = events_between(look(1.0, healthy), look(2.5, failed), name_of=lambda node: f"<{node}>")
-    (faulty,) = [event for event in told if event.kind is EventKind.MEMBER_FAULTY]
+    events = events_between(look(1.0, healthy), look(2.5, failed), name_of=lambda node: f"<{node}>")
+    (faulty,) = [event for event in events if event.kind is EventKind.MEMBER_FAULTY]
     assert faulty.sentence == f"<{faulty.device}> in md0 is faulty"
     assert faulty.time_seconds == 2.5
     assert faulty.kind.weight is Weight.BAD
-    order = [event.kind for event in told]
+    order = [event.kind for event in events]
     assert order.index(EventKind.MEMBER_FAULTY) < order.index(EventKind.DEGRADED)
 
 
@@ -303,7 +305,7 @@ def test_a_rebuild_ends_with_a_member_in_sync_and_a_whole_array() -> None:
     assert kinds(before, after) == [EventKind.MEMBER_IN_SYNC, EventKind.SYNC_FINISHED, EventKind.RESTORED]
 
 
-def test_mismatches_of_a_check_are_told() -> None:
+def test_mismatches_of_a_check_are_reported() -> None:
     before = captured("raid5-checking", mismatch_sectors=0)
     after = captured("raid5-checking", mismatch_sectors=128)
     (event,) = events_between(look(1.0, before), look(2.0, after))
@@ -326,7 +328,7 @@ def counters(reads: int) -> DiskCounters:
     return replace(NOTHING, reads=reads, read_bytes=reads * 4096, busy_seconds=reads / 1000)
 
 
-def test_rates_are_differences_of_two_looks() -> None:
+def test_rates_are_differences_of_two_snapshots() -> None:
     history = History()
     history.add(look(10.0, disks={"ubda": counters(0)}))
     history.add(look(10.5, disks={"ubda": counters(50)}))
@@ -353,7 +355,7 @@ def test_old_values_make_room_and_the_axis_keeps_step() -> None:
     assert history.rates("ubda", Measure.READ_IOPS, seconds=1.0) == [(8.0, 15.0), (9.0, 17.0)]
 
 
-def test_a_device_that_is_gone_for_the_whole_axis_is_forgotten() -> None:
+def test_a_device_missing_for_the_whole_axis_is_forgotten() -> None:
     history = History(seconds=2.0, hertz=2.0)
     history.add(look(0.0, disks={"sdb": counters(0)}))
     history.add(look(1.0, disks={"sdb": counters(5)}))

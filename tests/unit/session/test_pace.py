@@ -44,7 +44,7 @@ class VirtualMachine(FakeMachine):
 
 
 @dataclass
-class Told:
+class PacerReports:
     """What a pacer told."""
 
     pacer: Pacer
@@ -71,13 +71,13 @@ def machine() -> VirtualMachine:
 
 
 @pytest.fixture
-def told(machine: VirtualMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def reports(machine: VirtualMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PacerReports]:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     session = session_on(machine, [], "uml:?time=virtual")
     paces: list[tuple[str, str]] = []
     ends: list[LabError] = []
     pacer = Pacer(session, on_pace=lambda pace, note: paces.append((pace.words, note)), on_end=ends.append)
-    yield Told(pacer, paces, ends)
+    yield PacerReports(pacer, paces, ends)
     pacer.stop()
 
 
@@ -114,32 +114,34 @@ def test_each_pace_has_its_word(pace: Pace, words: str) -> None:
     assert pace.words == words
 
 
-def test_a_fresh_machine_goes_at_1x(machine: VirtualMachine, told: Told) -> None:
-    told.pacer.start()
-    told.wait(lambda: len(machine.sleeps) >= 3, "time passes")
-    assert told.paces == [("1x", "")]
+def test_a_fresh_machine_goes_at_1x(machine: VirtualMachine, reports: PacerReports) -> None:
+    reports.pacer.start()
+    reports.wait(lambda: len(machine.sleeps) >= 3, "time passes")
+    assert reports.paces == [("1x", "")]
     assert all(seconds <= 2 * TICK_SECONDS for seconds, _ in machine.sleeps)
 
 
-def test_a_pause_lets_nothing_pass_and_another_pace_takes_effect(machine: VirtualMachine, told: Told) -> None:
-    told.pacer.go(PAUSED)
-    told.pacer.start()
+def test_a_pause_lets_nothing_pass_and_another_pace_takes_effect(
+    machine: VirtualMachine, reports: PacerReports
+) -> None:
+    reports.pacer.go(PAUSED)
+    reports.pacer.start()
     time.sleep(3 * TICK_SECONDS)
     assert machine.sleeps == []
-    told.pacer.go(Pace(100.0))
-    told.wait(lambda: len(machine.sleeps) >= 2, "time passes")
-    assert [words for words, _ in told.paces] == ["paused", "paused", "100x"]
+    reports.pacer.go(Pace(100.0))
+    reports.wait(lambda: len(machine.sleeps) >= 2, "time passes")
+    assert [words for words, _ in reports.paces] == ["paused", "paused", "100x"]
     assert machine.sleeps[0][0] == pytest.approx(100 * TICK_SECONDS, abs=9.1)
 
 
-def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, told: Told) -> None:
+def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, reports: PacerReports) -> None:
     def rebuilt() -> None:
         machine.put("sync_action", "idle\n")
 
     # The first is how the step learns what the clock shows.
     machine.acts = {4: rebuilt, 5: lambda: machine.put("degraded", "0\n")}
-    told.step()
-    assert told.paces[-1] == ("paused", "")
+    reports.step()
+    assert reports.paces[-1] == ("paused", "")
     # What follows at once belongs to the event: two more sleeps, in the first of which something still changed.
     assert len(machine.sleeps) == 6
     watched = machine.sleeps[1][1]
@@ -148,31 +150,33 @@ def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, told: To
     assert f"{MD}/array_state" not in watched
 
 
-def test_a_write_to_a_clean_array_is_no_event_and_an_hour_is_the_end(machine: VirtualMachine, told: Told) -> None:
+def test_a_write_to_a_clean_array_is_not_an_event_and_a_step_ends_after_an_hour(
+    machine: VirtualMachine, reports: PacerReports
+) -> None:
     machine.put("array_state", "clean\n")
     machine.acts = {3: lambda: machine.put("array_state", "active\n")}
-    told.step()
-    assert told.paces[-1] == ("paused", "Nothing has happened to an array for an hour of machine time.")
+    reports.step()
+    assert reports.paces[-1] == ("paused", "Nothing has happened to an array for an hour of machine time.")
     assert LONGEST_STEP_SECONDS <= sum(seconds for seconds, _ in machine.sleeps) < LONGEST_STEP_SECONDS + 1
 
 
-def test_without_an_array_a_step_passes_nothing(machine: VirtualMachine, told: Told) -> None:
+def test_without_an_array_a_step_passes_nothing(machine: VirtualMachine, reports: PacerReports) -> None:
     machine.dirs["/sys/block"] = ("ubda",)
-    told.step()
-    assert told.paces[-1][1].startswith("There is no array")
+    reports.step()
+    assert reports.paces[-1][1].startswith("There is no array")
     assert machine.sleeps == []
 
 
-def test_another_pace_ends_a_step(machine: VirtualMachine, told: Told) -> None:
-    machine.acts = {3: lambda: told.pacer.go(Pace(10.0))}
-    told.pacer.go(STEP)
-    told.pacer.start()
-    told.wait(lambda: len(machine.sleeps) >= 6, "time passes")
-    assert told.paces[-1] == ("10x", "")
+def test_another_pace_ends_a_step(machine: VirtualMachine, reports: PacerReports) -> None:
+    machine.acts = {3: lambda: reports.pacer.go(Pace(10.0))}
+    reports.pacer.go(STEP)
+    reports.pacer.start()
+    reports.wait(lambda: len(machine.sleeps) >= 6, "time passes")
+    assert reports.paces[-1] == ("10x", "")
     assert machine.sleeps[5][1] == ()
 
 
-def test_an_array_that_goes_is_an_event(machine: VirtualMachine, told: Told) -> None:
+def test_an_array_that_goes_is_an_event(machine: VirtualMachine, reports: PacerReports) -> None:
     def gone() -> None:
         machine.dirs["/sys/block"] = ("ubda",)
         machine.error = LabError("the machine could not wait for a file that is not there")
@@ -181,36 +185,36 @@ def test_an_array_that_goes_is_an_event(machine: VirtualMachine, told: Told) -> 
         machine.error = None
 
     machine.acts = {3: gone, 4: back}
-    told.step()
-    assert told.paces[-1] == ("paused", "")
-    assert told.ends == []
+    reports.step()
+    assert reports.paces[-1] == ("paused", "")
+    assert reports.ends == []
 
 
-def test_any_other_error_is_told_once(machine: VirtualMachine, told: Told) -> None:
+def test_any_other_error_is_reported_once(machine: VirtualMachine, reports: PacerReports) -> None:
     machine.acts = {2: lambda: setattr(machine, "error", LabError("the machine could not wait"))}
-    told.pacer.go(STEP)
-    told.pacer.start()
-    told.wait(lambda: told.ends, "the error")
-    told.pacer.stop()
-    assert [error.message for error in told.ends] == ["the machine could not wait"]
+    reports.pacer.go(STEP)
+    reports.pacer.start()
+    reports.wait(lambda: reports.ends, "the error")
+    reports.pacer.stop()
+    assert [error.message for error in reports.ends] == ["the machine could not wait"]
 
 
-def test_a_lost_machine_ends_it_once_and_stop_does_no_harm(machine: VirtualMachine, told: Told) -> None:
+def test_a_lost_machine_ends_it_once_and_stop_does_no_harm(machine: VirtualMachine, reports: PacerReports) -> None:
     machine.acts = {2: lambda: setattr(machine, "is_lost", True)}
-    told.pacer.start()
-    told.wait(lambda: told.ends, "the loss")
-    told.pacer.stop()
-    told.pacer.stop()
-    told.pacer.go(Pace(10.0))
-    assert [type(error) for error in told.ends] == [MachineLost]
+    reports.pacer.start()
+    reports.wait(lambda: reports.ends, "the loss")
+    reports.pacer.stop()
+    reports.pacer.stop()
+    reports.pacer.go(Pace(10.0))
+    assert [type(error) for error in reports.ends] == [MachineLost]
 
 
-def test_a_loss_after_stop_is_not_told(machine: VirtualMachine, told: Told) -> None:
+def test_a_loss_after_stop_is_not_reported(machine: VirtualMachine, reports: PacerReports) -> None:
     def stopped() -> None:
-        told.pacer._stopping.set()
+        reports.pacer._stopping.set()
         machine.error = MachineLost("closed")
 
     machine.acts = {2: stopped}
-    told.pacer.start()
-    told.wait(lambda: not told.pacer._thread.is_alive(), "the end")
-    assert told.ends == []
+    reports.pacer.start()
+    reports.wait(lambda: not reports.pacer._thread.is_alive(), "the end")
+    assert reports.ends == []

@@ -34,24 +34,26 @@ def machine() -> FakeMachine:
 
 
 @pytest.fixture
-def told() -> list[list[str]]:
+def reported() -> list[list[str]]:
     """Names of the stopped arrays, each time that the session told what it had found."""
     return []
 
 
 @pytest.fixture
-def session(machine: FakeMachine, told: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabSession:
+def session(
+    machine: FakeMachine, reported: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> LabSession:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
 
     def hear(session: LabSession) -> None:
-        told.append([array.name for array in session.found.stopped])
+        reported.append([array.name for array in session.found.stopped])
 
     return session_on(machine, lab_disks("ab"), "local:", on_found=hear)
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_after_a_plan_even_one_that_failed_the_disks_are_looked_at_anew_and_that_is_told(
-    machine: FakeMachine, session: LabSession, told: list[list[str]], status: int
+def test_after_a_plan_even_a_failed_one_the_disks_are_read_again_and_reported(
+    machine: FakeMachine, session: LabSession, reported: list[list[str]], status: int
 ) -> None:
     machine.answers[("change",)] = Scripted(status=status, stderr="no")
     assert session.found.all == ()
@@ -59,13 +61,15 @@ def test_after_a_plan_even_one_that_failed_the_disks_are_looked_at_anew_and_that
     with expected:
         session.run(WRITES)
     assert [array.name for array in session.found.stopped] == ["md0"]
-    assert told == [["md0"]]
+    assert reported == [["md0"]]
 
 
-def test_a_plan_without_steps_changes_nothing(machine: FakeMachine, session: LabSession, told: list[list[str]]) -> None:
+def test_a_plan_without_steps_changes_nothing(
+    machine: FakeMachine, session: LabSession, reported: list[list[str]]
+) -> None:
     session.run(Plan("Use md0"))
     assert machine.runs == []
-    assert told == []
+    assert reported == []
 
 
 def test_a_name_leads_to_the_kind_of_array_that_has_such_names(session: LabSession) -> None:
@@ -76,14 +80,14 @@ def test_a_name_leads_to_the_kind_of_array_that_has_such_names(session: LabSessi
 
 
 @pytest.mark.parametrize("name", ["md0", "adapt0"])
-def test_verbs_of_an_array_that_is_not_there_say_so(session: LabSession, name: str) -> None:
+def test_verbs_of_a_missing_array_raise_an_error(session: LabSession, name: str) -> None:
     array = session.array(name)
     for verb in (array.status, array.stop, lambda: array.add("disk01"), lambda: array.scrub("check")):
         with pytest.raises(ArrayError, match="no array"):
             verb()
 
 
-def test_a_stopped_array_says_how_it_is_started(session: LabSession) -> None:
+def test_a_stopped_array_is_reported_with_the_command_that_starts_it(session: LabSession) -> None:
     session.rescan()
     with pytest.raises(ArrayError, match="array md0 is stopped") as caught:
         session.array("md0").status()
@@ -106,7 +110,7 @@ def test_only_disks_that_hold_something_lose_data_when_all_are_made_blank(
     assert [step.danger for step in session.reset_all().steps] == [Danger.DATA, Danger.DATA]
 
 
-def test_a_plan_is_told_in_the_names_of_the_lab(session: LabSession) -> None:
+def test_a_plan_uses_the_names_of_the_lab(session: LabSession) -> None:
     named = session.named(Plan("Fail /dev/ubdb in md0", (Step(("mdadm", "/dev/ubdb"), "Fails /dev/ubdb."),)))
     assert named.title == "Fail disk02 (/dev/ubdb) in md0"
     assert named.steps == (Step(("mdadm", "/dev/ubdb"), "Fails disk02 (/dev/ubdb)."),)
@@ -131,9 +135,9 @@ NEEDED = NeededMdadm(mdadm="4.5", from_kernel="6.8", why="the disk is refused")
 
 
 def machine_with(kernel: str, mdadm: str) -> Machine:
-    told = SimpleNamespace(stdout="", stderr=f"mdadm - v{mdadm} - 2024-11-07\n")
+    version = SimpleNamespace(stdout="", stderr=f"mdadm - v{mdadm} - 2024-11-07\n")
     facts = SimpleNamespace(kernel_release=kernel, target="uml:")
-    return cast("Machine", SimpleNamespace(facts=facts, run=lambda *_, **__: told))
+    return cast("Machine", SimpleNamespace(facts=facts, run=lambda *_, **__: version))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def machine_with(kernel: str, mdadm: str) -> Machine:
         *(("6.12.95", "4.4", False), ("7.2.12", "4.2", False), ("6.8.0", "4.4", False)),
     ],
 )
-def test_what_is_too_old_is_named_with_what_it_needs(kernel: str, mdadm: str, fits: bool) -> None:
+def test_an_mdadm_that_is_too_old_is_reported_with_the_required_version(kernel: str, mdadm: str, fits: bool) -> None:
     if fits:
         require_mdadm(machine_with(kernel, mdadm), NEEDED, "drill 8")
         return

@@ -43,7 +43,7 @@ def _create(root: Path, count: int) -> list[str]:
     return [begun(folders(root)) for _ in range(count)]
 
 
-def test_processes_that_begin_in_the_same_second_have_runs_of_their_own(tmp_path: Path) -> None:
+def test_processes_started_in_the_same_second_have_separate_runs(tmp_path: Path) -> None:
     with multiprocessing.get_context("fork").Pool(3) as pool:
         made = [name for names in pool.starmap(_create, [(tmp_path, 5)] * 3) for name in names]
     assert len(set(made)) == 15
@@ -51,7 +51,7 @@ def test_processes_that_begin_in_the_same_second_have_runs_of_their_own(tmp_path
     assert folders(tmp_path).headers(Header, lambda run_id, header: header.id == run_id).keys() == set(made)
 
 
-def test_ids_say_when_and_what(tmp_path: Path) -> None:
+def test_ids_contain_time_and_title(tmp_path: Path) -> None:
     assert stem(NOW) == "20261121T100129Z"
     assert stem(NOW, "Antioquia quick!") == "20261121T100129Z-antioquia-quick"
     assert stem(NOW, "é" * 300) == "20261121T100129Z"
@@ -124,7 +124,7 @@ def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in runs.root.iterdir()) == [".changing", "x"]
 
 
-def test_what_killed_commands_left_is_removed_unless_somebody_is_at_work(tmp_path: Path) -> None:
+def test_leftovers_of_killed_commands_are_removed_unless_a_lock_is_held(tmp_path: Path) -> None:
     runs = folders(tmp_path)
     kept = begun(runs, "kept")
     for name in (".importing-a.1", ".deleting-b.1", f".replacing-{kept}.1", ".replacing-gone.1", "mine"):
@@ -144,7 +144,7 @@ def test_what_killed_commands_left_is_removed_unless_somebody_is_at_work(tmp_pat
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_of_another_user_or_without_rights_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_unreadable_or_writable_by_others_is_rejected(tmp_path: Path) -> None:
     runs = folders(tmp_path)
     begun(runs)
     runs.root.chmod(0)
@@ -157,7 +157,7 @@ def test_a_folder_of_another_user_or_without_rights_is_told(tmp_path: Path) -> N
         begun(runs)
 
 
-def test_single_records_have_ids_of_their_own(tmp_path: Path) -> None:
+def test_single_records_have_unique_ids(tmp_path: Path) -> None:
     files = RecordFiles(tmp_path / "files", "record", Header)
     assert [files.add("x", Header).id for _ in range(3)] == ["x", "x-2", "x-3"]
     files.add("y", Header, folder="inner")
@@ -228,7 +228,7 @@ def test_a_damaged_line_is_named_or_left_out(tmp_path: Path) -> None:
     assert journal(tmp_path, skips_damaged=True).read() == [Entry(1)]
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_existing_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal(tmp_path).append(Entry(1))
     whole = (tmp_path / "x.jsonl").read_bytes()
 
@@ -246,7 +246,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     assert journal(tmp_path).read() == [Entry(1), Entry(3)]
 
 
-def test_what_is_not_our_own_file_is_refused(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "elsewhere"
     target.write_bytes(b'{"number":1}\n')
     (tmp_path / "x.jsonl").symlink_to(target)

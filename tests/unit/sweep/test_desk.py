@@ -44,7 +44,7 @@ def begun(host: Host) -> Any:
     return SweepStore(host).begin(sweep, text, cells, is_virtual_time=True)
 
 
-def test_what_comes_with_raidlab_is_listed_and_then_what_was_run(host: Host) -> None:
+def test_built_in_sweeps_are_listed_first_and_then_those_that_were_run(host: Host) -> None:
     assert [each.name for each in desk(host).entries()] == list(built_in_names())
     folder = begun(host)
     folder.tell(SweepProgress(done=0, planned=2, is_over=True))
@@ -68,7 +68,7 @@ def test_the_newest_run_of_the_same_file_is_found_by_either_name(host: Host) -> 
         desk(host).newest_run("nothing")
 
 
-def test_a_run_in_the_other_time_is_not_gone_on_with(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_the_other_time_is_not_resumed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = begun(host)
     asked: list[bool] = []
 
@@ -89,7 +89,7 @@ def test_a_run_in_the_other_time_is_not_gone_on_with(host: Host, monkeypatch: py
         assert asked.pop() is is_virtual
 
 
-def test_one_that_runs_is_told_from_one_that_does_not(host: Host) -> None:
+def test_a_running_sweep_is_distinguished_from_a_dead_one(host: Host) -> None:
     folder = begun(host)
     latest = (LatestCell(label="one", told="reads 5 IOPS"),)
     with folder.open():
@@ -133,7 +133,7 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
     assert folder.state_words() == ("2 of 2", "complete")
 
 
-def test_the_newest_run_of_the_same_id_is_found_whatever_its_file_says(host: Host) -> None:
+def test_the_newest_run_of_the_same_id_is_found(host: Host) -> None:
     sweep, text = find_sweep("chunks")
     store = SweepStore(host)
     assert store.of_id(sweep.id) is None
@@ -194,7 +194,7 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
     assert all(each.is_cancelled for each in pool.futures)
 
 
-def test_who_only_looks_keeps_nobody_from_going_on(host: Host) -> None:
+def test_a_reader_does_not_prevent_resuming_a_sweep(host: Host) -> None:
     folder = begun(host)
     lock = os.open(folder.path / "lock", os.O_RDONLY | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_SH)
@@ -227,7 +227,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_swee
     assert not folder.is_running
 
 
-def test_what_somebody_left_among_sweeps_hides_none_of_them(host: Host) -> None:
+def test_foreign_and_damaged_files_among_sweeps_hide_none_of_them(host: Host) -> None:
     folder, store = begun(host), SweepStore(host)
     for name in ("a b", ".hidden", "x\x1b[31m"):
         (folder.path.parent / name).mkdir()

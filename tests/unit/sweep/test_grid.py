@@ -38,7 +38,7 @@ def test_axes_are_those_of_the_file_with_numbers_by_size_and_words_in_its_order(
 
 
 @pytest.mark.parametrize("name", ["chunk", "chunk_bytes"])
-def test_a_chunk_is_told_as_a_size_and_a_level_without_one_is_nowhere(name: str) -> None:
+def test_a_chunk_is_labelled_as_a_size_and_a_level_without_one_has_no_place(name: str) -> None:
     rows = [row(chunk_bytes=65536), row(chunk_bytes=4096), row("raid1", chunk_bytes=None)]
     (chunk, _) = SweepGrid(sweep(rows, axes={name: ("64K", "4K"), "level": ("raid5", "raid1")})).axes
     assert (chunk.name, chunk.labels, chunk.codes) == ("chunk", ("4 KiB", "64 KiB"), (1, 0, NOWHERE))
@@ -46,7 +46,7 @@ def test_a_chunk_is_told_as_a_size_and_a_level_without_one_is_nowhere(name: str)
     assert chunk.label(2) == "–"
 
 
-def test_one_chunk_and_none_is_no_axis() -> None:
+def test_a_single_chunk_size_is_not_an_axis() -> None:
     assert [axis.name for axis in SweepGrid(sweep([row(), row("raid1", chunk_bytes=None)])).axes] == ["level"]
 
 
@@ -109,11 +109,11 @@ def test_few_axes_leave_places_empty() -> None:
     assert chosen_axes(SweepGrid(sweep(workloads)))["x"] == "workload"
 
 
-def test_what_all_rows_share_is_told() -> None:
-    told = dict(fixed_values(SweepGrid(sweep([row("raid0"), row("raid5")]))))
-    assert told["chunk"] == "64 KiB"
-    assert told["drive"] == "plain files"
-    assert "level" not in told
+def test_values_common_to_all_rows_are_listed() -> None:
+    found = dict(fixed_values(SweepGrid(sweep([row("raid0"), row("raid5")]))))
+    assert found["chunk"] == "64 KiB"
+    assert found["drive"] == "plain files"
+    assert "level" not in found
 
 
 LEVEL, MEMBERS, DEPTH = (0.0, 0.3), (0.0, 0.5, 1.3), (0.0, 0.2, 0.9, 2.0)
@@ -163,7 +163,7 @@ def test_noise_goes_to_the_rest() -> None:
     assert list(shares(found).values()) == pytest.approx([each / total for each in effects], abs=0.015)
 
 
-def test_an_interaction_alone_is_no_main_effect() -> None:
+def test_an_interaction_alone_is_not_a_main_effect() -> None:
     """Each level is fast with another number of members: neither axis alone says anything."""
     fast = {("raid0", 4), ("raid5", 8)}
     rows = [
@@ -210,7 +210,7 @@ def test_equal_speeds_have_no_shares() -> None:
     assert sensitivities(SweepGrid(sweep([]))) == ()
 
 
-def test_a_level_without_chunks_is_a_group_of_its_own() -> None:
+def test_a_level_without_chunks_is_a_separate_group() -> None:
     rows = [row(iops=100.0, chunk_bytes=4096), row(iops=100.0, chunk_bytes=8192), row("raid1", 400.0, chunk_bytes=None)]
     (found,) = sensitivities(SweepGrid(sweep(rows)))
     # RAID 1 is four times as fast as either chunk, and the two chunks are equally fast.
@@ -268,7 +268,7 @@ def test_one_cell_is_the_best_and_not_the_worst() -> None:
     assert [each[1] for each in summary_tables(sweep([row()]))[0].rows] == ["best"]
 
 
-def test_nothing_measured_has_no_tables_and_says_so() -> None:
+def test_a_sweep_without_measurements_has_a_sentence_and_no_tables() -> None:
     assert summary_tables(sweep([])) == ()
     assert (
         summary_text(sweep([], planned=3))
@@ -276,12 +276,12 @@ def test_nothing_measured_has_no_tables_and_says_so() -> None:
     )
 
 
-def test_a_sweep_that_is_not_whole_says_so_first() -> None:
+def test_an_incomplete_sweep_starts_with_the_missing_cells() -> None:
     three = [row(level) for level in ("raid0", "raid1", "raid5")]
     some = sweep(three, planned=20)
-    said = "3 of 20 cells are measured; 'raidlab sweep s1 --resume' measures the others"
-    assert summary_text(some).splitlines()[:2] == [said, ""]
-    assert summary_text(some, is_markdown=True).splitlines()[:2] == [said, ""]
+    sentence = "3 of 20 cells are measured; 'raidlab sweep s1 --resume' measures the others"
+    assert summary_text(some).splitlines()[:2] == [sentence, ""]
+    assert summary_text(some, is_markdown=True).splitlines()[:2] == [sentence, ""]
     assert summary_text(some, is_running=True).startswith("3 of 20 cells are measured; the sweep still runs\n\n")
     failed = [FailedCell(cell="f", label="raid6", message="it broke")]
     assert missing_sentence(sweep(three[:1], failed=failed)) == (
@@ -293,7 +293,7 @@ def test_a_sweep_that_is_not_whole_says_so_first() -> None:
     assert "sweep a\\_b\\_c --resume" in marked
 
 
-def test_what_could_not_be_measured_is_told_also_where_nothing_was() -> None:
+def test_failed_cells_are_listed_even_if_nothing_was_measured() -> None:
     failed = [FailedCell(cell=f"c{each}", label=f"raid5, {each} members", message="it\nbroke") for each in range(12)]
     (table,) = summary_tables(sweep([], failed=failed))
     assert (table.rows[0], len(table.rows)) == (("raid5, 0 members", "it broke"), 10)

@@ -73,7 +73,7 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def until_gone(pids: list[int]) -> None:
+def until_ended(pids: list[int]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while left := [pid for pid in pids if is_running(pid)]:
         assert time.monotonic() < deadline, left
@@ -81,13 +81,13 @@ def until_gone(pids: list[int]) -> None:
 
 
 @pytest.fixture(scope="module")
-def said() -> list[str]:
+def notices() -> list[str]:
     return []
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Iterator[Pool]:
-    with made(tmp_path_factory.mktemp("pool"), on_notice=said.append) as pool:
+def pool(tmp_path_factory: pytest.TempPathFactory, notices: list[str]) -> Iterator[Pool]:
+    with made(tmp_path_factory.mktemp("pool"), on_notice=notices.append) as pool:
         yield pool
 
 
@@ -122,12 +122,12 @@ def test_without_a_suitable_worker_it_ends(pool: Pool) -> None:
 
 
 def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
-    pool: Pool, tmp_path: Path, said: list[str]
+    pool: Pool, tmp_path: Path, notices: list[str]
 ) -> None:
     spread = TaskSpread(pool, tasks.dies_once)
     ((_, answer),) = spread.run([task("dies", str(tmp_path).encode())])
     assert answer.data == b"done"
-    while len(pool.workers()) < 2 or not any("another one is started" in each for each in said):
+    while len(pool.workers()) < 2 or not any("another one is started" in each for each in notices):
         pool.tend()
 
 
@@ -169,7 +169,7 @@ def _sockets_of(pid: int) -> Iterator[str]:
                 yield name[8:-1]
 
 
-def test_without_a_certificate_the_scheduler_says_nothing(pool: Pool) -> None:
+def test_without_a_certificate_the_scheduler_does_not_answer(pool: Pool) -> None:
     host, _, port = str(pool.client.scheduler_info()["address"]).removeprefix("tls://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as line:
         line.settimeout(10)
@@ -252,7 +252,7 @@ def other_server() -> Iterator[int]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_what_is_no_scheduler_is_named(
+def test_an_address_without_a_scheduler_is_reported(
     tmp_path: Path, other_server: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pools, "OTHERS_SECONDS", 2.0)
@@ -368,7 +368,7 @@ def test_of_a_client_that_is_killed_while_it_starts_nothing_is_left(tmp_path: Pa
     client.wait()
     assert client.stdin
     client.stdin.close()
-    until_gone(found)
+    until_ended(found)
 
 
 def test_jobs_that_end_with_their_time_are_replaced_for_ever_and_not_in_a_row(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_cells_are_the_combinations_without_those_that_cannot_be_or_mean_the_sam
     assert cell.experiment.disks.model == "hdd-7200"
 
 
-def test_what_md_does_not_build_is_left_out_and_told() -> None:
+def test_impossible_arrays_are_left_out_and_counted() -> None:
     found = combinations(decode_sweep(FILE.replace('"raid1", "raid5"', '"raid6"'), "test"))
     assert {cell.experiment.arrays[0].members for cell in found.cells} == {4}
     ((why, count),) = found.impossible.items()
@@ -73,7 +73,7 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said", "count"),
+    ("old", "new", "message", "count"),
     [
         ('"64K", "512K"', '"64K", "32M"', "raid5 of 4 disks: too small: for chunk 32 MiB a disk has 24 MiB", 2),
         ('"64K", "512K"', '"512K", "4M"', "raid10 of 4 disks: for chunk 4 MiB nothing is left for data", 2),
@@ -85,13 +85,13 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
         ('"24M"', '"24M"\n[array]\nconsistency_policy = "ppl"', "policy ppl works on raid5 only", 8),
     ],
 )
-def test_what_has_no_room_is_left_out_before_a_machine_is_started(old: str, new: str, said: str, count: int) -> None:
+def test_what_has_no_room_is_left_out_before_a_machine_is_started(old: str, new: str, message: str, count: int) -> None:
     text = FILE.replace(old, new)
-    if "raid10" in said:
+    if "raid10" in message:
         text = text.replace('"raid1", "raid5"', '"raid10"').replace('"24M"', '"14M"\n[array]\nlayout = "f2"')
     found = combinations(decode_sweep(text, "test"))
-    told = {why: number for why, number in found.impossible.items() if said in why}
-    assert sum(told.values()) == count, found.impossible
+    result = {why: number for why, number in found.impossible.items() if message in why}
+    assert sum(result.values()) == count, found.impossible
 
 
 def test_what_arrays_have_in_common_is_left_to_those_that_can_have_it() -> None:
@@ -107,12 +107,12 @@ def test_more_file_disks_than_the_kernel_takes_are_left_out() -> None:
     assert "raid5 of 17 disks: the embedded kernel takes 16 disks of kind file" in found.impossible
 
 
-def test_how_far_it_is_is_told_while_combinations_are_gone_through() -> None:
-    told: list[float] = []
-    combinations(decode_sweep(FILE.replace("[1, 8]", str(list(range(1, 101)))), "test"), told.append)
-    assert told == sorted(told)
-    assert (told[0], len(told)) == (0.0, 4)
-    assert told[-1] < 1
+def test_progress_is_reported_while_combinations_are_enumerated() -> None:
+    reported: list[float] = []
+    combinations(decode_sweep(FILE.replace("[1, 8]", str(list(range(1, 101)))), "test"), reported.append)
+    assert reported == sorted(reported)
+    assert (reported[0], len(reported)) == (0.0, 4)
+    assert reported[-1] < 1
 
 
 def test_skipped_are_those_that_match_all_of_a_table() -> None:
@@ -123,7 +123,7 @@ def test_skipped_are_those_that_match_all_of_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"raid1", "raid5"', '"raid1", "raid55"', "raid55"),
         ("members = [2, 4]", "members = [2, 2]", "has a value twice"),
@@ -155,11 +155,11 @@ def test_skipped_are_those_that_match_all_of_a_table() -> None:
         ("queue_depth = [1, 8]", f"queue_depth = {list(range(1, 1001))}\njobs = {list(range(1, 257))}", "are possible"),
     ],
 )
-def test_what_makes_no_sense_is_named(old: str, new: str, said: str) -> None:
+def test_what_makes_no_sense_is_named(old: str, new: str, message: str) -> None:
     assert old in FILE
     with pytest.raises(SpecError) as caught:
         combinations(decode_sweep(FILE.replace(old, new), "test"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_disks_that_the_machine_of_a_cell_cannot_have_are_refused() -> None:

@@ -66,12 +66,12 @@ def choose(chromium: Browser, form: str, label: str, text: str) -> None:
 def facet(chromium: Browser, place: int) -> dict[str, Any]:
     """The lines of one small chart, by the words of their first point."""
     chromium.until(DRAWN)
-    said = f"""(() => {{
+    script = f"""(() => {{
       const box = document.querySelectorAll("#multiples-facets .facet")[{place}], canvas = box.querySelector(".canvas");
       return {{title: box.querySelector("h4").textContent, range: canvas._fullLayout.yaxis.range,
         lines: Object.fromEntries(canvas.data.map((one) => [one.customdata[0], [one.x, one.y]]))}};
     }})()"""
-    found: dict[str, Any] = chromium.says(said)
+    found: dict[str, Any] = chromium.says(script)
     return found
 
 
@@ -90,7 +90,7 @@ def test_small_charts_show_each_cell_where_it_belongs(chromium: Browser, tmp_pat
     assert "[1,031 – 1,051], n = 6" in next(iter(found["lines"]))
 
 
-def test_menus_change_what_is_drawn(chromium: Browser, tmp_path: Path) -> None:
+def test_menus_change_the_drawn_lines(chromium: Browser, tmp_path: Path) -> None:
     shown(chromium, known(), tmp_path)
     choose(chromium, "multiples-choices", "figure", "Measured ÷ theory")
     lines = {words.partition("</b>")[0]: line for words, line in facet(chromium, 0)["lines"].items()}
@@ -125,13 +125,13 @@ def test_a_heat_map_shows_each_cell_where_it_belongs(chromium: Browser, tmp_path
 
 @pytest.mark.wide
 @pytest.mark.parametrize(
-    ("cells", "told"), [(6, ""), (5, " 1 place without a cell."), (4, " 2 places without a cell.")]
+    ("cells", "expected"), [(6, ""), (5, " 1 place without a cell."), (4, " 2 places without a cell.")]
 )
-def test_places_without_a_cell_are_counted(cells: int, told: str, chromium: Browser, tmp_path: Path) -> None:
+def test_places_without_a_cell_are_counted(cells: int, expected: str, chromium: Browser, tmp_path: Path) -> None:
     places = [(level, members) for members in (4, 8) for level in ("raid1", "raid5", "raid6")]
     shown(chromium, sweep([row(level, members=members) for level, members in places[:cells]]), tmp_path)
-    said = chromium.says('document.getElementById("heat-says").textContent')
-    assert said.endswith(f"colours by the logarithm.{told}")
+    output = chromium.says('document.getElementById("heat-says").textContent')
+    assert output.endswith(f"colours by the logarithm.{expected}")
 
 
 def test_cells_are_sorted_filtered_and_searched(chromium: Browser, tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> Non
     shown(chromium, sweep(rows), tmp_path)
     assert chromium.says('document.querySelectorAll("main script, main a, main img").length') == 0
     # Labels, and what is told of a point, are drawn by Plotly, which makes links of some HTML.
-    told = chromium.says("""[...document.querySelectorAll(".canvas")].map((one) => [
+    found = chromium.says("""[...document.querySelectorAll(".canvas")].map((one) => [
       one.data.map((each) => each.customdata), one.layout.xaxis.ticktext, one.layout.yaxis.ticktext])""")
-    flat = str(told)
+    flat = str(found)
     assert "&lt;script&gt;" in flat
     assert not any(tag in flat for tag in ("<script", "<a ", "<img"))
     assert EVIL + "@c1" in chromium.says('document.getElementById("multiples-key").textContent')

@@ -36,7 +36,7 @@ def sections(page: str) -> list[str]:
     return re.findall(r'<section (?:class="result" )?id="([a-z]+)"', page)
 
 
-def test_nothing_is_loaded_from_anywhere_and_figures_stand_once() -> None:
+def test_nothing_is_loaded_from_elsewhere_and_figures_are_stored_once() -> None:
     page = sweep_page(sweep([row(level, 1234567.0, members=n) for level in LEVELS for n in (4, 8)]))
     loading_nothing(page)
     assert data_in(page)["iops"] == [1235000] * 4
@@ -104,7 +104,7 @@ def test_several_computers_by_the_clock_are_a_warning() -> None:
     assert "measured by the clock" not in sweep_page(sweep([row("raid0"), row("raid5", computer="b")]))
 
 
-def test_failures_are_told_by_message_with_their_consoles_cut() -> None:
+def test_failures_are_grouped_by_message_with_truncated_consoles() -> None:
     many = [failed(n, "lost", "x" * 5000 + "END") for n in range(60)]
     page = sweep_page(sweep([row()], failed=[*many, failed(99, "<other>", "")]))
     titles = re.findall(r"<h3>(.*?)</h3>", page.partition('id="failed"')[2].partition('id="cells"')[0])
@@ -129,7 +129,7 @@ def test_failures_are_told_by_message_with_their_consoles_cut() -> None:
     ],
     ids=["empty", "all failed", "one cell", "one axis", "no figure"],
 )
-def test_what_is_not_there_is_not_shown(result: SweepResult, shown: list[str]) -> None:
+def test_sections_without_data_are_not_shown(result: SweepResult, shown: list[str]) -> None:
     page = sweep_page(result)
     assert sections(page) == shown
     assert not {"nan", "inf", "None"} & set(" ".join(Reader(page).texts.get("td", [])).split())
@@ -183,12 +183,12 @@ def test_five_thousand_cells_are_a_small_file() -> None:
     assert page.count("<tr>") < 500
 
 
-def test_where_nothing_is_drawn_there_is_no_plotly() -> None:
+def test_a_page_without_charts_has_no_plotly() -> None:
     assert "plotly.js v" not in sweep_page(sweep([row()]))
     assert sweep_page(sweep([row(level) for level in LEVELS])).count("plotly.js v") == 1
 
 
-def test_without_plotly_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_plotly_a_missing_requirement_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(RequirementMissing):
         sweep_page(sweep([row(level) for level in LEVELS]))

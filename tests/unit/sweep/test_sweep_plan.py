@@ -61,12 +61,12 @@ def test_a_damaged_cell_is_planned_as_one_that_is_to_be_measured(host: Host) -> 
     assert [task.key for task in plan.missing] == keys[1:]
 
 
-def test_planning_tells_how_far_it_is(host: Host) -> None:
-    told: list[float] = []
+def test_planning_reports_its_progress(host: Host) -> None:
+    reported: list[float] = []
     for task in planned(host).tasks:
         put(cell_store(host), task.key)
-    planned(host, on_planned=told.append)
-    assert told == [0.0, 0.3, 0.7, 0.8]
+    planned(host, on_planned=reported.append)
+    assert reported == [0.0, 0.3, 0.7, 0.8]
 
 
 def test_a_terminal_sees_planning_from_a_second_on_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_terminal_sees_planning_from_a_second_on_and_nothing_else_does(monkeyp
         assert shown == expected
 
 
-def test_of_many_reasons_some_are_told_and_the_others_counted(host: Host) -> None:
+def test_of_many_reasons_some_are_printed_and_the_others_counted(host: Host) -> None:
     text = FILE.replace("[2, 4]", str(list(range(4, 40)))).replace('"512K"', '"32M"')
     lines = list(plan_lines(planned(host, text), request(host)))
     assert sum("left out as impossible" in line for line in lines) == MOST_REASONS
@@ -89,7 +89,7 @@ def test_of_many_reasons_some_are_told_and_the_others_counted(host: Host) -> Non
 
 
 @pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a,b", "a:b"])
-def test_a_state_folder_whose_name_the_kernel_cannot_take_is_refused_by_its_name(name: str) -> None:
+def test_a_state_folder_with_a_name_that_the_kernel_cannot_use_is_refused(name: str) -> None:
     with pytest.raises(SpecError, match="cannot use the path") as caught:
         require_fitting_paths(Path("/tmp") / name, Path("sweeps"), IMAGE)
     assert f"'/tmp/{name}'" in caught.value.message
@@ -109,7 +109,7 @@ def test_a_state_folder_that_is_too_long_is_refused() -> None:
         require_fitting_paths(Path("/" + "a" * 200), Path(), IMAGE, 16)
 
 
-def test_a_word_that_stands_in_a_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_word_in_a_suggested_command_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A worker is told the word by another computer.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ToolMissing) as caught:

@@ -49,18 +49,18 @@ FAILED = (FailedCell(cell=KEYS[0], label="cell a", message="it broke", console="
 def test_json_without_a_file_is_the_sweeps_own_document(capfd: pytest.CaptureFixture[str]) -> None:
     folder = begun(rows=MEASURED[:2])
     assert run(["report", folder.id, "--json"]) == 0
-    said = capfd.readouterr().out
-    told = msgspec.json.decode(said, type=SweepResult)
-    assert (told.id, told.planned, len(told.rows)) == (folder.id, 3, 2)
-    assert json.loads(said)["axes"]["level"] == ["raid1", "raid5"]
+    output = capfd.readouterr().out
+    found = msgspec.json.decode(output, type=SweepResult)
+    assert (found.id, found.planned, len(found.rows)) == (folder.id, 3, 2)
+    assert json.loads(output)["axes"]["level"] == ["raid1", "raid5"]
 
 
-def test_json_of_a_console_holds_what_it_said_and_moves_no_cursor(capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_console_is_complete_and_has_no_escape_sequences(capfd: pytest.CaptureFixture[str]) -> None:
     folder = begun(failed=FAILED)
     assert run(["report", folder.id, "--json"]) == 0
-    said = capfd.readouterr().out
-    assert not {"\x9b", "\x1b"} & set(said)
-    assert json.loads(said)["failed"][0]["console"] == FAILED[0].console
+    output = capfd.readouterr().out
+    assert not {"\x9b", "\x1b"} & set(output)
+    assert json.loads(output)["failed"][0]["console"] == FAILED[0].console
 
 
 def test_a_form_that_is_named_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
@@ -90,8 +90,8 @@ def test_a_report_has_one_sweep_and_nothing_beside_it(tmp_path: Path, capfd: pyt
     first, second = begun(), begun()
     for words in ([first.id, second.id], [first.id, "latest"], [first.id, "--faults", "latest"]):
         assert run(["report", *words, "-o", str(tmp_path / "a.csv")]) != 0
-        said = capfd.readouterr().err
-        assert "covers one sweep and nothing else" in said
+        output = capfd.readouterr().err
+        assert "covers one sweep and nothing else" in output
     assert not list(tmp_path.glob("*.csv"))
 
 
@@ -102,12 +102,14 @@ def test_a_folder_that_is_not_there_is_named(ending: str, tmp_path: Path, capfd:
     assert f"there is no folder '{tmp_path}/none'" in capfd.readouterr().err
 
 
-def test_a_sweep_that_is_not_whole_says_so_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_an_incomplete_sweep_starts_with_the_missing_cells(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = begun(rows=MEASURED[:2])
-    said = f"2 of 3 cells are measured; 'raidlab sweep {folder.id} --resume' measures the other"
+    sentence = f"2 of 3 cells are measured; 'raidlab sweep {folder.id} --resume' measures the other"
     for words in (["sweep", folder.id], ["report", folder.id], ["report", folder.id, "--format", "markdown"]):
         assert run(words) == 0
-        assert capfd.readouterr().out.startswith(f"{said}\n\n"), words
+        assert capfd.readouterr().out.startswith(f"{sentence}\n\n"), words
     with folder.open():
         for words in (["sweep", folder.id], ["report", folder.id]):
             assert run(words) == 0
@@ -123,19 +125,19 @@ def test_a_sweep_that_is_not_whole_says_so_first(tmp_path: Path, capfd: pytest.C
 
 
 @pytest.mark.parametrize("name", ["unknown", "latest", ""])
-def test_what_is_no_sweep_cannot_be_a_parquet_file(
+def test_only_a_sweep_can_be_written_as_a_parquet_file(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     begun()
     assert run(["report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet")]) != 0
-    said = capfd.readouterr().err
-    told = "there is no sweep 'unknown'" if name == "unknown" else "in a report 'latest' is a result, not a sweep"
-    assert f"{told}, and only a sweep can be a .parquet file" in said
-    assert "'raidlab sweep' lists sweeps and their ids; a result can be a .csv file" in said
+    output = capfd.readouterr().err
+    reason = "there is no sweep 'unknown'" if name == "unknown" else "in a report 'latest' is a result, not a sweep"
+    assert f"{reason}, and only a sweep can be a .parquet file" in output
+    assert "'raidlab sweep' lists sweeps and their ids; a result can be a .csv file" in output
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_resuming_what_was_never_begun_says_that_it_is_new(
+def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
@@ -148,19 +150,19 @@ def test_resuming_what_was_never_begun_says_that_it_is_new(
     monkeypatch.setattr("lab.sweep.command.run_sweep", measured)
     path = tmp_path / "my.toml"
 
-    def said(text: str, *words: str) -> str:
+    def notices(text: str, *words: str) -> str:
         path.write_text(text)
         usual = ("--on", "uml:?time=virtual", "--allow", "too-short-for-latency")
         assert run(["sweep", str(path), *words, *usual]) == 0
         return capfd.readouterr().err
 
-    assert "there is no earlier sweep of this file: this is a new one" in said(FILE, "--resume")
+    assert "there is no earlier sweep of this file: this is a new one" in notices(FILE, "--resume")
     newest = SweepStore(Host.real()).ids()[0]
-    assert "this is a new" not in said(f"# a remark\n{FILE}", "--resume")
+    assert "this is a new" not in notices(f"# a remark\n{FILE}", "--resume")
     changed = FILE.replace("[2, 4]", "[2, 3, 4]")
     assert changed != FILE
-    assert f"{newest} was begun with another version of this file: this is a new sweep" in said(changed, "--resume")
-    assert "this is a new" not in said(changed)
+    assert f"{newest} was begun with another version of this file: this is a new sweep" in notices(changed, "--resume")
+    assert "this is a new" not in notices(changed)
     assert [folder and folder.id for folder in resumed] == [None, newest, None, None]
 
 
@@ -182,22 +184,22 @@ def test_a_sweep_is_resumed_in_its_own_time(
     path.write_text(FILE)
     allow = ("--allow", "too-short-for-latency")
 
-    def gone_on(name: str, *on: str) -> tuple[bool, str]:
+    def resumed_as(name: str, *on: str) -> tuple[bool, str]:
         assert run(["sweep", name, "--resume", *on, *allow]) == 0
         return resumed[-1]
 
     real, virtual = ("--on", "uml:?time=real"), ("--on", "uml:?time=virtual")
-    in_real, first = gone_on(str(path), *real)
-    in_virtual, second = gone_on(str(path), *virtual)
+    in_real, first = resumed_as(str(path), *real)
+    in_virtual, second = resumed_as(str(path), *virtual)
     assert (in_real, in_virtual) == (False, True)
     assert first != second, "in the other time it is another sweep"
-    assert gone_on(first) == gone_on(str(path), *real) == (False, first)
-    assert gone_on(second) == gone_on(str(path)) == gone_on(str(path), *virtual) == (True, second)
+    assert resumed_as(first) == resumed_as(str(path), *real) == (False, first)
+    assert resumed_as(second) == resumed_as(str(path)) == resumed_as(str(path), *virtual) == (True, second)
     capfd.readouterr()
     assert run(["sweep", first, "--resume", *virtual, *allow]) != 0
-    said = capfd.readouterr().err
-    assert f"{first} was begun in real time, and uml:?time=virtual asks for virtual time" in said
-    assert "continue with --on 'uml:?time=real'" in said
+    output = capfd.readouterr().err
+    assert f"{first} was begun in real time, and uml:?time=virtual asks for virtual time" in output
+    assert "continue with --on 'uml:?time=real'" in output
 
 
 def test_a_sweep_that_was_run_is_planned_by_its_id(
@@ -211,7 +213,7 @@ def test_a_sweep_that_was_run_is_planned_by_its_id(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["level"], "did you mean 'levels'"),
         (["--plan"], "--plan needs the name of a sweep"),
@@ -221,10 +223,10 @@ def test_a_sweep_that_was_run_is_planned_by_its_id(
         ),
     ],
 )
-def test_what_cannot_be_swept_is_refused(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_swept_is_refused(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
     begun()
     assert run(["sweep", *words]) != 0
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
@@ -243,7 +245,7 @@ def read_back(result: SweepResult, folder: Path) -> tuple[dict[str, str], list[d
         return types, [dict(zip(types, values, strict=True)) for values in found.fetchall()]
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_written_rows_are_read_back(tmp_path: Path) -> None:
     rows = [
         row("raid1", 123.456, chunk_bytes=None, stamps="a\nb", predicted_iops=100.0),
         row("raid5", 1e6, computer="ünïcode", is_virtual_time=False, p99_seconds=0.25),
@@ -278,7 +280,7 @@ def test_no_figure_is_never_a_number(bad: float, tmp_path: Path) -> None:
     assert (found["p99_seconds"], found["iops_high"], found["seconds"], found["iops"]) == (None, None, None, 0.0)
 
 
-def test_text_that_is_no_utf8_is_written_out(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_escaped(tmp_path: Path) -> None:
     _, (found,) = read_back(sweep([row(computer="a\udcff\x1b[31m")]), tmp_path)
     assert found["computer"].isprintable()
 
@@ -297,13 +299,13 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.read_bytes() == b"as it was"
 
 
-def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="cannot be made"):
         write_parquet(sweep([row()]), tmp_path / "file" / "cells.parquet")
 
 
-def test_without_duckdb_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_the_error_names_the_extra_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(RequirementMissing) as caught:
         write_parquet(sweep([row()]), tmp_path / "cells.parquet")

@@ -63,7 +63,7 @@ def test_reads_scale_with_members_and_need_depth() -> None:
     assert "keep about 1 of 6 members busy" in random_iops(Raid0(), SIX, 1, is_write=False).reason
 
 
-def test_small_write_cost_says_where_textbooks_differ() -> None:
+def test_small_write_cost_notes_where_textbooks_differ() -> None:
     assert small_write_cost(Raid5(), 3).value == 3
     assert "textbooks count 4" in small_write_cost(Raid5(), 3).reason
     assert "agree on 4" in small_write_cost(Raid5(), 6).reason

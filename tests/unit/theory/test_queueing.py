@@ -78,7 +78,7 @@ def test_loads_by_hand(
         assert figures.mean_seconds == pytest.approx(depth / iops)
 
 
-def test_reads_keep_the_disks_busy_that_the_closed_form_says() -> None:
+def test_the_number_of_busy_disks_matches_the_closed_form() -> None:
     for depth in (1, 2, 4, 8, 16, 64):
         played = play(ArrayUnderLoad(Raid0(), (DRIVE,) * 6, depth), 40_000)
         assert played.busy_members == pytest.approx(expected_busy_disks(6, depth), rel=0.02)
@@ -112,7 +112,7 @@ def test_what_does_no_work_is_refused() -> None:
         play(ArrayUnderLoad(Raid0(), (Server(0.0, 1.0),) * 2, 1))
 
 
-def test_the_reason_tells_what_a_write_is_and_who_is_busy() -> None:
+def test_the_reason_lists_member_operations_and_missing_members() -> None:
     six = [DiskRates(75, 75, 1e8, 1e8)] * 6
     write = find_workload("rand-write-4k")
     healthy = predict_load(Raid5(), six, write)
@@ -162,16 +162,16 @@ def test_member_ios_of_a_small_write(level: Level, members: int, reads: int, wri
 
 @pytest.mark.parametrize("level", [Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10()])
 @pytest.mark.parametrize("members", range(4, 13))
-def test_the_words_for_a_small_write_tell_what_md_is_taken_to_do(level: Level, members: int) -> None:
-    work, told = demand(level, members, is_write=True), level.small_write(members)
-    assert [work.total_reads, work.total_writes] == pytest.approx([told.reads, told.writes])
+def test_the_text_on_a_small_write_matches_the_model(level: Level, members: int) -> None:
+    work, expected = demand(level, members, is_write=True), level.small_write(members)
+    assert [work.total_reads, work.total_writes] == pytest.approx([expected.reads, expected.writes])
     words = penalty_words(level, members)
-    assert words.startswith(f"{told.ios} I/O")
+    assert words.startswith(f"{expected.ios} I/O")
     if level.parity_members:
         stages = made(level, members).stages(0, True, 0.0)
         written = {*stages[-1][0]}
         # Whether a block that is read is written afterwards tells which way it is.
-        assert ("old data" in words) == (told.modifies) == ({*stages[0][0]} == written)
+        assert ("old data" in words) == (expected.modifies) == ({*stages[0][0]} == written)
         assert ("the other" in words) == ({*stages[0][0]}.isdisjoint(written))
 
 

@@ -32,7 +32,7 @@ LOADS = {
 
 
 @dataclass(frozen=True)
-class Gone:
+class FioRun:
     """Where a start of fio went: per job its offsets, in order."""
 
     offsets: dict[str, list[int]]
@@ -43,7 +43,7 @@ def version() -> str:
     return subprocess.run(("fio", "--version"), check=True, capture_output=True, text=True).stdout.strip()
 
 
-def go(folder: Path, job: Invocation, *, repeatable: bool = False) -> Gone:
+def go(folder: Path, job: Invocation, *, repeatable: bool = False) -> FioRun:
     """Run a job of ours for some I/Os. Everything of it stays but what does the I/O and for how long."""
     text = re.sub(r"^(time_based|runtime|direct|verify\w*|do_verify)=.*\n", "", job.job_text, flags=re.M)
     text = re.sub(r"^ioengine=.*$", "ioengine=null", text, flags=re.M)
@@ -57,7 +57,7 @@ def go(folder: Path, job: Invocation, *, repeatable: bool = False) -> Gone:
     subprocess.run(("fio", "-"), input=text, check=True, capture_output=True, text=True, cwd=folder)
     logs = sorted(folder.glob("log_lat.*.log"))
     offsets = {log.name: [int(line.split(",")[4]) for line in log.read_text().splitlines()] for log in logs}
-    return Gone(offsets, fingerprint(text, (), version()))
+    return FioRun(offsets, fingerprint(text, (), version()))
 
 
 def job_of(workload: Workload, folder: Path, *, repeat: int = 0, seed: int = 7) -> Invocation:
@@ -81,7 +81,7 @@ def test_another_repeat_goes_elsewhere_and_the_same_one_to_the_same_places(tmp_p
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_fingerprints_tell_whether_fio_heeds_the_seed(tmp_path: Path, name: str) -> None:
+def test_fingerprints_reveal_whether_fio_uses_the_seed(tmp_path: Path, name: str) -> None:
     """With ``randrepeat=1``, as results from before have it: what the fingerprint says is what this fio does."""
     first, repeat = (go(tmp_path, job_of(LOADS[name], tmp_path, repeat=number), repeatable=True) for number in range(2))
     assert (first.offsets == repeat.offsets) is (first.fingerprint == repeat.fingerprint)

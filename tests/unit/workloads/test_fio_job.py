@@ -179,7 +179,7 @@ def test_data_never_exceed_the_room(name: str, kind: PathKind, available: int, w
 WRITE = find_workload("ilsistemista-dd-write")
 READ = find_workload("ilsistemista-dd-read")
 # coreutils 9.1 on Debian 12, LC_ALL=C dd if=/dev/zero of=FILE bs=2M count=40
-SAID = "40+0 records in\n40+0 records out\n83886080 bytes (84 MB, 80 MiB) copied, 0.0412365 s, 2.0 GB/s\n"
+DD_OUTPUT = "40+0 records in\n40+0 records out\n83886080 bytes (84 MB, 80 MiB) copied, 0.0412365 s, 2.0 GB/s\n"
 
 
 def target(available_bytes: int, kind: PathKind = PathKind.DEVICE, path: str = "/dev/md0") -> JobTarget:
@@ -209,8 +209,8 @@ def test_a_raw_write_names_the_device_to_the_guard_and_a_read_none() -> None:
     assert dd_invocation(READ, target(100 * MIB)).step().writes_devices == ()
 
 
-def test_figures_of_what_dd_says() -> None:
-    figures = parse_dd(SAID, WRITE)
+def test_figures_from_the_output_of_dd() -> None:
+    figures = parse_dd(DD_OUTPUT, WRITE)
     assert figures.reads is None
     assert figures.writes
     assert figures.writes.io_bytes == 40 * 2 * MIB
@@ -218,12 +218,12 @@ def test_figures_of_what_dd_says() -> None:
     assert figures.writes.bandwidth_bytes_per_second == pytest.approx(83886080 / 0.0412365)
     assert figures.writes.mean_seconds == pytest.approx(0.0412365 / 40)
     assert figures.writes.p99_seconds is None
-    assert parse_dd(SAID, READ).writes is None
+    assert parse_dd(DD_OUTPUT, READ).writes is None
 
 
 @pytest.mark.parametrize(
     ("text", "status"),
-    [("", 0), (SAID, 1), ("dd: failed to open '/dev/md0': Permission denied\n", 1), ("0 bytes copied, 0 s\n", 0)],
+    [("", 0), (DD_OUTPUT, 1), ("dd: failed to open '/dev/md0': Permission denied\n", 1), ("0 bytes copied, 0 s\n", 0)],
 )
 def test_a_dd_that_failed_is_an_error_with_its_words(text: str, status: int) -> None:
     with pytest.raises(WorkloadError, match=f"dd exited with status {status}"):

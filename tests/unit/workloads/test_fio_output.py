@@ -61,7 +61,7 @@ def test_the_last_of_many_documents_counts_and_a_direction_without_io_is_none() 
     assert figures.writes is None
 
 
-def test_completion_latency_stands_in_for_total() -> None:
+def test_completion_latency_replaces_a_missing_total_latency() -> None:
     figures = parse_figures(captured("note-before-json.stdout"))
     assert reads_of(figures).latency_kind == "completion"
     assert reads_of(figures).p50_seconds is not None
@@ -94,7 +94,7 @@ def test_backlog_reads_are_rated_over_the_writes_time() -> None:
         ("no-directory", 1, "status 1: fio: /nonexistent is not a directory"),
     ],
 )
-def test_failures_say_why(name: str, status: int, message: str) -> None:
+def test_failures_are_raised_with_the_reason(name: str, status: int, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         parse_figures(captured(f"{name}.stdout"), exit_status=status, stderr_text=captured(f"{name}.stderr"))
 
@@ -104,7 +104,7 @@ def test_an_error_inside_the_json_counts_even_with_status_0() -> None:
         parse_figures(captured("no-space.stdout"))
 
 
-def test_entries_that_nobody_summed_are_refused() -> None:
+def test_entries_without_group_reporting_are_refused() -> None:
     with pytest.raises(WorkloadError, match=r"jobs-unsummed.*2 entries"):
         parse_figures(captured("no-group-reporting.stdout"))
 
@@ -117,7 +117,7 @@ def test_no_result_is_never_a_figure(text: str) -> None:
         parse_figures(text)
 
 
-def test_a_cut_document_is_told_from_none() -> None:
+def test_a_truncated_document_is_reported_as_cut_off() -> None:
     text = captured("status-interval.stdout")
     with pytest.raises(WorkloadError, match="cut off"):
         parse_figures(text[: len(text) - 500])
@@ -244,10 +244,10 @@ def test_backwards_counters_start_anew() -> None:
 
 
 @pytest.mark.parametrize("block_bytes", [4096, None])
-def test_answers_after_the_last_count_of_requests_are_told(block_bytes: int | None) -> None:
+def test_completions_after_the_last_count_of_requests_are_included(block_bytes: int | None) -> None:
     # As a busy computer gives it: the requests of the second document were counted when all of them had been answered.
-    said = (printed(1000, 90, 80), printed(2000, 200, 160), printed(2020, 200, 200))
-    found = fed(LiveFeed(block_bytes=block_bytes), *said)
+    documents = (printed(1000, 90, 80), printed(2000, 200, 160), printed(2020, 200, 200))
+    found = fed(LiveFeed(block_bytes=block_bytes), *documents)
     assert [each.interval_seconds for each in found] == pytest.approx([1, 1, 0.02])
     reads = [each.reads for each in found if each.reads]
     moved = [part.bandwidth_bytes_per_second * each.interval_seconds for part, each in zip(reads, found, strict=True)]
@@ -255,7 +255,7 @@ def test_answers_after_the_last_count_of_requests_are_told(block_bytes: int | No
     assert [part.ios for part in reads] == ([80, 80, 40] if block_bytes else [90, 110, 0])
 
 
-def test_a_last_document_with_less_time_tells_nothing_twice() -> None:
+def test_a_last_document_with_less_time_counts_nothing_twice() -> None:
     # fio 3.39: a document that was printed while threads ended has more time than the run took.
     found = fed(LiveFeed(), *(printed(clock, ios, ios) for clock, ios in ((1000, 90), (2040, 200), (2000, 200))))
     assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [(1.0, 90), (1.04, 110)]
@@ -342,7 +342,7 @@ def printed_after(milliseconds: int, ios: int, bins: dict[int, int], **more: obj
     return json.dumps(tree, indent=1) + "\n"
 
 
-def told(window: MeasuredWindow, *, late_seconds: float = 0.0) -> Iterator[str]:
+def fio_lines(window: MeasuredWindow, *, late_seconds: float = 0.0) -> Iterator[str]:
     """What fio prints of a drive with a queue: slower in the first second, and after the end ever fewer in flight."""
     issue = window.issue_seconds if window.seconds else 10.0
     clock = window.interval_seconds - late_seconds
@@ -378,7 +378,7 @@ def figures(window: MeasuredWindow, texts: list[str], status: int = 0) -> JobFig
 @pytest.mark.parametrize("late_seconds", [0.0, 0.05, 0.2])
 def test_a_stretch_has_the_rate_of_steady_flight(seconds: float, late_seconds: float) -> None:
     window = window_for(1.0, seconds)
-    reads = reads_of(figures(window, list(told(window, late_seconds=late_seconds))))
+    reads = reads_of(figures(window, list(fio_lines(window, late_seconds=late_seconds))))
     assert reads.iops == pytest.approx(RATE, rel=0.01)
     assert reads.runtime_seconds == pytest.approx(seconds, rel=0.06)
     assert reads.p50_seconds == reads.p99_seconds == reads.max_seconds == pytest.approx(DEPTH / RATE)
@@ -387,15 +387,15 @@ def test_a_stretch_has_the_rate_of_steady_flight(seconds: float, late_seconds: f
 
 def test_intervals_before_the_stretch_are_its_warm_up() -> None:
     window = window_for(1.0, 2.0)
-    found = fed(LiveFeed(WindowCut(window), 4096), *told(window))
+    found = fed(LiveFeed(WindowCut(window), 4096), *fio_lines(window))
     ends = list(accumulate(each.interval_seconds for each in found))
     assert [each.is_warmup for each in found] == [end <= 1.001 for end in ends]
     assert ends[0] < 1 < ends[-1]
 
 
-def test_both_documents_are_kept_so_that_the_figures_can_be_worked_out_again() -> None:
+def test_both_documents_are_stored_so_that_the_figures_can_be_recomputed() -> None:
     window = window_for(1.0, 2.0)
-    found = figures(window, list(told(window)))
+    found = figures(window, list(fio_lines(window)))
     begin, end = json.loads(found.raw_json)
     more = end["jobs"][0]["read"]["total_ios"] - begin["jobs"][0]["read"]["total_ios"]
     milliseconds = end["jobs"][0]["read"]["runtime"] - begin["jobs"][0]["read"]["runtime"]
@@ -425,7 +425,7 @@ def test_a_load_of_some_seconds_that_is_stopped_is_cut_before_its_drain() -> Non
     assert reads.iops == pytest.approx(RATE)
 
 
-def test_a_run_without_documents_is_no_measurement() -> None:
+def test_a_run_without_documents_is_rejected() -> None:
     with pytest.raises(MeasurementDisturbed, match="reported nothing about the measured time"):
         figures(window_for(1.0, 2.0), [at(9.0)])
     with pytest.raises(WorkloadError, match="not one I/O"):

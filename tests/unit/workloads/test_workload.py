@@ -40,14 +40,14 @@ def test_each_file_is_named_after_its_id() -> None:
     assert {path.stem for path in BUILT_IN_FOLDER.glob("*.toml")} == set(all_workloads())
 
 
-def test_of_requests_of_several_sizes_none_is_told() -> None:
+def test_workloads_with_several_request_sizes_have_none() -> None:
     # Of a recipe's sections fio tells the block of the last one only, and requests of a trace differ.
     sizes = [find_workload(name).request_bytes for name in ("rand-read-4k", "antioquia-literal", "trace-server")]
     assert sizes == [4096, None, None]
 
 
 @pytest.mark.parametrize("workload", all_workloads().values(), ids=lambda each: each.id)
-def test_every_entry_measures_past_the_cache_and_says_what_for(workload: Workload) -> None:
+def test_every_entry_bypasses_the_cache_and_has_a_description(workload: Workload) -> None:
     assert workload.direct or workload.recipe
     assert workload.random_data or workload.recipe
     assert workload.shows.endswith(".")
