@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -32,6 +32,19 @@ from lab.host.clock import Clock, HostClock, polls
 from lab.host.files import ALONE, SHARED, append_file, create_file, locked, storage_error, sync_folder, take, write_file
 
 T = TypeVar("T")
+
+
+class RunHeader(Protocol):
+    """What a header says about itself."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def format_version(self) -> int: ...
+
+
+Header = TypeVar("Header", bound=RunHeader)
 
 LATEST = "latest"
 LOCK_NAME = "lock"
@@ -149,22 +162,22 @@ class RunFolders:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ResultError(f"'{path}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
 
-    def good_header(self, run_id: str, kind: type[T], is_good: Callable[[str, T], bool]) -> T:
-        """As ``read_header``; also raises ResultError if the header is not ``is_good``."""
+    def good_header(self, run_id: str, kind: type[Header], format_version: int) -> Header:
+        """As ``read_header``; also raises ResultError if the header has another format version or another run's id."""
         header = self.read_header(run_id, kind)
-        if not is_good(run_id, header):
+        if (header.format_version, header.id) != (format_version, run_id):
             raise ResultError(
                 f"'{self.path(run_id)}' has another format, or another name than its {self.noun}",
                 hint="read it with the raidlab version that wrote it, or restore its name",
             )
         return header
 
-    def headers(self, kind: type[T], is_good: Callable[[str, T], bool]) -> dict[str, T]:
-        """Id -> header of every run whose header is readable and ``is_good``, newest first."""
-        found: dict[str, T] = {}
+    def headers(self, kind: type[Header], format_version: int) -> dict[str, Header]:
+        """Id -> header of every run whose ``good_header`` can be read, newest first."""
+        found: dict[str, Header] = {}
         for run_id in self.ids():
             with suppress(ResultError):
-                found[run_id] = self.good_header(run_id, kind, is_good)
+                found[run_id] = self.good_header(run_id, kind, format_version)
         return found
 
     def is_held(self, run_id: str) -> bool:

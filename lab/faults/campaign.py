@@ -780,14 +780,10 @@ def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[Campaig
 def resumed_campaign(host: Host, word: str) -> Iterator[CampaignJournal]:
     """Open a stored campaign, given its id, a prefix of it, or ``latest``. Raises ResultError if there is none."""
     runs = campaign_runs(host)
-    run_id = runs.find(word, lambda ids: max(runs.headers(CampaignRun, _is_good), default=ids[0]))
-    run = runs.good_header(run_id, CampaignRun, _is_good)
+    run_id = runs.find(word, lambda ids: max(runs.headers(CampaignRun, FORMAT_VERSION), default=ids[0]))
+    run = runs.good_header(run_id, CampaignRun, FORMAT_VERSION)
     with runs.held(run_id):
         yield CampaignJournal(runs.path(run_id), run)
-
-
-def _is_good(run_id: str, run: CampaignRun) -> bool:
-    return run.format_version == FORMAT_VERSION and run.id == run_id
 
 
 BATCH = 20

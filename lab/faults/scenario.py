@@ -1215,7 +1215,7 @@ def framed(does: Does) -> SceneStep:
 NO_COMPLAINTS = expecting(LogStep(), complaints=0)
 
 
-class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A defect of md because of which a variant ends otherwise on some kernels."""
 
     finding: Annotated[int, msgspec.Meta(ge=1)]
@@ -1234,7 +1234,7 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     array: dict[str, Any] = {}
     """Changes to the scenario's array."""
     values: dict[str, int | float | str | list[int | str]] = {}
-    defect: KnownDefect | None = None
+    defect: KernelDefect | None = None
 
 
 class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
@@ -1308,7 +1308,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     seed: str
     is_apart: bool = False
     """Whether to run it on a separate machine if possible, so that two runs can be compared write by write."""
-    defect: KnownDefect | None = None
+    defect: KernelDefect | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -251,20 +251,16 @@ def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> Scena
 
 def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
     """All readable runs, newest first."""
-    found = scenario_runs(host).headers(ScenarioRun, _is_good).values()
+    found = scenario_runs(host).headers(ScenarioRun, FORMAT_VERSION).values()
     return tuple(sorted(found, key=lambda run: (run.created_utc, run.id), reverse=True))
 
 
 def load_run(host: Host, name: str = LATEST) -> StoredScenarios:
     """The run whose id is or begins with this text, or the ``latest`` run. Raises ResultError."""
     runs = scenario_runs(host)
-    run_id = runs.find(name, lambda _: stored_runs(host)[0].id)
-    run = runs.good_header(run_id, ScenarioRun, _is_good)
+    run_id = runs.find(name, lambda ids: next((run.id for run in stored_runs(host)), ids[0]))
+    run = runs.good_header(run_id, ScenarioRun, FORMAT_VERSION)
     return StoredScenarios(run=run, outcomes=tuple(_outcomes_of(runs.path(run_id)).read()))
-
-
-def _is_good(run_id: str, run: ScenarioRun) -> bool:
-    return run.format_version == FORMAT_VERSION and run.id == run_id
 
 
 def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:

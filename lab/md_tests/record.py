@@ -522,10 +522,10 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
 def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
     """The latest run of this checkout. Raises SpecError if there is none, or if the checkout has changed since."""
     checkout, runs = str(suite.folder.resolve()), suite_runs(host)
-    found = runs.headers(SuiteRun, lambda run_id, run: _is_good(run_id, run) and run.checkout == checkout)
-    if not found:
+    newest_first = runs.headers(SuiteRun, FORMAT_VERSION).values()
+    run = next((each for each in newest_first if each.checkout == checkout), None)
+    if run is None:
         raise SpecError(f"no run of '{suite.folder}' is stored", hint=_NEW_RUN)
-    run = found[max(found)]
     with runs.held(run.id):
         journal = SuiteJournal(runs, run)
         if journal.left:
@@ -537,10 +537,6 @@ def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
             journal.forget_copy()
             copy_suite(suite, journal.copy)
         yield journal
-
-
-def _is_good(run_id: str, run: SuiteRun) -> bool:
-    return run.format_version == FORMAT_VERSION and run.id == run_id
 
 
 _MOST_WHY = 120

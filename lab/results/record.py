@@ -120,7 +120,6 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cpu_seconds_total: Figure
     """Job, md's kernel threads and everything else, minus the idle baseline."""
-    job_cpu_seconds: Figure | None = None
     md_thread_cpu_seconds: Figure
     cpu_microseconds_per_io: Figure | None = None
     cpu_seconds_per_gib: Figure | None = None

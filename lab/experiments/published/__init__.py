@@ -33,8 +33,6 @@ class PublishedFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     array: str
     read_iops: float
     write_iops: float
-    read_megabytes_per_second: float | None = None
-    write_megabytes_per_second: float | None = None
 
 
 class Quantity(StrEnum):

@@ -19,7 +19,7 @@ from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultErr
 from lab.faults import place, scenario_run
 from lab.faults.guest.player import Alive
 from lab.faults.place import FaultPlace, SilenceWatchdog
-from lab.faults.scenario import FactCheck, KnownDefect, Scenario, find_scenario
+from lab.faults.scenario import FactCheck, KernelDefect, Scenario, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     PlayedVariant,
@@ -34,6 +34,7 @@ from lab.faults.scenario_run import (
     outcome_table,
     outcome_text,
     play_all,
+    scenario_runs,
     scenario_text,
     stored_runs,
     verdict_of,
@@ -150,7 +151,7 @@ def test_a_verdict_on_the_whole() -> None:
 
 @pytest.mark.parametrize(("release", "is_in"), [("7.0.1-1-amd64", True), ("7.2.12", True), ("6.12.117", False)])
 def test_a_defect_is_known_from_a_kernel_on(release: str, is_in: bool) -> None:
-    assert KnownDefect(finding=25, since="7.0").is_in(release) is is_in
+    assert KernelDefect(finding=25, since="7.0").is_in(release) is is_in
 
 
 def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> None:
@@ -168,6 +169,14 @@ def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> No
     text = outcome_table(found).as_text()
     assert "NOT as expected" in text
     assert "2 RAID 5: after scrub: mismatch_cnt is 8, and must be 0" in text
+
+
+def test_a_run_of_another_format_is_an_error_with_a_hint(host: Host) -> None:
+    journal = begun_run(host, "uml:", 1, ["scenario-1"])
+    scenario_runs(host).write_header(msgspec.structs.replace(journal.run, format_version=99), journal.run.id)
+    with pytest.raises(ResultError, match="another format") as caught:
+        load_run(host)
+    assert "read it with the raidlab version that wrote it" in caught.value.hint
 
 
 def test_a_run_without_outcomes_leaves_no_files(host: Host) -> None:

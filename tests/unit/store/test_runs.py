@@ -22,6 +22,7 @@ NOW = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
 
 class Header(msgspec.Struct, frozen=True):
     id: str
+    format_version: int = 1
 
 
 class SameSecond(HostClock):
@@ -48,7 +49,7 @@ def test_processes_started_in_the_same_second_have_separate_runs(tmp_path: Path)
         made = [name for names in pool.starmap(_create, [(tmp_path, 5)] * 3) for name in names]
     assert len(set(made)) == 15
     assert set(made) == set(folders(tmp_path).ids())
-    assert folders(tmp_path).headers(Header, lambda run_id, header: header.id == run_id).keys() == set(made)
+    assert folders(tmp_path).headers(Header, 1).keys() == set(made)
 
 
 def test_ids_contain_time_and_title(tmp_path: Path) -> None:
@@ -100,9 +101,19 @@ def test_a_damaged_header_hides_no_other(tmp_path: Path) -> None:
     good, bad = begun(runs, "good"), begun(runs, "bad")
     (runs.path(bad) / "run.json").write_bytes(b"{")
     assert set(runs.ids()) == {good, bad}
-    assert list(runs.headers(Header, lambda *_: True)) == [good]
+    assert list(runs.headers(Header, 1)) == [good]
     with pytest.raises(ResultError, match="damaged"):
         runs.read_header(bad, Header)
+
+
+@pytest.mark.parametrize("header", [Header("another"), Header("20261121T100129Z", format_version=2)])
+def test_a_header_with_another_id_or_format_hides_no_other(tmp_path: Path, header: Header) -> None:
+    runs = folders(tmp_path)
+    bad, good = begun(runs), begun(runs, "good")
+    runs.write_header(header, bad)
+    assert list(runs.headers(Header, 1)) == [good]
+    with pytest.raises(ResultError, match="another format, or another name than its run"):
+        runs.good_header(bad, Header, 1)
 
 
 def test_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
