@@ -97,6 +97,7 @@ def test_a_wrong_setting_is_reported_and_nothing_is_started(
     assert not (computer.clone / "packer" / "output" / IMAGE).exists()
 
 
+@pytest.mark.slow
 def test_a_power_cut_in_a_bake_leaves_nothing_that_passes_for_a_box(computer: Computer) -> None:
     output = computer.clone / "packer" / "output"
     with computer.killed_after("packer/bake.sh", IMAGE):
@@ -214,6 +215,7 @@ def test_raid_1_and_5_keep_the_data_through_failure_and_rebuild_under_load(lab: 
     assert {disk["kind"] for disk in record["conditions"]["disks"]} == {"virtio"}
 
 
+@pytest.mark.slow
 def test_a_volume_alone_on_the_disks_is_found_at_a_start(lab: VirtualLab) -> None:
     lab.computer.ssh("raidlab disks reset --all && ! sudo /usr/local/lib/raidlab/has-arrays")
     lab.computer.ssh("raidlab array create --level adapt5 --disks disk07,disk08,disk09 --assume-clean")
@@ -223,6 +225,7 @@ def test_a_volume_alone_on_the_disks_is_found_at_a_start(lab: VirtualLab) -> Non
     lab.computer.ssh("raidlab array destroy adapt0")
 
 
+@pytest.mark.slow
 def test_what_emulated_drives_show_carries_over_to_the_embedded_kernel(lab: VirtualLab) -> None:
     bundles = []
     # In virtual time it takes seconds instead of minutes.
@@ -241,6 +244,7 @@ def test_what_emulated_drives_show_carries_over_to_the_embedded_kernel(lab: Virt
     }
 
 
+@pytest.mark.slow
 def test_disks_fail_and_are_replaced_by_hand(lab: VirtualLab) -> None:
     lab.computer.ssh("raidlab disks reset --all")
     lab.computer.ssh("raidlab array create md0 --level 1 --disks disk01,disk02 --wait")
@@ -262,6 +266,7 @@ def checksum(lab: VirtualLab, node: str) -> str:
     return lab.computer.ssh(f"sudo dd if={node} bs=1M count=64 iflag=direct status=none | sha256sum").text.split()[0]
 
 
+@pytest.mark.slow
 def test_spindles_lie_on_virtual_disks(lab: VirtualLab) -> None:
     lab.computer.ssh("raidlab disks add --kind spindle --count 2 --size 200M")
     disks = {disk["name"]: disk for disk in inside(lab, "disks")["disks"]}
@@ -277,6 +282,7 @@ def test_spindles_lie_on_virtual_disks(lab: VirtualLab) -> None:
     assert [disk["kind"] for disk in inside(lab, "disks")["disks"]] == ["virtio"] * 9
 
 
+@pytest.mark.slow
 def test_the_client_outside_drives_the_same_lab(lab: VirtualLab) -> None:
     shown = lab.computer.json(RAIDLAB, "--quiet", "--json", "--on", "vagrant:", "array", "show")
     assert {array["name"] for array in shown["arrays"]} == {"md0", "md1"}
@@ -288,6 +294,7 @@ def test_the_client_outside_drives_the_same_lab(lab: VirtualLab) -> None:
 # A machine that is switched off
 
 
+@pytest.mark.slow
 def test_after_halt_and_up_arrays_run_and_changed_sources_are_reported(lab: VirtualLab) -> None:
     before = {name: checksum(lab, f"/dev/{name}") for name in ("md0", "md1")}
     halted = lab.timed("vagrant halt", "vagrant", "halt")
@@ -304,6 +311,7 @@ def test_after_halt_and_up_arrays_run_and_changed_sources_are_reported(lab: Virt
     assert (result["experiment"], result["status"]) == ("vm-small", "complete")
 
 
+@pytest.mark.slow
 def test_provision_updates_raidlab_from_the_working_tree(lab: VirtualLab) -> None:
     assert MARK not in lab.computer.ssh("raidlab --version").text
     lab.timed("vagrant provision", "vagrant", "provision")
@@ -314,6 +322,7 @@ def test_provision_updates_raidlab_from_the_working_tree(lab: VirtualLab) -> Non
     (lab.computer.clone / changed).write_text((REPOSITORY / changed).read_text())
 
 
+@pytest.mark.slow
 def test_a_power_cut_in_a_rebuild_is_survived(lab: VirtualLab) -> None:
     before = {name: checksum(lab, f"/dev/{name}") for name in ("md0", "md1")}
     lab.computer.ssh("raidlab array fail md1 disk06 && raidlab array remove md1 disk06")
@@ -351,9 +360,8 @@ def test_destroy_leaves_no_disk_and_the_results(lab: VirtualLab) -> None:
     assert (result["experiment"], result["status"]) == ("vm-small", "complete")
 
 
-@pytest.mark.parametrize(
-    "is_noted", [pytest.param(False, id="not-noted"), pytest.param(True, id="noted", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("is_noted", [pytest.param(False, id="not-noted"), pytest.param(True, id="noted")])
 def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab, *, is_noted: bool) -> None:
     computer = lab.computer
     computer.run("vagrant", "destroy", "-f")
