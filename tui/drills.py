@@ -178,7 +178,7 @@ class Drills:
         def count(_: LabSession) -> bool:
             from lab.drills.verdict import answer_one
 
-            desk.look()
+            desk.update()
             return answer_one(desk)
 
         def counted(is_over: object) -> None:

@@ -231,7 +231,7 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     about = _about(f"Power cuts: {configuration.level}, {policy.title}", [(what, "plain")], promises)
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.crash_points import MOST_DRIVES, PointJudgement, PointVerdict, explore, keep_points
+        from lab.faults.crash_points import MOST_DRIVES, PointJudgement, PointVerdict, explore, store_points
         from lab.faults.place import open_place
 
         def on_point(verdict: PointVerdict) -> None:
@@ -248,7 +248,7 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
         _stop_if(cancelled)
         if found.error:
             raise found.error
-        keep_points(frontend.client.host, found)
+        store_points(frontend.client.host, found)
         counted = ", ".join(f"{count} {word.value}" for word, count in sorted(found.tally.judgements.items()))
         return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
 

@@ -44,7 +44,7 @@ from tui.widgets import entitle
 if TYPE_CHECKING:
     from lab.experiments.schedule import RunProgress
     from lab.lessons.course import ReadyStep
-    from lab.lessons.engine import StepView, ToldCheck
+    from lab.lessons.engine import DisplayedCheck, StepView
     from lab.lessons.student import CourseLine, LessonSession, Student
     from lab.plans import Plan
     from lab.session.monitor import Event, Snapshot
@@ -152,7 +152,7 @@ class Guide:
         session = self._frontend.client.session
         marks = marks_of(session, state.look.arrays) if session else {}
         scene = attempt.checked_state(state.look, state.disks, marks=marks, events=self._events, since=self._since)
-        self._checked(attempt.look(replace(scene, deep=self._disk_contents(attempt, self._since, state.look))))
+        self._checked(attempt.evaluate(replace(scene, deep=self._disk_contents(attempt, self._since, state.look))))
 
     def _disk_contents(self, attempt: LessonSession, since: Snapshot, sample: Snapshot) -> DeepState:
         """The contents that were read last; if they are old and the lesson needs them, they are read again."""
@@ -195,7 +195,7 @@ class Guide:
         from lab.lessons import engine
 
         step, done = attempt.step, attempt.done_count
-        step_view = self._step_view or engine.look(attempt.lesson, attempt.progress, attempt.state_apart)
+        step_view = self._step_view or engine.evaluate(attempt.lesson, attempt.progress, attempt.state_apart)
         files = self._student.find(self._student.state.lesson) if self._student and self._student.state.lesson else None
         return LessonView(
             id=attempt.lesson.id,
@@ -355,7 +355,7 @@ class Guide:
         from lab.lessons.student import needs_lab
 
         if attempt.step is not None and not needs_lab(attempt.step):
-            self._checked(attempt.look(attempt.state_apart))
+            self._checked(attempt.evaluate(attempt.state_apart))
         self.refresh()
 
     def hint(self) -> None:
@@ -417,7 +417,7 @@ class Guide:
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:
             return False
-        name = action.told
+        name = action.description
 
         def work(progress: Progress, cancelled: Cancelled) -> None:
             from lab.lessons.student import do_apart
@@ -498,7 +498,7 @@ class StepCard:
     """(key, text) of each possible answer."""
     answer: str
     """Key of the chosen option; empty: not answered yet."""
-    checks: tuple[ToldCheck, ...]
+    checks: tuple[DisplayedCheck, ...]
     mistake: str
     """The hint for a recognised mistake, as Markdown; empty: none."""
     hints: tuple[str, ...]
@@ -568,15 +568,15 @@ class LessonView:
         step = self.step
         if step is None:
             return ""
-        return next((check.wanted for check in step.checks if not check.is_passed), "")
+        return next((check.required for check in step.checks if not check.is_passed), "")
 
 
 def labels_of(attempt: LessonSession) -> dict[str, str]:
     """The headings in the language of the lesson."""
     words = attempt.words
-    labels = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
+    labels = {name: words.label(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
     framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
-    return labels | framed | {"lesson-done": words.say("lesson-done", title=attempt.lesson.title)}
+    return labels | framed | {"lesson-done": words.label("lesson-done", title=attempt.lesson.title)}
 
 
 def explanation_of(attempt: LessonSession, number: int) -> Explanation:
@@ -593,23 +593,23 @@ def explanation_of(attempt: LessonSession, number: int) -> Explanation:
 def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     """The figures of the step's measurements, from the stored results."""
     scene = CheckedState(results=attempt.results)
-    outcomes = [check.look(scene) for check in step.checks if isinstance(check, RatioWithin)]
-    return tuple(attempt.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
+    outcomes = [check.evaluate(scene) for check in step.checks if isinstance(check, RatioWithin)]
+    return tuple(attempt.words.find(each.key, each.facts) for each in outcomes if each.key == "ratio-is")
 
 
 def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepView | None) -> StepCard:
     """The current step with the result of its last check."""
-    from lab.lessons.engine import is_predicted, tell
+    from lab.lessons.engine import displayed, is_predicted
 
     progress = attempt.progress.in_step(step.id)
-    shown = tell(attempt.words, view) if view else None
+    shown = displayed(attempt.words, view) if view else None
     read = step.read if is_predicted(step, progress) else None
     record = attempt.results.get(getattr(read.source, "measure", "")) if read else None
     solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
     hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
     return StepCard(
         number=number,
-        text=in_app(step.say.strip()),
+        text=in_app(step.text.strip()),
         question=step.ask.question if step.ask else "",
         options=tuple(step.ask.options.items()) if step.ask else (),
         answer=progress.answer,
@@ -617,7 +617,7 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepVi
         mistake=in_app(shown.mistake.hint.strip()) if shown and shown.mistake else "",
         hints=hints,
         hint_count=len(step.hints),
-        measures=tuple(action.told for action in step.apart),
+        measures=tuple(action.description for action in step.apart),
         can_be_done=bool(step.do),
         reading=ReadingCard(in_app(read.question), read.unit, progress.reading) if read else None,
         read_at=_read_at(step) if read else "",
@@ -1010,7 +1010,7 @@ class LessonPanel(VerticalScroll):
         shown = ""
         for check in step.checks:
             sign = glyphs.good if check.is_passed else glyphs.pending
-            parts.append((f"\n{sign} {check.wanted}", "$text-success" if check.is_passed else ""))
+            parts.append((f"\n{sign} {check.required}", "$text-success" if check.is_passed else ""))
             # Show a text such as "no array runs" once, even if several checks have it.
             if check.found and check.found != shown:
                 shown = check.found

@@ -792,8 +792,8 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 def _some_disks(words: str, count: int, prefix: str) -> tuple[LabDisk, ...]:
     """As many disks as ``words`` name or count; ``count`` if there are no words."""
     if words:
-        wanted = disk_count(words)
-        count = len(split_words(words)) if wanted is None else wanted
+        asked = disk_count(words)
+        count = len(split_words(words)) if asked is None else asked
     return tuple(_some_disk(f"{prefix}{number}") for number in range(count))
 
 

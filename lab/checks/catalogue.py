@@ -41,7 +41,7 @@ class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     array: str = "md0"
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         status = lab.arrays.get(self.array)
         if status is None:
             return CheckOutcome(False, "array-missing", {"array": self.array})
@@ -51,9 +51,9 @@ class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         """Return the outcome for an array that exists."""
 
-    def outcome(self, is_passed: bool, said: str, **facts: str | float) -> CheckOutcome:
+    def outcome(self, is_passed: bool, key: str, **facts: str | float) -> CheckOutcome:
         """The outcome, with the array among its facts."""
-        return CheckOutcome(is_passed, said, {"array": self.array, **facts})
+        return CheckOutcome(is_passed, key, {"array": self.array, **facts})
 
 
 class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.exists"):
@@ -104,7 +104,7 @@ class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = _degraded(status)
-        return CheckOutcome(status.degraded_count == self.equals, found.said, found.facts)
+        return CheckOutcome(status.degraded_count == self.equals, found.key, found.facts)
 
 
 class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.members"):
@@ -163,12 +163,12 @@ class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
     present: bool = True
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         return self.name if self.present else "array.no-bitmap"
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        said = "array-has-bitmap" if status.has_bitmap else "array-has-no-bitmap"
-        return self.outcome(status.has_bitmap is self.present, said)
+        key = "array-has-bitmap" if status.has_bitmap else "array-has-no-bitmap"
+        return self.outcome(status.has_bitmap is self.present, key)
 
 
 class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
@@ -193,7 +193,7 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if status.state.is_broken:
             return self.outcome(True, "array-is-state", state=status.state.value)
         found = _degraded(status)
-        return CheckOutcome(0 < self.parity_members < status.degraded_count, found.said, found.facts)
+        return CheckOutcome(0 < self.parity_members < status.degraded_count, found.key, found.facts)
 
 
 class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
@@ -232,7 +232,7 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
     at_most_percent: float = 1000.0
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         return f"{self.name}.at-least" if self.at_least_percent else f"{self.name}.at-most"
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -271,7 +271,7 @@ class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     array: str = "md0"
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         is_there = self.array in lab.marks
         return CheckOutcome(is_there, "mark-there" if is_there else "mark-missing", {"array": self.array})
 
@@ -284,10 +284,10 @@ class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True
     verdict: str
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         return f"{self.name}.{self.verdict}"
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         mark = lab.marks.get(self.array)
         if mark is None:
             return CheckOutcome(False, "mark-missing", {"array": self.array})
@@ -304,7 +304,7 @@ class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     array: str = "md0"
     disk: str = ""
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         seen = any(
             kind == self.event and array == self.array and self.disk in ("", disk) for kind, array, disk in lab.events
         )
@@ -343,7 +343,7 @@ class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True,
     needs_disks = True
     array: str = "md0"
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         status = lab.arrays.get(self.array)
         if status is not None:
             return CheckOutcome(False, "array-is-state", {"array": self.array, "state": status.state.value})
@@ -357,7 +357,7 @@ class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     needs_disks = True
     disk: str
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         found = lab.deep.superblocks.get(self.disk)
         return self.judge(found, lab) if found else CheckOutcome(False, "superblock-missing", {"disk": self.disk})
 
@@ -457,7 +457,7 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
     at_most_percent: float = 100.0
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         return f"{self.name}.at-least" if self.at_least_percent else f"{self.name}.at-most"
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -477,7 +477,7 @@ class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     path: str
     words: str
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         is_there = any(self.words in line for line in lab.deep.texts.get(self.path, "").splitlines())
         return CheckOutcome(is_there, "file-says" if is_there else "file-says-not", self.facts)
 
@@ -619,7 +619,7 @@ class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
     present: bool = True
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         return self.name if self.present else "disk.no-bad_blocks"
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -627,8 +627,8 @@ class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
         if member is None:
             return self.outcome(False, "disk-is", disk=self.disk, state=_state(member))
         listed = bool(member.bad_blocks)
-        said = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
-        return self.outcome(listed is self.present, said, disk=self.disk, kib=f"{_bad_bytes(member) / 1024:g}")
+        key = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
+        return self.outcome(listed is self.present, key, disk=self.disk, kib=f"{_bad_bytes(member) / 1024:g}")
 
 
 class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
@@ -656,7 +656,7 @@ class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     in_lessons = False
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         return CheckOutcome(lab.drill is not None and self.holds(lab.drill), self.name)
 
     @abstractmethod
@@ -734,11 +734,11 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
 
     def holds(self, seen: DrillEnd) -> bool:
         names, values = self.disks.split(","), str(self.value).split(",")
-        wanted = dict(zip(names, values if len(values) > 1 else values * len(names), strict=True))
+        expected = dict(zip(names, values if len(values) > 1 else values * len(names), strict=True))
         there = {name: seen.after[name] for name in names if seen.after[name].has_superblock}
         if not self.is_so and self.key == "role":
             there = {name: picture for name, picture in there.items() if picture.role.startswith("Active device")}
-        right = [name for name, picture in there.items() if str(getattr(picture, self.key)) == wanted[name]]
+        right = [name for name, picture in there.items() if str(getattr(picture, self.key)) == expected[name]]
         return len(right) == len(names) if self.is_so else len(right) < len(there)
 
 
@@ -821,7 +821,7 @@ class FaultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         find_scenario(str(self.scenario))
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         played = lab.played.get(str(self.scenario))
         return self.judge(played) if played else CheckOutcome(False, "fault-missing", self.facts)
 
@@ -861,7 +861,7 @@ class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def __post_init__(self) -> None:
         find_configuration(self.configuration)
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         found = lab.points.get(self.configuration)
         if found is None or found.seed != str(self.seed):
             return CheckOutcome(False, "points-missing", self.facts)
@@ -972,8 +972,8 @@ def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
     """Configuration -> its newest crash points since ``began_utc``, in whole seconds."""
     found: dict[str, StoredPoints] = {}
     began = moment(began_utc).replace(microsecond=0)
-    for kept in takewhile(lambda kept: moment(kept.created_utc) >= began, stored_points(host)):
-        found.setdefault(kept.configuration, kept)
+    for points in takewhile(lambda points: moment(points.created_utc) >= began, stored_points(host)):
+        found.setdefault(points.configuration, points)
     return found
 
 

@@ -73,7 +73,7 @@ class ResultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     measure: str
 
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         record = lab.results.get(self.measure)
         return self.judge(record) if record else CheckOutcome(False, "result-missing", {"measure": self.measure})
 
@@ -218,12 +218,12 @@ _CLOSEST_UNITS_PERCENT = 1.0
 class LikelyMistake:
     """A number that students type by mistake.
 
-    ``said`` is a key of the messages of each language; ``facts`` fill its placeholders.
+    ``key`` selects one of the messages of each language; ``facts`` fill its placeholders.
     """
 
     value: float | None
     """As ``Source.value``."""
-    said: str
+    key: str
     facts: Facts
 
 
@@ -348,7 +348,7 @@ class Reading:
         return self.times * (value if self.source.is_plain else value / UNITS[self.unit])
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         """The key of the sentence that states the requirement."""
         return "reading.result" if self.source.is_of_result else "reading"
 
@@ -390,17 +390,17 @@ class Reading:
             return CheckOutcome(False, "reading-not-given")
         if self._is_near(given, expected):
             value = self._with_unit(_plain(expected))
-            said = "reading-exact" if value == facts["given"] else "reading-right"
-            return CheckOutcome(True, said, {**facts, "value": value})
+            key = "reading-exact" if value == facts["given"] else "reading-right"
+            return CheckOutcome(True, key, {**facts, "value": value})
         for likely in self.source.mistakes(lab):
             if likely.value is None:
                 continue
             wrong = likely.value / (1.0 if self.source.is_plain else UNITS[self.unit])
             if self._is_near(given, wrong) or _is_rounded(typed, given, wrong):
-                return CheckOutcome(False, likely.said, {**facts, **likely.facts})
+                return CheckOutcome(False, likely.key, {**facts, **likely.facts})
         if other := self._other_unit(given, expected):
-            told = {"number": f"{given:.12g}", "other": other, "unit": self.unit}
-            return CheckOutcome(False, "reading-other-unit", told)
+            other_facts = {"number": f"{given:.12g}", "other": other, "unit": self.unit}
+            return CheckOutcome(False, "reading-other-unit", other_facts)
         return CheckOutcome(False, "reading-off-result" if self.source.is_of_result else "reading-off", facts)
 
     def _is_near(self, given: float, expected: float) -> bool:

@@ -55,18 +55,18 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return bool(self.uuid)
 
 
-def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
+def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
     """Disk name -> its superblock."""
     nodes = [disk.node for disk in disks]
-    said = machine.run(("mdadm", "--examine", *nodes), check=False)
+    result = machine.run(("mdadm", "--examine", *nodes), check=False)
     parts: dict[str, list[str]] = {node: [] for node in nodes}
-    told: list[str] = []
+    lines: list[str] = []
     # Only a line feed ends a line: the other line ends of ``str.splitlines`` may be part of a name.
-    for line in said.stdout.split("\n"):
+    for line in result.stdout.split("\n"):
         # The output for each disk begins with its device and a colon.
-        told = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else told
-        told.append(line)
-    for line in said.stderr.splitlines():
+        lines = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else lines
+        lines.append(line)
+    for line in result.stderr.splitlines():
         for node in re.findall(r"/dev/[\w/.-]*\w", line):
             parts.get(node, []).append(line)
     return {disk.name: parse_examine(disk.name, "\n".join(parts[disk.node])) for disk in disks}
@@ -80,8 +80,8 @@ def parse_examine(disk: str, text: str) -> MemberPicture:
             found.setdefault(match[1].strip(), shortened(visible(match[2].strip()), _LONGEST))
     uuid = found.get("Array UUID") or found.get("UUID", "")
     if not uuid:
-        told = [line for line in text.split("\n") if line.strip()]
-        note = shortened(visible(told[0].strip()), _LONGEST) if told else "nothing"
+        lines = [line for line in text.split("\n") if line.strip()]
+        note = shortened(visible(lines[0].strip()), _LONGEST) if lines else "nothing"
         return MemberPicture(disk=disk, note=note)
     return MemberPicture(
         disk=disk,
@@ -227,10 +227,10 @@ class CheckedState:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The outcome of a check. ``said`` is a key of the messages of each language; ``facts`` fill its placeholders."""
+    """The outcome of a check. ``key`` selects one of the messages of each language; ``facts`` fill its placeholders."""
 
     is_passed: bool
-    said: str
+    key: str
     facts: Facts = field(default_factory=dict)
 
 
@@ -259,15 +259,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         }
 
     @property
-    def wanted(self) -> str:
+    def requirement_key(self) -> str:
         """The key of the sentence that states the requirement."""
         return self.name
 
     @abstractmethod
-    def look(self, lab: CheckedState) -> CheckOutcome:
+    def evaluate(self, lab: CheckedState) -> CheckOutcome:
         """Evaluate the check on this snapshot; the outcome says what was found."""
 
 
 def all_hold(checks: Iterable[Check], lab: CheckedState) -> bool:
     """Whether all checks hold in this snapshot, as required to recognise a mistake."""
-    return all(check.look(lab).is_passed for check in checks)
+    return all(check.evaluate(lab).is_passed for check in checks)

@@ -81,7 +81,7 @@ def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
     """
     course = built_in_course()
     lessons = [course.find(name).ready(seed, language) for name in names or course.ids]
-    sheets = [(each, _font_points(each), [_html(step.say) for step in each.steps]) for each in lessons]
+    sheets = [(each, _font_points(each), [_html(step.text) for step in each.steps]) for each in lessons]
     return _render("lessons.html.jinja", "lessons", "raidlab: lessons", sheets=sheets, seed=seed)
 
 
@@ -95,7 +95,7 @@ def _font_points(lesson: ReadyLesson) -> float:
     length = 0
     for step in lesson.steps:
         asked = " ".join([step.ask.question, *step.ask.options.values()]) if step.ask else ""
-        length += len(step.say) + len(asked) + len(step.read.question if step.read else "") + 150
+        length += len(step.text) + len(asked) + len(step.read.question if step.read else "") + 150
     points = _MOST_POINTS * min(1.0, math.sqrt(_PAGE_CHARACTERS / length))
     return round(max(_LEAST_POINTS, points), 1)
 
@@ -143,7 +143,7 @@ def classroom(
             "--roster and --points need a file to write", hint="add --grades, --moodle or --canvas FILE.csv"
         )
     with ProgressBar(quiet=context.quiet) as bar:
-        found = view_class(folder, context.host.state.root / "class", tell=bar.show)
+        found = view_class(folder, context.host.state.root / "class", on_progress=bar.show)
     rows = [row for row in found.rows if experiment in (None, row.experiment)]
     left_out = [each for each in found.left_out if experiment in (None, each.experiment)]
     for problem in found.problems.values():
@@ -248,5 +248,5 @@ def export(names: Sequence[str], file: Path, practice: bool = False) -> None:
         out_json({"exported": ids, "practice": sorted(own), "file": str(file)})
         return
     counts = [sum(place.startswith(folder) for place in own) for folder in (LESSONS, DRILLS)]
-    told = [f"{counted(counts[0], 'lesson')} and {counted(counts[1], 'ended drill')}"] if practice else []
-    out(f"{file}: {', '.join([*ids, *told])}")
+    work = [f"{counted(counts[0], 'lesson')} and {counted(counts[1], 'ended drill')}"] if practice else []
+    out(f"{file}: {', '.join([*ids, *work])}")

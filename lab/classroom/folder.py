@@ -471,15 +471,15 @@ _FEW, _FEW_BYTES = 64, 16 * MIB
 """Up to this number and size, one process reads the bundles faster than more processes can start."""
 _AT_ONCE = 10
 """Number of bundles in one job of a process."""
-_KEEP_AFTER, _KEEP_AFTER_SECONDS = 250, 5.0
+_STORE_AFTER, _STORE_AFTER_SECONDS = 250, 5.0
 """Rows are written to the cache after this number of bundles or this time, whichever is first."""
-Tell = Callable[[str, float], object]
+OnProgress = Callable[[str, float], object]
 """Progress callback: the activity, and the share that is done, 0 to 1."""
 
 
 @contextmanager
 def open_class(
-    folder: Path, cache: Path, *, tell: Tell = lambda _what, _fraction: None, processes: int | None = None
+    folder: Path, cache: Path, *, on_progress: OnProgress = lambda _what, _fraction: None, processes: int | None = None
 ) -> Iterator[DuckDBPyConnection]:
     """The bundles of ``folder`` as tables; unchanged bundles are taken from ``cache``.
 
@@ -498,7 +498,7 @@ def open_class(
 
             def opened(how: int) -> DuckDBPyConnection:
                 stack.close()
-                stack.enter_context(held(place, how, lambda: tell("another raidlab reads this class", 0.0)))
+                stack.enter_context(held(place, how, lambda: on_progress("another raidlab reads this class", 0.0)))
                 is_reader = how == SHARED and (place / _DATABASE).exists()
                 name = str(place / _DATABASE) if is_reader or how == ALONE else ":memory:"
                 connection: DuckDBPyConnection = duckdb.connect(name, read_only=is_reader, config=settings)
@@ -508,8 +508,8 @@ def open_class(
             if any(_changes(folder, database)) or _is_new(database):
                 database = opened(ALONE)
                 # Compare again: the previous holder of the lock may have read the changes.
-                gone, new = _changes(folder, database)
-                _bring_up_to_date(database, place, gone, new, tell, processes)
+                outdated, new = _changes(folder, database)
+                _bring_up_to_date(database, place, outdated, new, on_progress, processes)
             yield database
     except duckdb.Error as error:
         if refused := _refusal(str(error)):
@@ -535,8 +535,8 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], lis
                 there[visible_name(entry.name)] = (Path(entry.path), *_stamp(entry))
     rows = [] if _is_new(database) else database.execute(f"SELECT file, bytes, changed_ns FROM {FILES}").fetchall()
     known = {name: (size, changed) for name, size, changed in rows}
-    gone = [name for name, stamp in known.items() if name not in there or there[name][1:] != stamp]
-    return gone, [there[name] for name in sorted(there) if known.get(name) != there[name][1:]]
+    outdated = [name for name, stamp in known.items() if name not in there or there[name][1:] != stamp]
+    return outdated, [there[name] for name in sorted(there) if known.get(name) != there[name][1:]]
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
@@ -551,9 +551,9 @@ def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
 def _bring_up_to_date(
     database: DuckDBPyConnection,
     place: Path,
-    gone: Sequence[str],
+    outdated: Sequence[str],
     new: Sequence[Stamped],
-    tell: Tell,
+    on_progress: OnProgress,
     processes: int | None,
 ) -> None:
     """Read changed bundles into the cache. Requires the exclusive lock."""
@@ -562,7 +562,7 @@ def _bring_up_to_date(
     for table, columns in TABLES.items():
         kinds = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({kinds})")
-    _forget(database, gone)
+    _forget(database, outdated)
     is_little = len(new) <= _FEW and sum(size for _, size, _ in new) <= _FEW_BYTES
     helpers = processes or (1 if is_little else min(processors(), MOST_PROCESSES))
     jobs = [new[first : first + _AT_ONCE] for first in range(0, len(new), _AT_ONCE)]
@@ -575,9 +575,9 @@ def _bring_up_to_date(
                 gathered[table] += found
             done += len(rows[FILES])
             if not is_little:
-                tell(f"reading {len(new)} bundles", done / len(new))
+                on_progress(f"reading {len(new)} bundles", done / len(new))
             now = clock.monotonic_seconds()
-            if len(gathered[FILES]) >= _KEEP_AFTER or now - begun >= _KEEP_AFTER_SECONDS:
+            if len(gathered[FILES]) >= _STORE_AFTER or now - begun >= _STORE_AFTER_SECONDS:
                 _add(database, gathered)
                 gathered, begun = _no_rows(), now
     if gathered[FILES]:

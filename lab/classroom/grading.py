@@ -465,8 +465,8 @@ def grading_sheet(
     notes = _Notes(found)
     body: list[list[object]] = []
     for line in lines_of(found, students, assignment):
-        who = [line.student.name, line.student.id, line.student.email] if line.student else [""] * 3
-        row: list[object] = [*(who if students else []), listed(line.files), listed(line.keys), line.last_utc]
+        identity = [line.student.name, line.student.id, line.student.email] if line.student else [""] * 3
+        row: list[object] = [*(identity if students else []), listed(line.files), listed(line.keys), line.last_utc]
         row += [sum(each.is_passed for each in line.lessons.values()), len(lessons)]
         for lesson in lessons:
             row += _of_lesson(line.lessons.get(lesson))
@@ -504,12 +504,12 @@ def _of_drill(tries: Sequence[DrillTry]) -> Iterable[object]:
 
 def _exam(tries: Sequence[DrillTry]) -> str:
     """The exam attempts as text, for example ``saved; attempt 2: lost, 3.5 min over``."""
-    told = []
+    texts = []
     for each in sorted((each for each in tries if each.exam_attempt), key=lambda each: each.exam_attempt):
         attempt = f"attempt {each.exam_attempt}: " if each.exam_attempt > 1 else ""
         over = f", {each.exam_over_minutes:g} min over" if each.exam_over_minutes else ""
-        told.append(f"{attempt}{each.verdict}{over}")
-    return "; ".join(told)
+        texts.append(f"{attempt}{each.verdict}{over}")
+    return "; ".join(texts)
 
 
 def _grading_problems(found: ClassView, line: Line, assignment: Assignment | None) -> Iterator[str]:
@@ -534,7 +534,7 @@ class _Notes:
     """Notes about content that several bundles share, by file."""
 
     def __init__(self, found: ClassView) -> None:
-        self._told: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
+        self._notes: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
         for copy in found.practice.copies:
             self._add(copy.files, f"{copy.what} as in", ", altered" if copy.is_altered else "")
         for copy in found.copies:
@@ -545,12 +545,12 @@ class _Notes:
 
     def _add(self, files: Sequence[str], text: str, after: str = "") -> None:
         for file in files:
-            self._told.setdefault(file, []).append((text, tuple(files), after))
+            self._notes.setdefault(file, []).append((text, tuple(files), after))
 
     def of(self, line: Line) -> Iterator[str]:
         """The notes about one line; content that only a student's own bundles share is not noted."""
         for file in line.files:
-            for text, files, after in self._told.get(file, ()):
+            for text, files, after in self._notes.get(file, ()):
                 if line.student and set(files) <= set(line.files):
                     continue
                 # Build a list of at most ``MOST_NAMES`` names: a key may have signed thousands of files.

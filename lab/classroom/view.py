@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lab.classroom.folder import TABLES, DrillTry, LessonTry, Tell, open_class
+from lab.classroom.folder import TABLES, DrillTry, LessonTry, OnProgress, open_class
 from lab.drills.case import attempt_rank
 from lab.drills.schema import catalogue, file_digest
 from lab.drills.verdict import DrillVerdict
@@ -70,7 +70,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class TryStanding:
+class TryStatistics:
     """Statistics over one try per student at one drill."""
 
     saved: Share
@@ -94,20 +94,20 @@ class TryStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class DrillStanding:
+class DrillStatistics:
     """Statistics of one drill over the class."""
 
     drill: str
     tries: int
-    first: TryStanding
-    best: TryStanding
+    first: TryStatistics
+    best: TryStatistics
     """The best try of each student (``best_try``)."""
     mistakes: Mapping[str, int]
     """Mistake -> number of students who made it in any of their tries, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
-class LessonStanding:
+class LessonStatistics:
     """Statistics of one lesson over the class."""
 
     lesson: str
@@ -143,8 +143,8 @@ class SharedSeed:
 class ClassPractice:
     """The practice of a class."""
 
-    drills: tuple[DrillStanding, ...]
-    lessons: tuple[LessonStanding, ...]
+    drills: tuple[DrillStatistics, ...]
+    lessons: tuple[LessonStatistics, ...]
     copies: tuple[CopiedWork, ...]
     seeds: tuple[SharedSeed, ...]
     tries: tuple[DrillTry, ...]
@@ -159,8 +159,8 @@ def practice_in(database: DuckDBPyConnection) -> ClassPractice:
     tries = [DrillTry(*[*row[:-1], _parts(row[-1])]) for row in _rows(database, "outcomes")]
     progress = [LessonTry(*[*row[:-2], *map(_parts, row[-2:])]) for row in _rows(database, "lessons")]
     return ClassPractice(
-        tuple(drill_standings(tries)),
-        tuple(lesson_standings(progress)),
+        tuple(drill_statistics(tries)),
+        tuple(lesson_statistics(progress)),
         (*_copies(tries), *_copies(progress)),
         (*_seeds(tries), *_seeds(progress)),
         tuple(tries),
@@ -191,13 +191,13 @@ def share(count: int, of: int) -> Share:
     return Share(count, of, float(found.low), float(found.high))
 
 
-def drill_standings(tries: Iterable[DrillTry]) -> Iterable[DrillStanding]:
+def drill_statistics(tries: Iterable[DrillTry]) -> Iterable[DrillStatistics]:
     """Statistics of each drill, sorted by id. A student's first try is the one with the earliest start."""
     for drill, students in _by_student(tries):
         first = [min(own, key=lambda each: (each.began_utc, each.outcome)) for own in students]
         best = [best_try(own) for own in students]
         made = _often(name for own in students for name in {name for each in own for name in each.mistakes})
-        yield DrillStanding(drill, sum(map(len, students)), _standing(first), _standing(best), made)
+        yield DrillStatistics(drill, sum(map(len, students)), _try_statistics(first), _try_statistics(best), made)
 
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
@@ -205,9 +205,9 @@ def best_try(tries: Iterable[DrillTry]) -> DrillTry:
     return max(tries, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes))
 
 
-def _standing(tries: Sequence[DrillTry]) -> TryStanding:
+def _try_statistics(tries: Sequence[DrillTry]) -> TryStatistics:
     of = len(tries)
-    return TryStanding(
+    return TryStatistics(
         share(sum(each.verdict == DrillVerdict.SAVED for each in tries), of),
         share(sum(each.verdict in HAVE_DATA for each in tries), of),
         statistics.median(each.saved_percent for each in tries),
@@ -221,13 +221,13 @@ def _standing(tries: Sequence[DrillTry]) -> TryStanding:
     )
 
 
-def lesson_standings(progress: Iterable[LessonTry]) -> Iterable[LessonStanding]:
+def lesson_statistics(progress: Iterable[LessonTry]) -> Iterable[LessonStatistics]:
     """Statistics of each lesson, sorted by id; the most advanced progress of each student counts."""
     for lesson, students in _by_student(progress):
         last = [max(own, key=lambda each: (each.is_passed, each.steps_done)) for own in students]
         passed = share(sum(each.is_passed for each in last), len(last))
         hinted = _often(step for each in last for step in each.all_hints)
-        yield LessonStanding(lesson, passed, hinted, _often(step for each in last for step in each.by_lab))
+        yield LessonStatistics(lesson, passed, hinted, _often(step for each in last for step in each.by_lab))
 
 
 def _by_student(work: Iterable[Work]) -> Iterator[tuple[str, list[list[Work]]]]:
@@ -331,10 +331,10 @@ class ClassView:
 
 
 def view_class(
-    folder: Path, cache: Path, *, tell: Tell = lambda _what, _fraction: None, processes: int | None = None
+    folder: Path, cache: Path, *, on_progress: OnProgress = lambda _what, _fraction: None, processes: int | None = None
 ) -> ClassView:
     """Evaluate the bundles of ``folder``. The arguments and errors are those of ``open_class``."""
-    with open_class(folder, cache, tell=tell, processes=processes) as database:
+    with open_class(folder, cache, on_progress=on_progress, processes=processes) as database:
         return view_of(database)
 
 
@@ -443,11 +443,11 @@ def practice_tables(practice: ClassPractice) -> Iterator[Table]:
         yield Table("Lessons", tuple(Column(word, False) for word in words), body, (SHARES, note))
 
 
-def _drill_table(title: str, rows: Sequence[tuple[DrillStanding, TryStanding]]) -> Table:
+def _drill_table(title: str, rows: Sequence[tuple[DrillStatistics, TryStatistics]]) -> Table:
     words = ("drill", "saved", "have the data", "wrote first", "data saved", "minutes", "hints", "resets")
     body = tuple(
         (
-            standing.drill,
+            of_drill.drill,
             each.saved.text(),
             each.have_data.text(),
             each.wrote_first,
@@ -456,7 +456,7 @@ def _drill_table(title: str, rows: Sequence[tuple[DrillStanding, TryStanding]]) 
             f"{each.hints:.1f}",
             f"{each.resets:.1f}",
         )
-        for standing, each in rows
+        for of_drill, each in rows
     )
     notes = (
         SHARES,
@@ -479,15 +479,15 @@ def listed(names: Sequence[str], of: int = 0) -> str:
 
 def cautions(found: ClassView) -> Iterator[str]:
     """Notes for grading: copies, shared seeds, modified drill files, and several files of one key."""
-    told: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    shared: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for kind, copies in (("the same measurement", found.copies), ("the same work", found.practice.copies)):
         for copy in copies:
             what = f"{copy.what} (its figures differ, so somebody changed them)" if copy.is_altered else copy.what
-            told.setdefault((kind, copy.files), []).append(what)
+            shared.setdefault((kind, copy.files), []).append(what)
     for each in found.practice.seeds:
         seed = f"the same seed '{each.seed}'" if each.seed else "no seed, so the same case,"
-        told.setdefault((seed, each.files), []).append(each.what)
-    for (what, files), places in told.items():
+        shared.setdefault((seed, each.files), []).append(each.what)
+    for (what, files), places in shared.items():
         yield f"{what} at {listed(places)}: {listed(files)}"
     others: dict[str, set[str]] = {}
     for work in found.practice.tries:
@@ -562,7 +562,7 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
         _share_bars("first try", {each.drill: each.first.saved for each in drills}, 0),
         _share_bars("best try", {each.drill: each.best.saved for each in drills}, 2),
     ]
-    kept = [
+    have_data = [
         _share_bars("first try", {each.drill: each.first.have_data for each in drills}, 0),
         _share_bars("best try", {each.drill: each.best.have_data for each in drills}, 2),
     ]
@@ -571,7 +571,7 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
         "Who saved the data",
         plots=(
             _percent_plot("Saved", words, saved),
-            _percent_plot("Have the data at the end", "Also those who risked them, or did not finish.", kept),
+            _percent_plot("Have the data at the end", "Also those who risked them, or did not finish.", have_data),
         ),
     )
     yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
@@ -624,7 +624,7 @@ def _minutes_plot(practice: ClassPractice) -> Plot:
     return Plot("Minutes", summary, traces, layout, _FRAME_PIXELS + _BAR_PIXELS * len(names), is_wide=True)
 
 
-def _mistakes_plot(drill: DrillStanding) -> Plot:
+def _mistakes_plot(drill: DrillStatistics) -> Plot:
     names = list(map(_name, drill.mistakes))
     counts = [drill.first.mistakes, drill.mistakes]
     traces: list[Trace] = [

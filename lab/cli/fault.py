@@ -36,8 +36,8 @@ from lab.faults.campaign import (
     FindingRecord,
     FindingStore,
     HistoryOutcome,
-    KeptFinding,
     Repeats,
+    StoredFinding,
     begun_campaign,
     find_planted_bug,
     gathered,
@@ -65,10 +65,10 @@ from lab.faults.crash_points import (
     find_configuration,
     find_recording,
     judge_points,
-    keep_points,
     make_recording,
     promises,
     recording_of,
+    store_points,
 )
 from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
@@ -383,7 +383,7 @@ def replay(
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
     """From the stored finding, whose history this version may not be able to generate; otherwise from the id."""
-    kept: KeptFinding | None = FindingStore(context.host).find(name)
+    kept: StoredFinding | None = FindingStore(context.host).find(name)
     if kept is None:
         finding_id = parse_id(name)
         return finding_id, *history_of(finding_id)
@@ -517,7 +517,7 @@ def _tried(
             for explored in explore_all(exploration, work, machines=machines, on_rest=found.append):
                 found.append(explored)
                 on_points(explored.tally.points if calls else 0)
-                keep_points(context.host, explored)
+                store_points(context.host, explored)
                 _tell_broken(context, explored)
                 told.add(id(explored))
         finally:

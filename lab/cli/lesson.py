@@ -50,9 +50,9 @@ from lab.lessons.course import (
     course_problems,
     is_path,
 )
-from lab.lessons.engine import StepView, ToldCheck, is_predicted, shows_solution, tell
+from lab.lessons.engine import DisplayedCheck, StepView, displayed, is_predicted, shows_solution
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
-from lab.lessons.student import LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
+from lab.lessons.student import LessonSession, Student, blank_lab, carry_out, evaluate_step, require_disks
 from lab.lessons.verbs import (
     VERBS,
     Answer,
@@ -213,16 +213,16 @@ def show_lesson(opened: LessonSession) -> None:
     if done:
         _show_explanation(opened, lesson.steps[done - 1])
     elif step is not None:
-        say(f"# {lesson.title}\n\n{words.say('goal')}: {lesson.goal}\n")
+        say(f"# {lesson.title}\n\n{words.label('goal')}: {lesson.goal}\n")
     if step is None:
-        say(f"**{words.say('lesson-done', title=lesson.title)}**\n")
+        say(f"**{words.label('lesson-done', title=lesson.title)}**\n")
         return
-    say(f"\n## {words.say('step-of', number=done + 1, count=len(lesson.steps))}\n\n{step.say}\n")
+    say(f"\n## {words.label('step-of', number=done + 1, count=len(lesson.steps))}\n\n{step.text}\n")
     progress = opened.progress.in_step(step.id)
     if step.ask is not None:
         marks = {progress.answer: " ←"}
         options = "\n".join(f"- `{key}` {text}{marks.get(key, '')}" for key, text in step.ask.options.items())
-        say(f"\n**{words.say('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
+        say(f"\n**{words.label('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
     _ask_measurements(words, step)
     if step.read is not None and is_predicted(step, progress):
         _ask_reading(words, step.read)
@@ -231,35 +231,35 @@ def show_lesson(opened: LessonSession) -> None:
 def _ask_measurements(words: LessonWords, step: ReadyStep) -> None:
     for each in step.apart:
         if isinstance(each, RunMeasurement):
-            say(f"\n**{words.say('measure')}** `{each.by_hand()}`\n")
+            say(f"\n**{words.label('measure')}** `{each.by_hand()}`\n")
 
 
 def _ask_reading(words: LessonWords, read: Reading) -> None:
     unit = f" ({read.unit})" if read.unit else ""
-    say(f"\n**{words.say('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
+    say(f"\n**{words.label('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
 def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     words = opened.words
     chosen = opened.progress.in_step(step.id).answer
     told = words.predicted(step.ask, chosen) if step.ask and chosen in step.ask.options else ""
-    say(f"## {words.say('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
+    say(f"## {words.label('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
 
 
-def _check_line(words: LessonWords, check: ToldCheck) -> str:
+def _check_line(words: LessonWords, check: DisplayedCheck) -> str:
     """One check as text, for example ``✗ md0 is raid5; now: md0 is raid0``."""
-    line = f"{PASSED if check.is_passed else OPEN} {check.wanted}"
+    line = f"{PASSED if check.is_passed else OPEN} {check.required}"
     if not check.found:
         return line
-    return f"{line}: {check.found}" if check.is_passed else f"{line}; {words.say('missing', found=check.found)}"
+    return f"{line}: {check.found}" if check.is_passed else f"{line}; {words.label('missing', found=check.found)}"
 
 
 def check_lines(opened: LessonSession, view: StepView) -> list[str]:
     """All checks of a view, and the recognised mistake."""
-    told = tell(opened.words, view)
+    told = displayed(opened.words, view)
     lines = [_check_line(opened.words, each) for each in told.checks]
     if told.mistake:
-        lines += ["", f"{opened.words.say('mistake')}: {told.mistake.hint.strip()}"]
+        lines += ["", f"{opened.words.label('mistake')}: {told.mistake.hint.strip()}"]
     return lines
 
 
@@ -283,7 +283,7 @@ def _step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
     read = step.read if is_predicted(step, progress) else None
     return {
         "id": step.id,
-        "say": step.say,
+        "say": step.text,
         "question": ask.question if ask else None,
         "options": ask.options if ask else {},
         "answer": progress.answer,
@@ -298,14 +298,14 @@ def view_value(opened: LessonSession, view: StepView | None) -> dict[str, Any]:
     """A view for JSON."""
     if view is None:
         return {"lesson": opened.lesson.id, "is_lesson_done": True}
-    told = tell(opened.words, view)
+    told = displayed(opened.words, view)
     return {
         "lesson": opened.lesson.id,
         "step": view.step.id,
         "is_step_done": view.is_done,
         "is_lesson_done": opened.step is None,
         "checks": [
-            {"check": each.name, "wanted": each.wanted, "found": each.found, "is_passed": each.is_passed}
+            {"check": each.name, "wanted": each.required, "found": each.found, "is_passed": each.is_passed}
             for each in told.checks
         ],
         "mistake": {"id": told.mistake.id, "hint": told.mistake.hint} if told.mistake else None,
@@ -384,11 +384,11 @@ def _answer(context: Context, verb: Answer) -> int:
     opened.answer(verb.text)
     step = opened.step
     if step is None or step.ask is None or verb.text not in step.ask.options:
-        return _tell(context, opened, look_once_more(opened, _opener(context)))
+        return _tell(context, opened, evaluate_step(opened, _opener(context)))
     if context.json:
         out_json(lesson_value(opened))
     else:
-        out(opened.words.say("predicted", answer=step.ask.options[verb.text]))
+        out(opened.words.label("predicted", answer=step.ask.options[verb.text]))
         _ask_measurements(opened.words, step)
         if step.read is not None:
             _ask_reading(opened.words, step.read)
@@ -397,7 +397,7 @@ def _answer(context: Context, verb: Answer) -> int:
 
 def _check(context: Context, _: CheckStep) -> int:
     opened = Student(context.host).require_lesson()
-    return _tell(context, opened, look_once_more(opened, _opener(context)))
+    return _tell(context, opened, evaluate_step(opened, _opener(context)))
 
 
 def _hint(context: Context, _: LessonHint) -> None:
@@ -408,7 +408,7 @@ def _hint(context: Context, _: LessonHint) -> None:
     if context.json:
         out_json({"number": count, "hint": text})
         return
-    heading = opened.words.say("hint-of", number=count, count=len(step.hints) if step else 0)
+    heading = opened.words.label("hint-of", number=count, count=len(step.hints) if step else 0)
     say(f"**{heading}** {text}")
 
 
@@ -440,7 +440,7 @@ def _do(context: Context, verb: DoStep) -> int:
 def _measure(context: Context, verb: Measure) -> int:
     opened = Student(context.host).require_lesson()
     _do_apart(context, opened, RunMeasurement(measure=verb.name))
-    return _tell(context, opened, look_once_more(opened, _opener(context)))
+    return _tell(context, opened, evaluate_step(opened, _opener(context)))
 
 
 def _reset(context: Context, _: ResetLesson) -> None:

@@ -279,7 +279,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
         is_over.set()
         follower.join()
         try:
-            desk.look(is_last=True)
+            desk.update(is_last=True)
         except MachineLost:
             # Its counters cannot be read any more.
             pass
@@ -293,7 +293,7 @@ def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
 
     while not is_over.wait(_LOOK_SECONDS):
         try:
-            desk.look()
+            desk.update()
             if answer_one(desk):
                 return
         except LabError:
@@ -307,7 +307,7 @@ def _watched(context: Context, session: LabSession) -> Iterator[None]:
     if not (context.host.state.root / "lessons" / "desk.json").exists():
         yield
         return
-    from lab.lessons.engine import tell
+    from lab.lessons.engine import displayed
     from lab.lessons.student import Student, Watch
 
     try:
@@ -324,13 +324,13 @@ def _watched(context: Context, session: LabSession) -> Iterator[None]:
         return
     try:
         number = opened.done_count + 1
-        view = watch.look()
+        view = watch.evaluate()
     except LabError as error:
         context.narrator.notice(f"the lesson cannot be followed: {error.message}")
         return
     if view is not None and view.is_done:
         words = opened.words
-        told = words.say("step-done", number=number, count=len(opened.lesson.steps))
+        told = words.label("step-done", number=number, count=len(opened.lesson.steps))
         context.narrator.notice(f"{opened.lesson.title}: {told} 'raidlab lesson show' says why, and what comes next")
-    elif view is not None and (mistake := tell(opened.words, view).mistake):
-        context.narrator.notice(f"{opened.words.say('mistake')}: {mistake.hint.strip()}")
+    elif view is not None and (mistake := displayed(opened.words, view).mistake):
+        context.narrator.notice(f"{opened.words.label('mistake')}: {mistake.hint.strip()}")

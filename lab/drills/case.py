@@ -343,7 +343,7 @@ class DrillStore:
         self._files = RecordFiles(self.root, "drill", DrillOutcome, state_root=host.state.root)
         self._clock = host.clock
 
-    def keep(self, drill: str, make: Callable[[str], DrillOutcome]) -> DrillOutcome:
+    def add(self, drill: str, make: Callable[[str], DrillOutcome]) -> DrillOutcome:
         """Store the outcome that ``make`` returns for its id, the drill and the time. Raises ResultError, LabError."""
         return self._files.add(f"{drill}-{stem(self._clock.utc_now())}", make, folder=drill)
 

@@ -27,7 +27,7 @@ from lab.arrays.discovery import plain_uuid
 from lab.arrays.geometry import ChunkKind, period_rows, stripe_rows
 from lab.arrays.levels import LevelName, Raid10, Raid10Layout, layout_name
 from lab.arrays.status import ArrayStatus, read_array
-from lab.checks.state import MemberPicture, look_at_members
+from lab.checks.state import MemberPicture, examine_members
 from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
@@ -110,8 +110,8 @@ def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
         ("env", *words, "bash", "-c", SETTLE + lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
     )
     if result.status:
-        said = (result.stderr or result.stdout).strip()[-1000:]
-        raise CommandFailed(("bash", lines.strip().splitlines()[-1][:100]), result.status, said)
+        output = (result.stderr or result.stdout).strip()[-1000:]
+        raise CommandFailed(("bash", lines.strip().splitlines()[-1][:100]), result.status, output)
     return result.stdout
 
 
@@ -205,11 +205,11 @@ class DiskTruth:
 
     blocks: int
     """Number of 4 KiB blocks in files."""
-    gone: int
+    lost: int
     """Number of those that are not on the disks and cannot be computed from the disks."""
-    gone_at_begin: int
-    """As ``gone``, when the drill began."""
-    meta_gone: int
+    lost_at_begin: int
+    """As ``lost``, when the drill began."""
+    lost_meta: int
     """Number of metadata blocks that were destroyed since the drill began: files named there have lost their names."""
     damaged_data: int
     """Number of data blocks on members that were correct when the drill began and are wrong now."""
@@ -219,17 +219,17 @@ class DiskTruth:
     """UUID of the array that had the data."""
 
     @property
-    def kept_percent(self) -> float:
+    def recoverable_percent(self) -> float:
         """Percentage of the files' blocks that can still be recovered, rounded down."""
-        return self._percent(self.gone)
+        return self._percent(self.lost)
 
     @property
     def begun_percent(self) -> float:
-        """As ``kept_percent``, when the drill began."""
-        return self._percent(self.gone_at_begin)
+        """As ``recoverable_percent``, when the drill began."""
+        return self._percent(self.lost_at_begin)
 
-    def _percent(self, gone: int) -> float:
-        return int(10_000 * (self.blocks - gone) / self.blocks) / 100 if self.blocks else 0.0
+    def _percent(self, lost: int) -> float:
+        return int(10_000 * (self.blocks - lost) / self.blocks) / 100 if self.blocks else 0.0
 
 
 def map_files(session: LabSession, place: str, node: str, file_system: str) -> dict[str, list[int]]:
@@ -241,8 +241,8 @@ def map_files(session: LabSession, place: str, node: str, file_system: str) -> d
     found = json.loads(answer)
     meta = found["folders"]
     if file_system == "ext4":
-        told = session.machine.run(("dumpe2fs", node), check=False).stdout
-        for first, last in re.findall(r"Inode table at ([0-9]+)-([0-9]+)", told):
+        text = session.machine.run(("dumpe2fs", node), check=False).stdout
+        for first, last in re.findall(r"Inode table at ([0-9]+)-([0-9]+)", text):
             meta += range(int(first), int(last) + 1)
     return {"files": found["files"], "meta": meta}
 
@@ -272,7 +272,7 @@ def note_truth(
         "geometries": [geometry_of(status, chunk) for chunk in chunks],
     }
     noted = json.loads(session.machine.call(_TRUTH, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
-    pictures = look_at_members(session.machine, disks)
+    pictures = examine_members(session.machine, disks)
     noted["slots"] = _slots(disks, status, pictures)
     noted["uuid"] = next((pictures[disk.name].uuid for disk in disks if disk.node in _members(status).values()), "")
     text = json.dumps(noted)
@@ -285,29 +285,29 @@ def note_truth(
 def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> None:
     """Record what the disks hold when the drill begins: data destroyed by then cannot be saved."""
     if (folder / _FILE).exists():
-        write_file(folder / _BEGUN, json.dumps(_look(session, disks, folder)).encode())
+        write_file(folder / _BEGUN, json.dumps(_examine(session, disks, folder)).encode())
 
 
-def look_for_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
+def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
     """What the disks hold now; None if the drill's data were not recorded. Caches must have been written before."""
     if not (folder / _BEGUN).exists():
         return None
     noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
     begun = json.loads((folder / _BEGUN).read_text(encoding="utf-8"))
-    now = _look(session, disks, folder)
+    now = _examine(session, disks, folder)
     marks = list(zip(begun["cells"], now["cells"], strict=True))
     return DiskTruth(
         blocks=len(noted["files"]),
-        gone=len(now["files"]),
-        gone_at_begin=len(begun["files"]),
-        meta_gone=len({*now["meta"]} - {*begun["meta"]}),
+        lost=len(now["files"]),
+        lost_at_begin=len(begun["files"]),
+        lost_meta=len({*now["meta"]} - {*begun["meta"]}),
         damaged_data=sum(mark == "D" != after for mark, after in marks),
         damaged_parity=sum(mark == "P" != after for mark, after in marks),
         uuid=noted["uuid"],
     )
 
 
-def _look(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[str, Any]:
+def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[str, Any]:
     is_own = _are_own_files(session, disks)
     asked = {
         "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
@@ -315,7 +315,7 @@ def _look(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[s
         "slots": json.loads((folder / _FILE).read_text(encoding="utf-8"))["slots"],
     }
     if is_own:
-        return truth_program.look(asked)
+        return truth_program.examine(asked)
     answer: dict[str, Any] = json.loads(
         session.machine.call(_TRUTH, ["look", json.dumps(asked)], timeout_seconds=_SECONDS)
     )
@@ -537,11 +537,11 @@ def _put(path: str, text: str) -> str:
 
 RESET_LINE = "drill reset"
 """Entry in the list of commands for a reset of the disks."""
-_KEPT_SECONDS = 5.0
+_STORE_SECONDS = 5.0
 
 
 class DrillDesk:
-    """A drill on an open lab: create it with ``begin``, or from the case of an open drill; then call ``look`` often.
+    """A drill on an open lab: create it with ``begin``, or from the case of an open drill; then call ``update`` often.
 
     Only the thread that runs plans may change the drill (``commit``, ``reset``, ``close``).
     """
@@ -583,7 +583,7 @@ class DrillDesk:
             began_utc=utc_text(session.host.clock),
             file_system_uuid=maker.uuid,
             blocks=maker.blocks,
-            before=look_at_members(session.machine, disks),
+            before=examine_members(session.machine, disks),
             exam=exam,
         )
         case = DrillCase(folder, record, drill)
@@ -598,21 +598,21 @@ class DrillDesk:
     def minutes(self) -> float:
         return (self.case.record.open_seconds + time.monotonic() - self._since) / 60
 
-    def look(self, *, is_last: bool = False) -> None:
+    def update(self, *, is_last: bool = False) -> None:
         """Count the bytes written and the time. Call this often, so that little is lost if the program ends.
 
         New writes are stored at once; if only the time has changed, it is stored every few seconds or if ``is_last``.
         """
         with self.lock:
             if not self.is_over:
-                self._look(is_last=is_last)
+                self._update(is_last=is_last)
 
-    def _look(self, *, is_last: bool) -> None:
+    def _update(self, *, is_last: bool) -> None:
         now, written = time.monotonic(), self._counters()
         grown = sum(max(0, written[node] - self._written.get(node, 0)) for node in written)
         seconds = self.case.record.open_seconds + now - self._since
         touched = self.case.record.touched_bytes + (0 if self.case.is_committed else grown)
-        if touched == self.case.record.touched_bytes and now - self._since < _KEPT_SECONDS and not is_last:
+        if touched == self.case.record.touched_bytes and now - self._since < _STORE_SECONDS and not is_last:
             return
         self._since, self._written = now, written
         self.case.change(open_seconds=round(seconds, 1), touched_bytes=touched)
@@ -634,7 +634,7 @@ class DrillDesk:
         Raises DrillError when the time of an exam is over.
         """
         with self.lock:
-            self._look(is_last=True)
+            self._update(is_last=True)
             self._require_time()
             if not self.case.is_committed:
                 touched = max(self.case.record.touched_bytes, self.beyond_own(self.changed()))
@@ -653,7 +653,7 @@ class DrillDesk:
         Raises DrillError if a program that uses the disks cannot be stopped, or if the time of an exam is over.
         """
         with self.lock:
-            self._look(is_last=True)
+            self._update(is_last=True)
             self._require_time()
             release(self.session, self.disks)
             images_of(self.session, self.case.images, self.disks, "put_back")
@@ -671,7 +671,7 @@ class DrillDesk:
         """End the drill; the disks are not changed."""
         with self.lock:
             self.is_over = True
-            pictures = look_at_members(self.session.machine, self.disks)
+            pictures = examine_members(self.session.machine, self.disks)
             close_case(self.session.folder, self.case, pictures)
 
     def changed(self) -> dict[str, list[list[int]]]:
@@ -683,7 +683,7 @@ class DrillDesk:
     def truth(self) -> DiskTruth | None:
         """How much of the data can still be recovered from the disks; None if this is unknown."""
         flush(self.session, self.disks)
-        return look_for_truth(self.session, self.disks, self.case.folder)
+        return read_truth(self.session, self.disks, self.case.folder)
 
     def environment(self) -> dict[str, str]:
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)

@@ -63,7 +63,7 @@ def write_at(fd: int, data: bytes, at: int) -> None:
         view, at = view[count:], at + count
 
 
-def keep(disk: str, image: str) -> int:
+def save(disk: str, image: str) -> int:
     """Copy a disk into a new file, with holes in place of zeros. Returns the number of bytes copied."""
     copied = 0
     new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -142,7 +142,7 @@ def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
     if arguments[0] == "flush":
         flush(json.loads(arguments[1]))
         return "[]"
-    work = {"keep": keep, "put_back": put_back, "changed": changed}[arguments[0]]
+    work = {"keep": save, "put_back": put_back, "changed": changed}[arguments[0]]
     answers = []
     for disk, image in json.loads(arguments[1]):
         if is_stopped():

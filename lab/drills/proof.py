@@ -55,14 +55,14 @@ class DrillProver(Prover):
     def take(self, way: Way) -> WayEnd:
         self._reset()
         steps = self._ways[way.id]
-        said = self._carry_out(steps)
+        problem = self._carry_out(steps)
         try:
             outcome = judge(self._desk, outcome_id="proof")
         except LabError as error:
             return WayEnd(False, details=f"it cannot be judged: {error.message}")
         figures = f"{outcome.verdict}, {outcome.saved_percent:g} %, written first {outcome.touched_bytes} bytes"
         names = tuple(mistake.id for mistake in outcome.mistakes)
-        details = "; ".join((figures, *outcome.missing, *([said] if said else [])))
+        details = "; ".join((figures, *outcome.missing, *([problem] if problem else [])))
         return WayEnd(outcome.verdict == DrillVerdict.SAVED, names, details)
 
     def _reset(self) -> None:
@@ -83,7 +83,7 @@ class DrillProver(Prover):
 
     def _carry_out(self, way: DrillWay) -> str:
         """Run the steps of a way; returns the message of the first line that failed, or an empty string."""
-        said = ""
+        problem = ""
         for step in way.steps:
             if step.commit:
                 self._desk.commit()
@@ -92,13 +92,13 @@ class DrillProver(Prover):
                 strict = "" if way.mistake else "set -e\n"
                 run_lines(self._desk.session, strict + step.run, self._desk.environment())
             except CommandFailed as error:
-                said = said or error.message
+                problem = problem or error.message
                 if not way.mistake:
                     break
             for line in step.run.strip().splitlines():
                 self._desk.note_command(line)
-            self._desk.look()
-        return said
+            self._desk.update()
+        return problem
 
 
 def prove(drill: ReadyDrill, target: Target, host: Host) -> Proof:

@@ -54,8 +54,8 @@ def note(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         files = {*asked["files"]}
         meta = [page for page in sorted({*asked["meta"]} - files) if _page(array, page) != _ZEROS]
-        wanted = sorted({*files, *meta, *asked["also"]})
-        found = [_rows(array, geometry, wanted) for geometry in asked["geometries"]]
+        noted = sorted({*files, *meta, *asked["also"]})
+        found = [_rows(array, geometry, noted) for geometry in asked["geometries"]]
     finally:
         os.close(array)
     return {"geometries": found, "files": sorted(files), "meta": meta}
@@ -102,7 +102,7 @@ def _pages_of(path: str) -> set[int]:
         os.close(fd)
 
 
-def _rows(array: int, geometry: dict[str, Any], wanted: list[int]) -> list[list[Any]]:
+def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[Any]]:
     chunk, pattern, parities = geometry["chunk"], geometry["pattern"], geometry["parities"]
     data = 1 + max(number for _, _, cells in pattern for kind, number in cells if kind == "D")
     period = 1 + max(row for _, row, _ in pattern)
@@ -113,7 +113,7 @@ def _rows(array: int, geometry: dict[str, Any], wanted: list[int]) -> list[list[
             if kind == "D":
                 places.setdefault(number, []).append(index)
     rows: dict[tuple[int, int, int], list[Any]] = {}
-    for page in wanted:
+    for page in noted:
         (whole, number), inner = divmod(page // chunk, data), page % chunk
         for index in dict.fromkeys(places[number]):
             part, row, cells = pattern[index]
@@ -154,7 +154,7 @@ def _second_parity(texts: dict[int, bytes], q_slot: int, slots: int) -> bytes:
     return found
 
 
-def look(asked: dict[str, Any]) -> dict[str, Any]:
+def examine(asked: dict[str, Any]) -> dict[str, Any]:
     """How much of the recorded data the disks still hold, or can be computed from them.
 
     The request has ``noted``, the file with the answer of ``note``; ``disks``, their paths; and ``slots``, for each
@@ -179,8 +179,8 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
                 good.append(is_home or (text != "" and text in anywhere))
             is_whole = good.count(False) <= parities
             there.update(page for page, *mine in pages if is_whole or any(good[cell] for cell in mine))
-    gone = {word: [page for page in noted[word] if page not in there] for word in ("files", "meta")}
-    return {**gone, "cells": "".join(marks)}
+    lost = {word: [page for page in noted[word] if page not in there] for word in ("files", "meta")}
+    return {**lost, "cells": "".join(marks)}
 
 
 def _pages(path: str) -> dict[int, str]:
@@ -216,5 +216,5 @@ def _data(fd: int, end: int) -> Iterator[tuple[int, int]]:
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
     """Run ``mapped``, ``note`` or ``look``; request and answer are JSON."""
     del is_stopped
-    work = {"mapped": mapped, "note": note, "look": look}[arguments[0]]
+    work = {"mapped": mapped, "note": note, "look": examine}[arguments[0]]
     return json.dumps(work(json.loads(arguments[1])))

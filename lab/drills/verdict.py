@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 
 from lab.arrays.status import ArrayStatus
-from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, freshest_events, look_at_members
+from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, examine_members, freshest_events
 from lab.drills.case import (
     CHANGED_FILE,
     OUTCOME_VERSION,
@@ -44,7 +44,7 @@ _FIRST_NUMBER = 90
 _LONGEST = 300
 
 
-def _start_what_was_repaired(desk: DrillDesk, wanted: str) -> str:
+def _start_what_was_repaired(desk: DrillDesk, array: str) -> str:
     """Start an array with changed superblocks, if no running array has the data.
 
     Arrays on overlays that still exist count too. Returns mdadm's messages if no array with the data could be started.
@@ -53,12 +53,12 @@ def _start_what_was_repaired(desk: DrillDesk, wanted: str) -> str:
 
     def runs() -> bool:
         session.rescan()
-        return any(_is_wanted(desk, status.name, wanted) for status in session.statuses())
+        return any(_is_drill_array(desk, status.name, array) for status in session.statuses())
 
     if runs():
         return ""
-    said: list[str] = []
-    before, now = desk.case.record.before, look_at_members(session.machine, desk.disks)
+    messages: list[str] = []
+    before, now = desk.case.record.before, examine_members(session.machine, desk.disks)
     changed = [picture for name, picture in now.items() if picture.has_superblock and picture != before.get(name)]
     written = dict.fromkeys(picture.uuid for picture in changed)
     if written:
@@ -70,10 +70,10 @@ def _start_what_was_repaired(desk: DrillDesk, wanted: str) -> str:
         if runs():
             session.machine.run(("mdadm", "--readwrite", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
             return ""
-        said.append(" ".join(result.stderr.split())[-_LONGEST:])
+        messages.append(" ".join(result.stderr.split())[-_LONGEST:])
         session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
     session.rescan()
-    return "; ".join(line for line in said if line)
+    return "; ".join(line for line in messages if line)
 
 
 def _stop_inactive(session: LabSession) -> None:
@@ -138,17 +138,17 @@ def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> Dri
     Raises NothingRuns if not ``is_final``, no running array has the data, and they can still be recovered.
     """
     store = DrillStore(desk.session.host)
-    found = look_at_all(desk, array)
+    found = examine_all(desk, array)
     if not is_final and not found.saved.array and found.verdict is DrillVerdict.STOPPED:
-        raise NothingRuns(f"{_NOTHING_RUNS}{f' ({found.said})' if found.said else ''}", hint=_START_FIRST)
-    outcome = store.keep(desk.case.drill.id, lambda outcome_id: _outcome(desk, found, outcome_id))
+        raise NothingRuns(f"{_NOTHING_RUNS}{f' ({found.messages})' if found.messages else ''}", hint=_START_FIRST)
+    outcome = store.add(desk.case.drill.id, lambda outcome_id: _outcome(desk, found, outcome_id))
     desk.close()
     return outcome
 
 
 def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
     """Judge the drill without ending it. ``array``: the name of the array; empty: it is found by its file system."""
-    return _outcome(desk, look_at_all(desk, array), outcome_id)
+    return _outcome(desk, examine_all(desk, array), outcome_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,28 +157,28 @@ class FoundEnd:
 
     verdict: DrillVerdict
     saved: _Saved
-    kept_percent: float | None
+    recoverable_percent: float | None
     """Percentage of the data that can be recovered; data that were read from the disks themselves always count."""
     truth: DiskTruth | None
     seen: DrillEnd
-    said: str
+    messages: str
     """mdadm's messages about arrays that could not be started."""
     changed_bytes: int
 
 
-def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
+def examine_all(desk: DrillDesk, array: str) -> FoundEnd:
     """Examine the disks as the student left them, then start what can be started, and read the data."""
-    desk.look(is_last=True)
+    desk.update(is_last=True)
     changed = desk.changed()
     changed_bytes = desk.beyond_own(changed)
     if not desk.case.is_committed:
         desk.case.change(touched_bytes=max(desk.case.record.touched_bytes, changed_bytes))
     record = desk.case.record
-    after = look_at_members(desk.session.machine, desk.disks)
+    after = examine_members(desk.session.machine, desk.disks)
     truth = desk.truth()
-    said = _start_what_was_repaired(desk, array)
-    saved = _look_at_data(desk, array)
-    kept = max(truth.kept_percent, 0.0 if saved.is_on_overlays else saved.percent) if truth else None
+    messages = _start_what_was_repaired(desk, array)
+    saved = _examine_data(desk, array)
+    recoverable = max(truth.recoverable_percent, 0.0 if saved.is_on_overlays else saved.percent) if truth else None
     seen = DrillEnd(
         before=record.before,
         after=after,
@@ -194,12 +194,12 @@ def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
     )
     verdict = verdict_of(
         saved.percent,
-        kept,
+        recoverable,
         lost_percent=desk.case.drill.drill.goal.lost_percent,
         is_as_asked=not saved.missing,
         touched_bytes=record.touched_bytes,
     )
-    return FoundEnd(verdict, saved, kept, truth, seen, said, changed_bytes)
+    return FoundEnd(verdict, saved, recoverable, truth, seen, messages, changed_bytes)
 
 
 def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
@@ -220,8 +220,8 @@ def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
         ended_utc=utc_text(session.host.clock),
         verdict=found.verdict,
         saved_percent=saved.percent,
-        kept_percent=found.kept_percent,
-        gone_names=found.truth.meta_gone if found.truth else 0,
+        kept_percent=found.recoverable_percent,
+        gone_names=found.truth.lost_meta if found.truth else 0,
         changed_bytes=found.changed_bytes,
         blocks=saved.blocks,
         touched_bytes=record.touched_bytes,
@@ -251,43 +251,48 @@ def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
 
 
 def verdict_of(
-    saved_percent: float, kept_percent: float | None, *, lost_percent: float, is_as_asked: bool, touched_bytes: int
+    saved_percent: float,
+    recoverable_percent: float | None,
+    *,
+    lost_percent: float,
+    is_as_asked: bool,
+    touched_bytes: int,
 ) -> DrillVerdict:
     """The verdict from the percentage that can be read and that which can be recovered from the disks (None: unknown).
 
     ``lost_percent`` of the data cannot be saved. If the state of the disks is unknown, nothing counts as destroyed.
     """
-    wanted = 100 - lost_percent
-    if saved_percent < wanted:
-        if kept_percent is None or kept_percent >= wanted:
+    required = 100 - lost_percent
+    if saved_percent < required:
+        if recoverable_percent is None or recoverable_percent >= required:
             return DrillVerdict.STOPPED
-        return DrillVerdict.PARTLY if kept_percent > 0 else DrillVerdict.LOST
+        return DrillVerdict.PARTLY if recoverable_percent > 0 else DrillVerdict.LOST
     if not is_as_asked:
         return DrillVerdict.UNFINISHED
     return DrillVerdict.RISKED if touched_bytes else DrillVerdict.SAVED
 
 
-def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
+def _examine_data(desk: DrillDesk, array: str) -> _Saved:
     """Examine the array with the data; of several, the one with the most readable data."""
     session = desk.session
     session.rescan()
     found = []
     for status in session.statuses():
-        if not _is_wanted(desk, status.name, wanted):
+        if not _is_drill_array(desk, status.name, array):
             continue
         # The array may no longer exist.
         with suppress(CommandFailed):
             run_lines(session, f"settle /dev/{status.name}", {})
         # A rebuild changes the status.
         now = next((each for each in session.statuses() if each.name == status.name), status)
-        found.append(_look_at_array(desk, now))
+        found.append(_examine_array(desk, now))
     if found:
         return max(found, key=lambda each: (each.percent, not each.is_on_overlays, -len(each.missing)))
-    asked = lacking(f"{wanted or 'a running array'} has the file system", "it does not" if wanted else "none has it")
+    asked = lacking(f"{array or 'a running array'} has the file system", "it does not" if array else "none has it")
     return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (asked,))
 
 
-def _look_at_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
+def _examine_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
     names = {disk.node: disk.name for disk in desk.disks}
     members = tuple(names[each.device] for each in status.members if each.device in names and each.is_in_sync)
     blocks, why = _read_files(desk, f"/dev/{status.name}")
@@ -306,9 +311,9 @@ def _look_at_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
     return _Saved(status, members, blocks, percent, tuple(lacks), is_on_overlays)
 
 
-def _is_wanted(desk: DrillDesk, name: str, wanted: str) -> bool:
-    """Whether the array has the drill's file system, and the ``wanted`` name if there is one."""
-    if wanted not in ("", name):
+def _is_drill_array(desk: DrillDesk, name: str, array: str) -> bool:
+    """Whether the array has the drill's file system, and the name ``array`` if that is not empty."""
+    if array not in ("", name):
         return False
     found = desk.session.machine.run(("blkid", "-p", "-o", "value", "-s", "UUID", f"/dev/{name}"), check=False)
     return found.stdout.strip() == desk.case.record.file_system_uuid
@@ -336,14 +341,14 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
         # It may be mounted elsewhere and in use there.
         ("bash", "-c", 'mount --bind "$(findmnt -n -o TARGET --source "$1" | head -n 1)" "$2"', "bash", node, PLACE),
     )
-    said = ""
+    message = ""
     for argv in tries:
         result = machine.run(argv, check=False, timeout_seconds=60)
         if result.status == 0:
             break
-        said = said or result.stderr.strip()
+        message = message or result.stderr.strip()
     else:
-        return {}, lacking("its file system can be mounted", said)
+        return {}, lacking("its file system can be mounted", message)
     try:
         return dict(Oracle.open(desk.session.lab, desk.case.folder, PLACE).check().verdicts), ""
     except LabError as error:
@@ -358,9 +363,9 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
     state = CheckedState(
         arrays={"md0": status, status.name: status}, nodes={disk.name: disk.node for disk in session.disks}
     )
-    outcomes = [(check, check.look(state)) for check in desk.case.drill.goal_checks]
+    outcomes = [(check, check.evaluate(state)) for check in desk.case.drill.goal_checks]
     return [
-        lacking(words.want(check.wanted, check.facts), words.find(outcome.said, outcome.facts))
+        lacking(words.requirement(check.requirement_key, check.facts), words.find(outcome.key, outcome.facts))
         for check, outcome in outcomes
         if not outcome.is_passed
     ]
@@ -370,7 +375,7 @@ def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
     goal = desk.case.drill.drill.goal
     if not goal.name and not goal.keep:
         return []
-    pictures = look_at_members(desk.session.machine, desk.disks)
+    pictures = examine_members(desk.session.machine, desk.disks)
     before = desk.case.record.before
     lost = [name for name in goal.keep.split(",") if goal.keep and pictures[name].uuid != before[name].uuid]
     lacks = [lacking(f"{', '.join(lost)} belongs to its array as before", "it does not")] if lost else []
@@ -406,7 +411,7 @@ _LITTLE_BYTES = 4 * KIB
 _MUCH_SHARE = 0.25
 _MOST_LINES = 20
 """Maximum number of lines shown of one typed command."""
-_SAYS: dict[str, str] = {
+_VERDICT_TEXTS: dict[str, str] = {
     DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as the task requires, and nothing was "
     "written before you committed.",
     DrillVerdict.RISKED: "The data are saved. But you wrote to the disks themselves before you committed: a mistake "
@@ -419,7 +424,7 @@ _SAYS: dict[str, str] = {
     "from which they could be computed.",
     DrillVerdict.LOST: "All of the data are destroyed: nothing on the disks can bring any of them back.",
 }
-_SAID_BEFORE = {
+_OLD_VERDICT_TEXTS = {
     "partly lost": "Part of the data that could have been saved was missing at the end.",
     "lost": "At the end the data were destroyed, or no running array contained them.",
 }
@@ -479,14 +484,14 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
     """The complete page. ``can_clear``: the drill's disks are unchanged since its end."""
-    said = _SAID_BEFORE if outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION else {}
-    verdict = said.get(outcome.verdict) or _SAYS.get(outcome.verdict, "")
+    old_texts = _OLD_VERDICT_TEXTS if outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION else {}
+    verdict = old_texts.get(outcome.verdict) or _VERDICT_TEXTS.get(outcome.verdict, "")
     parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", verdict, _figures(outcome)]
     if outcome.missing:
         parts.append("What the drill requires, and what was found instead:\n\n" + _list(outcome.missing))
     if outcome.mistakes:
-        told = [f"**{mistake.id}**: {' '.join(mistake.explain.split())}" for mistake in outcome.mistakes]
-        parts.append("## What went wrong\n\n" + "\n\n".join(told))
+        mistakes = [f"**{mistake.id}**: {' '.join(mistake.explain.split())}" for mistake in outcome.mistakes]
+        parts.append("## What went wrong\n\n" + "\n\n".join(mistakes))
     parts.append("## Member by member\n\n" + members(outcome) + "\n\n" + changes(outcome))
     if outcome.commands:
         typed = [f"{command.seconds / 60:.1f} min: {_typed(command.line)}" for command in outcome.commands[-60:]]
@@ -510,7 +515,7 @@ def ended_page(outcome: DrillOutcome, *, can_clear: bool = False) -> str:
 
 def _figures(outcome: DrillOutcome) -> str:
     total = sum(outcome.blocks.values())
-    told = ", ".join(f"{count} {word}" for word, count in outcome.blocks.items()) or "none could be read"
+    blocks = ", ".join(f"{count} {word}" for word, count in outcome.blocks.items()) or "none could be read"
     work = (
         counted(round(outcome.minutes), "minute"),
         counted(len(outcome.commands), "command"),
@@ -519,8 +524,8 @@ def _figures(outcome: DrillOutcome) -> str:
     )
     return _list(
         [
-            f"data saved: **{outcome.saved_percent:g} %** of {counted(total, 'block')} of 4 KiB ({told})",
-            *_kept_lines(outcome),
+            f"data saved: **{outcome.saved_percent:g} %** of {counted(total, 'block')} of 4 KiB ({blocks})",
+            *_recoverable_lines(outcome),
             f"written to the disks before commit: **{_written_words(outcome)}**",
             *([ended_words(outcome.exam)] if outcome.exam else []),
             ", ".join(work),
@@ -528,7 +533,7 @@ def _figures(outcome: DrillOutcome) -> str:
     )
 
 
-def _kept_lines(outcome: DrillOutcome) -> list[str]:
+def _recoverable_lines(outcome: DrillOutcome) -> list[str]:
     if outcome.kept_percent is None:
         return []
     begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent

@@ -150,8 +150,8 @@ class BlockMap:
         if not self.has_parity:
             return False
         ((_, page),) = places
-        gone = {slot for slot in range(self.members) if slot in missing or (slot, page) in bad}
-        return self.level.survives(frozenset(gone), self.members)
+        lost = {slot for slot in range(self.members) if slot in missing or (slot, page) in bad}
+        return self.level.survives(frozenset(lost), self.members)
 
     def unreadable(self, failed: Collection[int]) -> frozenset[int]:
         """Blocks that cannot be read or reconstructed if exactly these slots are missing."""

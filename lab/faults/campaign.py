@@ -66,10 +66,10 @@ from lab.faults.history import (
     creation,
     generated,
     job_of,
-    kept_word,
     node,
     parse_id,
     part_of,
+    part_word,
     planned,
 )
 from lab.faults.judge import HistoryDifference, HistoryJudge
@@ -237,8 +237,8 @@ def play(
     number, judge, documents = 0, HistoryJudge(histories[0]), list[tuple[PlannedStep, dict[str, Any]]]()
 
     def outcome(*, is_over: bool) -> HistoryOutcome:
-        told, differences = tuple(documents), tuple(judge.differences)
-        return HistoryOutcome(judge.history, differences, judge.explained, judge.rejected, told, is_over)
+        steps, differences = tuple(documents), tuple(judge.differences)
+        return HistoryOutcome(judge.history, differences, judge.explained, judge.rejected, steps, is_over)
 
     with SilenceWatchdog(place.lab.machine) as watchdog:
         try:
@@ -357,7 +357,7 @@ class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFinding:
+class StoredFinding:
     """A finding in the store."""
 
     record: FindingRecord
@@ -379,7 +379,7 @@ class FindingStore:
         )
         self.root = self._runs.root
 
-    def keep(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
+    def put(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
         """Store a finding in place of one with the same id, which remains if this raises ResultError."""
         own = {
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
@@ -387,29 +387,29 @@ class FindingStore:
         }
         return self._runs.put(record.id, {**files, **own}.items(), replaces=True)
 
-    def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[KeptFinding]:
+    def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[StoredFinding]:
         """All readable findings, sorted by id; ``on_damage`` receives a message for each unreadable one."""
         found = []
         for folder in sorted(self.root.glob("[!.]*")):
             try:
-                kept = self._read(folder)
+                finding = self._read(folder)
             except ResultError as error:
                 on_damage(f"finding {folder.name} cannot be read: {error.message}")
             except OSError as error:
                 on_damage(f"finding {folder.name} cannot be read: {error.strerror}")
             else:
-                if kept.record.id == folder.name:
-                    found.append(kept)
+                if finding.record.id == folder.name:
+                    found.append(finding)
                 else:
                     on_damage(f"finding {folder.name} cannot be read: its record names another finding")
         return found
 
-    def find(self, word: str) -> KeptFinding | None:
+    def find(self, word: str) -> StoredFinding | None:
         """The finding with this id or in this folder; None if there is none. Raises ResultError if it is damaged."""
         folder = Path(word) if "/" in word else self.root / checked_name(word, "finding", error=SpecError)
         return self._read(folder) if (folder / _FINDING).is_file() else None
 
-    def forget(self, finding: KeptFinding) -> None:
+    def forget(self, finding: StoredFinding) -> None:
         """Remove a finding from the store. Raises SpecError if its folder is not in the store."""
         if finding.folder.parent.resolve() != self.root.resolve():
             raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
@@ -422,14 +422,14 @@ class FindingStore:
         """Remove what killed campaigns left incomplete, and restore the findings that they were about to replace."""
         self._runs.remove_leftovers()
 
-    def _read(self, folder: Path) -> KeptFinding:
+    def _read(self, folder: Path) -> StoredFinding:
         record = read_own_json(folder / _FINDING, FindingRecord)
         if record.format_version != FINDING_FORMAT:
             raise ResultError(
                 f"'{folder}' has format {record.format_version}, and this raidlab reads {FINDING_FORMAT}",
                 hint="read it with the raidlab version that made it",
             )
-        return KeptFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)
+        return StoredFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)
 
 
 _SCRIPT = Path(__file__).with_name("commands.sh.in")
@@ -564,8 +564,8 @@ def _from_machine(place: FaultPlace) -> dict[str, bytes]:
     """Superblocks, versions and the record of the drives, as far as the machine still responds."""
     machine, files = place.lab.machine, {}
     try:
-        told = [machine.run(("mdadm", "--examine", node(drive)), check=False) for drive in range(DRIVES)]
-        files["superblocks.txt"] = "\n".join(each.stdout + each.stderr for each in told).encode()
+        results = [machine.run(("mdadm", "--examine", node(drive)), check=False) for drive in range(DRIVES)]
+        files["superblocks.txt"] = "\n".join(each.stdout + each.stderr for each in results).encode()
         conditions = msgspec.structs.asdict(read_conditions(place.lab))
         names = ("kernel_release", "mdadm_version", "architecture", "depends_on", "is_virtual_time")
         versions = {name: conditions[name] for name in names} | {"raidlab_version": __version__}
@@ -818,8 +818,8 @@ class Campaign:
     arena: Arena
     notice: Callable[[str], None] = lambda _: None
     """Receives messages for the user."""
-    progress: Callable[[int, int], None] = lambda _done, _wanted: None
-    """Receives the number of seeds done and wanted (0: no limit)."""
+    progress: Callable[[int, int], None] = lambda _done, _seeds: None
+    """Receives the number of seeds done and of all seeds (0: no limit)."""
     workers: int = WORKERS
     shrinks: bool = True
     stops_at_first: bool = False
@@ -833,7 +833,7 @@ class Campaign:
         run = self.journal.run
         self.bounds = Bounds(run.level, run.policy)
         self.store = FindingStore(self.arena.host)
-        self.said_no: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._hunt = threading.Lock()
         seeds = range(run.first, run.first + run.seeds) if run.seeds else count(run.first)
@@ -876,18 +876,18 @@ class Campaign:
     def summary(self) -> CampaignSummary:
         seconds = time.monotonic() - self._began
         mine = set(self.journal.findings)
-        kept = [each.record for each in self.store.all()]
-        wanted = self.journal.run.seeds
+        stored = [each.record for each in self.store.all()]
+        seeds = self.journal.run.seeds
         return CampaignSummary(
             run=self.journal.run.id,
             seeds=len(self.journal.done),
             seconds=round(seconds, 1),
             histories_per_second=round(self._played / seconds, 2) if seconds else 0.0,
             explained=dict(sorted(self.journal.explained.items())),
-            said_no={str(word): count for word, count in sorted(self.said_no.items())},
-            findings=tuple(each for each in kept if each.id in mine or each.shrunk_from in mine),
+            said_no={str(word): count for word, count in sorted(self.rejected.items())},
+            findings=tuple(each for each in stored if each.id in mine or each.shrunk_from in mine),
             found_after_seconds=self._found_after,
-            is_complete=not wanted or len(self.journal.done) >= wanted,
+            is_complete=not seeds or len(self.journal.done) >= seeds,
         )
 
     def _is_over(self) -> bool:
@@ -946,11 +946,11 @@ class Campaign:
     def _judged(self, outcome: HistoryOutcome) -> FindingRecord | None:
         """Store the result of a history. When the campaign stops at the first finding, only the first one is stored."""
         if not (self.stops_at_first and outcome.differences):
-            return self._keep(self._due_to_the_planted(outcome))
+            return self._store_outcome(self._due_to_the_planted(outcome))
         with self._hunt:
             if self._over.is_set():
                 return None
-            record = self._keep(self._due_to_the_planted(outcome))
+            record = self._store_outcome(self._due_to_the_planted(outcome))
             if record:
                 self._over.set()
             return record
@@ -981,7 +981,7 @@ class Campaign:
         """The kinds of differences that a history shows on the same kernel with no bug switched on."""
         return replayed(replace(self.arena, is_control=True), history, earlier).kinds
 
-    def _keep(self, outcome: HistoryOutcome) -> FindingRecord | None:
+    def _store_outcome(self, outcome: HistoryOutcome) -> FindingRecord | None:
         """Store a history as done, after storing its finding if it has one."""
         seed, record = outcome.history.seed, None
         if outcome.differences:
@@ -994,14 +994,14 @@ class Campaign:
             if record and self._found_after is None:
                 self._found_after = round(time.monotonic() - self._began, 1)
             self.journal.add(SeedDone(seed, record.id if record else "", dict(outcome.explained)))
-            self.said_no.update(outcome.rejected)
+            self.rejected.update(outcome.rejected)
             self._played += 1
             self.progress(len(self.journal.done), self.journal.run.seeds)
         return record
 
     def _store(self, record: FindingRecord, history: FaultHistory, files: dict[str, bytes]) -> None:
         try:
-            self.store.keep(record, history, {**files, "commands.sh": script_of(record, history)})
+            self.store.put(record, history, {**files, "commands.sh": script_of(record, history)})
         except ResultError as error:
             raise ResultError(
                 f"{error.message}; it was '{record.kind}' of {record.id}, which can be replayed without being stored",
@@ -1024,22 +1024,22 @@ class Campaign:
                 return
             steps = [whole] if earlier or not self.shrinks else self._shrunk(record, whole, outcome)
             if not self._stopped.is_set():
-                self._keep_smallest(record, whole, steps, earlier)
+                self._store_smallest(record, whole, steps, earlier)
         except LabError as error:
             if isinstance(error, ResultError) or self._stopped.is_set():
                 raise
             self.notice(f"{record.id} could not be examined: {error.message}")
 
     def _shrunk(self, record: FindingRecord, whole: FaultHistory, outcome: HistoryOutcome) -> list[FaultHistory]:
-        def tell(history: FaultHistory) -> None:
+        def report(history: FaultHistory) -> None:
             self.notice(f"{record.id}: {history.operations} operations, {history.writes} writes show it too")
 
         stopped = self._stopped.is_set
-        shrinker = Shrinker(self.arena, record.kind, most_plays=self.most_plays, is_stopped=stopped, on_progress=tell)
+        shrinker = Shrinker(self.arena, record.kind, most_plays=self.most_plays, is_stopped=stopped, on_progress=report)
         shrinker.shrink(whole, outcome)
         return shrinker.steps
 
-    def _keep_smallest(
+    def _store_smallest(
         self, record: FindingRecord, whole: FaultHistory, steps: list[FaultHistory], earlier: list[FaultHistory]
     ) -> None:
         for history in reversed(steps):
@@ -1049,16 +1049,16 @@ class Campaign:
                 # A shrunk history may show the same kind of difference for another reason.
                 is_shown = record.kind not in self._shown_without_planted(history, earlier)
             if is_shown:
-                kept = kept_word(whole, history) if history != whole else ""
-                finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), kept)
-                status = "shrunk" if kept else "confirmed"
+                part = part_word(whole, history) if history != whole else ""
+                finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), part)
+                status = "shrunk" if part else "confirmed"
                 origin = "" if str(finding_id) == record.id else record.id
                 more = {"status": status, "run": record.run, "replays": 2, "shrunk_from": origin}
                 final = record_of(finding_id, outcome, record.kind, self.arena, **more)
                 self._store(final, history, files)
-                kept_before = self.store.find(record.id)
+                original = self.store.find(record.id)
                 # Another campaign may have found the same.
-                if final.id != record.id and kept_before and kept_before.record.run == self.journal.run.id:
+                if final.id != record.id and original and original.record.run == self.journal.run.id:
                     self.store.remove(record.id)
                 self.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")
                 return
@@ -1104,4 +1104,4 @@ def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]
     """The history that an id denotes, and the histories that the machine runs before it."""
     whole = generated(finding_id.seed, finding_id.bounds)
     earlier = [generated(whole.seed - each, finding_id.bounds) for each in range(finding_id.before, 0, -1)]
-    return (part_of(whole, finding_id.kept) if finding_id.kept else whole), earlier
+    return (part_of(whole, finding_id.part) if finding_id.part else whole), earlier

@@ -193,11 +193,11 @@ class CutConfiguration:
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
         data = tuple(each for each in self.drives if each != self.journal)
-        gone = self.removed
-        if gone is None:
+        removed = self.removed
+        if removed is None:
             return data
         survives = self.raid.survives
-        return tuple(each for each in data if each == self.spare or survives(frozenset({gone, each}), self.members))
+        return tuple(each for each in data if each == self.spare or survives(frozenset({removed, each}), self.members))
 
     def slot(self, drive: int) -> int:
         """The slot of a member's drive; a spare has the slot of the removed member."""
@@ -280,8 +280,8 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
         steps.append(["write", f"{md}/sync_max", "0"])
     steps += [["open", NODE, configuration.mix], ["fill"], ["pause", 0.5]]
     if configuration.removed is not None and configuration.spare is not None:
-        gone, new = nodes[configuration.removed], nodes[configuration.spare]
-        steps += [["run", ["mdadm", NODE, "--fail", gone, "--remove", gone]], ["write", f"{md}/sync_max", "0"]]
+        removed, new = nodes[configuration.removed], nodes[configuration.spare]
+        steps += [["run", ["mdadm", NODE, "--fail", removed, "--remove", removed]], ["write", f"{md}/sync_max", "0"]]
         steps += [["run", ["mdadm", NODE, "--add", new]], ["until", f"{md}/sync_action", ["recover"], 10]]
         # Wait until the rebuild has stopped at its limit: a drive with requests in flight cannot be recorded.
         steps.append(["pause", 0.5])
@@ -403,7 +403,7 @@ class DriveRecording:
         moments = self.record.moments()
         wrong = "" if moments and moments[0] <= cut.at <= moments[-1] else f"it has no event {cut.at}"
         counts: dict[int, int] = {}
-        for drive, indices in cut.kept.items():
+        for drive, indices in cut.retained.items():
             open_ = {each.index: each.count for each in self.record.split(drive, cut.at)[1]}
             counts |= open_
             for index in indices:
@@ -425,15 +425,17 @@ class DriveRecording:
         chance = random.Random(self.seed)
         for at in self.record.moments():
             open_ = [each for drive in self.record.drives for each in self.record.split(drive, at)[1]]
-            kept: list[dict[int, list[int]]] = []
+            choices: list[dict[int, list[int]]] = []
             if len(open_) <= MOST_TRIED_BY_ALL:
                 for size in range(len(open_) + 1):
                     for chosen in combinations(open_, size):
-                        kept.append({d: [each.index for each in chosen if each.drive == d] for d in self.record.drives})
+                        choices.append(
+                            {d: [each.index for each in chosen if each.drive == d] for d in self.record.drives}
+                        )
             else:
-                kept = [chosen_cut(self.record, at, kind, chance).kept for kind in (ALL, FLUSHED, EVERYTHING)]
-                kept += [chosen_cut(self.record, at, kind, chance).kept for kind in KINDS[3:5] for _ in range(4)]
-            for each in kept:
+                choices = [chosen_cut(self.record, at, kind, chance).retained for kind in (ALL, FLUSHED, EVERYTHING)]
+                choices += [chosen_cut(self.record, at, kind, chance).retained for kind in KINDS[3:5] for _ in range(4)]
+            for each in choices:
                 yield Cut(at, each)
                 for drive in self.configuration.may_be_lost:
                     yield Cut(at, each, missing=(drive,))
@@ -472,7 +474,7 @@ def _recording_files(host: Host) -> RecordFiles[StoredRecording]:
     return RecordFiles(root, "recording", StoredRecording, state_root=host.state.root)
 
 
-def keep_recording(host: Host, configuration: str, **fields: Any) -> StoredRecording:
+def store_recording(host: Host, configuration: str, **fields: Any) -> StoredRecording:
     """Store a recording. Raises LabError if the state folder cannot be used."""
     name = configuration.replace("-", "").replace("/", "-")
     return _recording_files(host).add(
@@ -630,11 +632,11 @@ class Judge:
         reasons = [] if used else reasons
         was_exempt = False
         for stage in ("started", "settled"):
-            look = seen.get(stage, {})
-            wrong = [each for each in look.get("bad", ()) if each[0] not in exempt]
-            bad = sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
+            checked = seen.get(stage, {})
+            wrong = [each for each in checked.get("bad", ()) if each[0] not in exempt]
+            bad = sum(count for word, count in checked.get("verdicts", {}).items() if word not in ALLOWED)
             was_exempt = was_exempt or len(wrong) < bad
-            rows = list(look.get("wrong_rows", ()))
+            rows = list(checked.get("wrong_rows", ()))
             for each in excuses:
                 if any(one[0] in each.blocks for one in wrong) or any(row in each.rows for row in rows):
                     used.append(each)
@@ -800,7 +802,7 @@ def explore(
     last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
     shown, stored = (*(each.cut for each in tally.broken), *([last] if last else [])), ""
     if shown and recording.images:
-        stored = keep_recording(
+        stored = store_recording(
             place.lab.host,
             configuration.name,
             target=place.lab.machine.facts.target,
@@ -829,12 +831,12 @@ class Exploration:
     ``on_point``; None: they are tried on this computer.
     """
 
-    def one(self, configuration: CutConfiguration, seed: str, machine: _KeptMachine | None = None) -> Explored:
+    def one(self, configuration: CutConfiguration, seed: str, machine: _MachineHolder | None = None) -> Explored:
         """Try a configuration, on a separate machine unless ``machine`` is given.
 
         An error, such as the loss of the machine, affects this configuration only and is part of the result.
         """
-        machine = machine or _KeptMachine(self.target, self.host, is_kept=False)
+        machine = machine or _MachineHolder(self.target, self.host, stays_open=False)
         began = time.monotonic()
         try:
             if self.calls:
@@ -856,14 +858,14 @@ class Exploration:
             return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error)
 
 
-class _KeptMachine:
-    """A machine, which stays open for the next configuration if ``is_kept``.
+class _MachineHolder:
+    """A machine, which stays open for the next configuration if ``stays_open``.
 
     In virtual time a recording is the same each time on a newly started machine only.
     """
 
-    def __init__(self, target: Target, host: Host, *, is_kept: bool) -> None:
-        self._target, self._host, self._is_kept = target, host, is_kept
+    def __init__(self, target: Target, host: Host, *, stays_open: bool) -> None:
+        self._target, self._host, self._stays_open = target, host, stays_open
         self._open = ExitStack()
         self._place: FaultPlace | None = None
 
@@ -879,7 +881,7 @@ class _KeptMachine:
         except BaseException:
             self.close()
             raise
-        if not self._is_kept or not self._place.lab.machine.is_answering(ANSWER_SECONDS):
+        if not self._stays_open or not self._place.lab.machine.is_answering(ANSWER_SECONDS):
             self.close()
 
     def close(self) -> None:
@@ -927,8 +929,8 @@ def explore_all(
     stoppable = replace(exploration, is_stopped=lambda: ended.is_set() or exploration.is_stopped())
 
     def work_on() -> None:
-        is_kept = exploration.target.kind is not TargetKind.UML
-        machine = _KeptMachine(exploration.target, exploration.host, is_kept=is_kept)
+        stays_open = exploration.target.kind is not TargetKind.UML
+        machine = _MachineHolder(exploration.target, exploration.host, stays_open=stays_open)
         try:
             while not stoppable.is_stopped():
                 done.put(stoppable.one(*todo.get_nowait(), machine))
@@ -986,7 +988,7 @@ def _files(host: Host) -> RecordFiles[StoredPoints]:
     return RecordFiles(root, "outcome of crash points", StoredPoints, state_root=host.state.root)
 
 
-def keep_points(host: Host, explored: Explored) -> StoredPoints:
+def store_points(host: Host, explored: Explored) -> StoredPoints:
     """Store the result of a configuration. Raises LabError if the state folder cannot be used."""
     tally, now = explored.tally, host.clock.utc_now()
     name = explored.configuration.name.replace("-", "").replace("/", "-")

@@ -221,12 +221,12 @@ class FindingId:
     seed: int
     planted: int = 0
     before: int = 0
-    kept: str = ""
+    part: str = ""
 
     def __str__(self) -> str:
         planted = f"p{self.planted}-" if self.planted else ""
         before = f"-a{self.before}" if self.before else ""
-        return f"c{VERSION}-{self.bounds.words()}{planted}{self.seed}{before}" + (f"-s{self.kept}" if self.kept else "")
+        return f"c{VERSION}-{self.bounds.words()}{planted}{self.seed}{before}" + (f"-s{self.part}" if self.part else "")
 
 
 def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
@@ -248,7 +248,7 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     return found
 
 
-def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
+def part_word(whole: FaultHistory, part: FaultHistory) -> str:
     """Identifies a part of a history: ``0_2w1.4_5`` is act 0, act 2 with its writes 1 and 4, and act 5."""
     words, start = [], 0
     for act in part.acts:
@@ -264,7 +264,7 @@ def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
 
 
 def part_of(whole: FaultHistory, word: str) -> FaultHistory:
-    """The part of a history that ``kept_word`` identified. Raises SpecError if ``word`` does not fit this history."""
+    """The part of a history that ``part_word`` identified. Raises SpecError if ``word`` does not fit this history."""
     acts: list[Act] = []
     last = -1
     try:
@@ -339,8 +339,8 @@ class CampaignArrayModel:
         return {slot for slot, drive in enumerate(self.slots) if drive not in self.in_sync - self.pulled}
 
     def survives(self, *drives: int) -> bool:
-        gone = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
-        return self.level.survives(frozenset(gone), self.members)
+        lost = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
+        return self.level.survives(frozenset(lost), self.members)
 
     @property
     def is_whole(self) -> bool:
@@ -385,8 +385,8 @@ def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
     shape = _shape(chance, bounds)
     chooser = Chooser(chance, shape)
     acts = [chooser.load()]
-    wanted = chance.randint(FEWEST_ACTS, MOST_ACTS)
-    while len(acts) < wanted:
+    length = chance.randint(FEWEST_ACTS, MOST_ACTS)
+    while len(acts) < length:
         acts.append(chooser.next())
     if chooser.model.is_dead:
         acts += [chooser.check(), chooser.force()]

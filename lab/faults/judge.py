@@ -301,7 +301,7 @@ def _bad_pages(members: Iterable[list[Any]]) -> Iterable[tuple[int, int]]:
 
 DECLARED = "declared lost"
 REFUSED = "writes refused"
-TOLD = 4
+MOST_LISTED = 4
 """Maximum number of blocks listed for one difference."""
 
 
@@ -329,7 +329,7 @@ class HistoryJudge:
     """Whether the last corruption changed data of a member in sync, not of a spare."""
     has_replaced_beside: bool = False
     """Whether a member was replaced while another slot was being rebuilt."""
-    is_first_look: bool = False
+    is_unread: bool = False
     """Whether nothing has been read since the array was started."""
 
     def __post_init__(self) -> None:
@@ -378,9 +378,9 @@ class HistoryJudge:
                 text = f"drive{drive} was in sync and is {new or 'gone'}, although nothing affected it"
                 self.differ("member lost", step, text)
         filled = {each.slot for each in expected.drives.values() if each.is_in_sync}
-        told = seen["state"].get("degraded", "0")
-        if not expected.is_reshaping and int(told) != expected.members - len(filled):
-            text = f"degraded is {told}, and {len(filled)} of {expected.members} slots have a member in sync"
+        degraded = seen["state"].get("degraded", "0")
+        if not expected.is_reshaping and int(degraded) != expected.members - len(filled):
+            text = f"degraded is {degraded}, and {len(filled)} of {expected.members} slots have a member in sync"
             self.differ("degraded miscounted", step, text)
 
     def _on_part(self, step: PlannedStep, seen: dict[str, Any]) -> None:
@@ -426,13 +426,13 @@ class HistoryJudge:
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
         """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, and the array is dead (EBUSY)."""
         expected = self.expected
-        standing = expected.drives.get(act.drive)
-        if not (standing and standing.is_in_sync):
+        member = expected.drives.get(act.drive)
+        if not (member and member.is_in_sync):
             return
         # A drive that was pulled temporarily may have failed since md's last report.
         waived = {each.slot for drive, each in expected.drives.items() if drive in expected.waived and each.slot >= 0}
-        gone = expected.missing | {standing.slot} | waived
-        if expected.shape.raid.survives(gone, expected.members):
+        lost = expected.missing | {member.slot} | waived
+        if expected.shape.raid.survives(lost, expected.members):
             self.differ("fail refused", step, f"drive{act.drive}: {refused}, although the level survives without it")
         elif not expected.map.has_parity:
             expected.is_broken = True
@@ -476,7 +476,7 @@ class HistoryJudge:
             else:
                 self.differ("not started by force", step, seen.get("refusal", "")[-300:])
         expected.on_started()
-        self.is_first_look = True
+        self.is_unread = True
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
 
     def _is_journal_ahead(self, seen: dict[str, Any]) -> bool:
@@ -526,13 +526,13 @@ class HistoryJudge:
                 self.differ("not started", step, f"the array cannot be read: {seen['absent']}")
             return
         self._judge_blocks(step, seen)
-        self.is_first_look = False
+        self.is_unread = False
 
     def _judge_blocks(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         expected = self.expected
         missing = expected.missing
-        is_old_place_read = expected.shape.raid.name is LevelName.RAID10 and self.is_first_look
-        told: dict[str, list[str]] = {}
+        is_old_place_read = expected.shape.raid.name is LevelName.RAID10 and self.is_unread
+        texts_by_verdict: dict[str, list[str]] = {}
         for block, verdict, found, allowed in seen["bad"]:
             if reason := expected.at_risk.get(block):
                 self.explained[reason] += 1
@@ -545,9 +545,9 @@ class HistoryJudge:
             elif is_old_place_read and block < expected.reshaped_blocks:
                 self.explained[KnownBug.RESHAPE_READS.value] += 1
             else:
-                told.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
-        for verdict, texts in told.items():
-            self.differ(verdict, step, f"{len(texts)} blocks: " + "; ".join(texts[:TOLD]))
+                texts_by_verdict.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
+        for verdict, texts in texts_by_verdict.items():
+            self.differ(verdict, step, f"{len(texts)} blocks: " + "; ".join(texts[:MOST_LISTED]))
 
     def _is_readable(self, block: int, missing: frozenset[int]) -> bool:
         expected = self.expected
@@ -632,17 +632,17 @@ class HistoryJudge:
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         """Note which data blocks were corrupted; corrupted parity alone does not affect any block yet."""
         act = self._act(step)
-        standing = self.expected.drives.get(act.drive) if act else None
-        self.has_spoiled = bool(standing and standing.is_in_sync and "bytes" in seen)
-        if act and standing and self.has_spoiled:
-            blocks = self.expected.map.blocks_in({act.at // BLOCK_BYTES}, {standing.slot})
+        member = self.expected.drives.get(act.drive) if act else None
+        self.has_spoiled = bool(member and member.is_in_sync and "bytes" in seen)
+        if act and member and self.has_spoiled:
+            blocks = self.expected.map.blocks_in({act.at // BLOCK_BYTES}, {member.slot})
             self.expected.at_risk |= dict.fromkeys(blocks, CORRUPTION)
 
     def _on_trouble(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if self.has_replaced_beside and seen["trouble"] and all(map(_is_of_replacing, seen["trouble"])):
             self.explained[KnownBug.REPLACED_BESIDE_REBUILD.value] += 1
         elif seen["trouble"]:
-            self.differ("kernel complained", step, " / ".join(seen["trouble"][:TOLD]))
+            self.differ("kernel complained", step, " / ".join(seen["trouble"][:MOST_LISTED]))
 
 
 def _is_of_replacing(line: str) -> bool:

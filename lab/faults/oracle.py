@@ -98,7 +98,7 @@ _CALL_OPERATIONS = 64
 """Default maximum number of operations with unknown results after the loss of the machine: one run of the program
 carries out no more.
 """
-_TOLD_OPERATIONS = 8
+_REPORTED_OPERATIONS = 8
 
 
 class Loss(StrEnum):
@@ -213,10 +213,10 @@ class Oracle:
         while operations > 0:
             part = min(operations, most_in_doubt)
             operations -= part
-            told: list[list[Any]] = []
-            for start in range(0, part, _TOLD_OPERATIONS):
-                told += [[step, min(_TOLD_OPERATIONS, part - start)], ["tell"]]
-            self._play([self._begin(), *told], part)
+            steps: list[list[Any]] = []
+            for start in range(0, part, _REPORTED_OPERATIONS):
+                steps += [[step, min(_REPORTED_OPERATIONS, part - start)], ["tell"]]
+            self._play([self._begin(), *steps], part)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -252,8 +252,8 @@ class Oracle:
         """
         self._close_window()
         is_lost = after is not Loss.NOTHING
-        look = "recheck" if is_lost and self.region.has_files else "check"
-        steps = [[look], *([["settle"]] if is_lost else []), ["tell"]]
+        check = "recheck" if is_lost and self.region.has_files else "check"
+        steps = [[check], *([["settle"]] if is_lost else []), ["tell"]]
         return self._verdict(self._run(steps, is_cut=after is Loss.POWER)[0])
 
     def _begin(self) -> list[Any]:

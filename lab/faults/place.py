@@ -132,7 +132,7 @@ def open_place(
     """Open a new machine with this many blank drives; it is discarded at the end of the context."""
     target = with_own_kernel(target, host)
     kind, model = (DiskKind.SPINDLE, DRIVE_MODEL) if target.is_embedded else (DiskKind.FILE, "")
-    wanted = specs(drives, kind, size_bytes=size_bytes, model=model)
+    disks = specs(drives, kind, size_bytes=size_bytes, model=model)
     server = built_server(host) if target.kind is TargetKind.QEMU else None
 
     def prepare(machine: Machine) -> None:
@@ -140,7 +140,7 @@ def open_place(
             start_server(machine, server)
 
     shown = (server,) if server else ()
-    with open_lab(target, host, wanted=wanted, seed=seed, shown=shown, on_notice=on_notice, on_machine=prepare) as lab:
+    with open_lab(target, host, wanted=disks, seed=seed, shown=shown, on_notice=on_notice, on_machine=prepare) as lab:
         yield FaultPlace(lab, tuple(disk.node for disk in lab.disks), all(map(is_kernel_drive, lab.disks)))
 
 
@@ -181,9 +181,9 @@ def run_program(
                 running.stop(signal_number=9)
     result = running.result()
     if result.status or not has_ended:
-        said = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        message = (result.stderr.strip().splitlines() or ["no message"])[-1]
         raise LabError(
-            f"the program {path} on {machine.facts.target} exited with status {result.status}: {said}",
+            f"the program {path} on {machine.facts.target} exited with status {result.status}: {message}",
             hint="the machine's kernel may have killed it: raidlab exec dmesg",
         )
 

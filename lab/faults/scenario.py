@@ -185,7 +185,7 @@ def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge(
-    name: str, wanted: Any, facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]], places: BlockMap
+    name: str, expected: Any, facts: Mapping[str, Any], stored: Mapping[str, Mapping[str, Any]], places: BlockMap
 ) -> FactCheck:
     """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
     match = NUMBERED.fullmatch(name)
@@ -194,59 +194,59 @@ def judge(
         found = "gone"
     text = "" if found is None else shortened(str(found), _LONGEST)
     shown = (f"blocks {text}" if text else "none") if name in BLOCK_FACTS else text or "nothing"
-    options = wanted if isinstance(wanted, list) else [wanted]
-    is_met = found is not None and any(_fits(name, each, found, facts, kept, places) for each in options)
-    said = " or ".join(_said(each, kept, facts) for each in options)
-    return FactCheck(what=name, wanted=said, found=shown, is_met=is_met)
+    options = expected if isinstance(expected, list) else [expected]
+    is_met = found is not None and any(_fits(name, each, found, facts, stored, places) for each in options)
+    required = " or ".join(_expected_text(each, stored, facts) for each in options)
+    return FactCheck(what=name, wanted=required, found=shown, is_met=is_met)
 
 
-def _said(wanted: Any, kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+def _expected_text(expected: Any, stored: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
     """An expectation as text, with the number for which a name stands."""
-    text = str(wanted)
+    text = str(expected)
     parts = _COMPARISON.fullmatch(text)
     if parts and parts[3]:
-        return f"{text} ({_number(parts, kept, facts):g})"
+        return f"{text} ({_number(parts, stored, facts):g})"
     return text
 
 
 def _fits(
     name: str,
-    wanted: Any,
+    expected: Any,
     found: Any,
     facts: Mapping[str, Any],
-    kept: Mapping[str, Mapping[str, Any]],
+    stored: Mapping[str, Mapping[str, Any]],
     places: BlockMap,
 ) -> bool:
-    if isinstance(wanted, bool) or isinstance(found, bool):
-        return bool(found) is wanted
-    if not isinstance(wanted, str):
-        return _as_number(found) == float(wanted)
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return bool(found) is expected
+    if not isinstance(expected, str):
+        return _as_number(found) == float(expected)
     if name in BLOCK_FACTS:
-        if wanted.startswith("="):
-            return numbers_in(str(found)) == places.meant(wanted[1:])
-        if wanted.startswith("in "):
-            return numbers_in(str(found)) <= places.meant(wanted[3:])
-        raise SpecError(f"'{wanted}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
-    if wanted.startswith("~"):
-        return wanted[1:].strip() in str(found)
-    if wanted.startswith("!~"):
-        return wanted[2:].strip() not in str(found)
-    parts = _COMPARISON.fullmatch(wanted)
+        if expected.startswith("="):
+            return numbers_in(str(found)) == places.meant(expected[1:])
+        if expected.startswith("in "):
+            return numbers_in(str(found)) <= places.meant(expected[3:])
+        raise SpecError(f"'{expected}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
+    if expected.startswith("~"):
+        return expected[1:].strip() in str(found)
+    if expected.startswith("!~"):
+        return expected[2:].strip() not in str(found)
+    parts = _COMPARISON.fullmatch(expected)
     if parts and (parts[2] or parts[3]):
-        left, right = _as_number(found), _number(parts, kept, facts)
+        left, right = _as_number(found), _number(parts, stored, facts)
         return left is not None and _COMPARE[parts[1]](left, right)
     if name.startswith("member_"):
         # The state is a comma-separated list to which md may add words (Documentation/admin-guide/md.rst).
-        return wanted in str(found).split(",")
-    return str(found) == wanted
+        return expected in str(found).split(",")
+    return str(found) == expected
 
 
-def _number(parts: re.Match[str], kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> float:
+def _number(parts: re.Match[str], stored: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> float:
     factor = float(parts[2]) if parts[2] else 1.0
     if not parts[3]:
         return factor
     name, _, fact = parts[3].partition(".")
-    number = _as_number(kept.get(name, {}).get(fact) if fact else facts.get(name))
+    number = _as_number(stored.get(name, {}).get(fact) if fact else facts.get(name))
     if number is None:
         raise SpecError(
             f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it: keep = NAME"
@@ -361,11 +361,11 @@ class Stage:
 
     def opened(self, **mix: int) -> GuestSteps:
         """The steps after which the writer is open with these parameters."""
-        wanted = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
-        if self.is_open and wanted == self.mix:
+        full_mix = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
+        if self.is_open and full_mix == self.mix:
             return []
-        steps = [*self.closed(), ["open", self.path, wanted]]
-        self.is_open, self.mix = True, wanted
+        steps = [*self.closed(), ["open", self.path, full_mix]]
+        self.is_open, self.mix = True, full_mix
         return steps
 
     def closed(self) -> GuestSteps:
@@ -878,8 +878,8 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
         return [["culprits", [row[1:] for row in rows], *([True] if self.mends else [])]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        told = [f"{what.split()[0]} on member {slot}" for _, what, slot in evidence.get("culprits", ())]
-        return {"culprits": ", ".join(told) or "none"}
+        culprits = [f"{what.split()[0]} on member {slot}" for _, what, slot in evidence.get("culprits", ())]
+        return {"culprits": ", ".join(culprits) or "none"}
 
 
 class CopiesStep(SceneAction, frozen=True, kw_only=True, tag="copies"):
@@ -989,12 +989,12 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
         sets, differing, survived = self.sets(stage), [], 0
-        told = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
+        tried = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
         for failed in sets:
-            reason = difference(told[failed], stage) if failed in told else "not tried"
+            reason = difference(tried[failed], stage) if failed in tried else "not tried"
             differing += [f"{failed}: {reason}"] if reason else []
             # Counted by what was observed, not by what was expected.
-            seen = told.get(failed)
+            seen = tried.get(failed)
             survived += seen is not None and not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
         return {"sets": len(sets), "survived": survived, "differing": len(differing), "differences": differing}
 
@@ -1396,7 +1396,7 @@ class ArrayModel:
     array: SceneArray
     chance: random.Random
     slots: dict[int, int | None] = field(default_factory=dict)
-    gone: list[int] = field(default_factory=list)
+    faulty: list[int] = field(default_factory=list)
     """Drives that md lists as faulty. After a start md no longer lists them, and they keep stale superblocks."""
     free: list[int] = field(default_factory=list)
     has_moved: bool = False
@@ -1435,7 +1435,7 @@ class ArrayModel:
         drive = self.slots[slot]
         assert drive is not None
         self.slots[slot] = None
-        self.gone.append(drive)
+        self.faulty.append(drive)
         before = WriteStep(operations=self.chance.randint(4, 12), waits=False)
         return [before, Fail(disk=str(drive)), WriteStep(operations=8), self.seen()]
 
@@ -1443,26 +1443,26 @@ class ArrayModel:
         """Remove the failed members and rebuild to new drives, during writes."""
         if not self.missing or len(self.free) < len(self.missing):
             return self.write()
-        done: list[Does] = [Remove(disk=str(drive)) for drive in self.gone]
-        if self.gone:
-            names = " ".join(f"@{drive}" for drive in self.gone)
+        done: list[Does] = [Remove(disk=str(drive)) for drive in self.faulty]
+        if self.faulty:
+            names = " ".join(f"@{drive}" for drive in self.faulty)
             done.append(ShellStep(line=f"mdadm --zero-superblock {names}"))
         new = [self.free.pop(0) for _ in self.missing]
         for slot, drive in zip(sorted(self.missing), new, strict=True):
             self.slots[slot] = drive
-        self.free += self.gone
-        self.gone, self.has_moved = [], True
+        self.free += self.faulty
+        self.faulty, self.has_moved = [], True
         load = WriteStep(operations=10)
         return [*done, *(Add(disk=str(drive)) for drive in new), load, Wait(), self.seen()]
 
     def replace(self) -> list[Does]:
-        if self.missing or self.gone or not self.free:
+        if self.missing or self.faulty or not self.free:
             return self.write()
         slot = self.chance.choice(sorted(self.slots))
         old, new = self.slots[slot], self.free.pop(0)
         assert old is not None
         self.slots[slot], self.has_moved = new, True
-        self.gone.append(old)
+        self.faulty.append(old)
         copied = Replace(disk=str(old), new=str(new))
         return [copied, WriteStep(operations=10), Wait(), self.seen()]
 
@@ -1471,14 +1471,14 @@ class ArrayModel:
 
     def restart(self) -> list[Does]:
         """Stop the array cleanly and start it from the remaining members."""
-        self.gone = []
+        self.faulty = []
         return [StopArray(), AssembleStep(disks=self.drives), self.seen()]
 
     def crash(self) -> list[Does]:
         """Crash the kernel during writes; a degraded parity array is restarted instead, because of the write hole."""
         if self.missing and self.array.raid.parity_members:
             return self.restart()
-        self.gone = []
+        self.faulty = []
         return [
             RecordStep(),
             WriteStep(operations=self.chance.randint(5, 30), waits=False),
@@ -1494,7 +1494,7 @@ class ArrayModel:
         if self.missing or self.has_moved or self.array.level != "raid6":
             return self.write()
         block = self.chance.randrange(self.array.places.blocks)
-        self.gone = []
+        self.faulty = []
         bad = expecting(CheckStep(), data="corrupt", corrupt_at=f"= blocks {block}")
         return [
             *(StopArray(), CorruptStep(block=block), AssembleStep(disks=self.drives)),

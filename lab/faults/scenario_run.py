@@ -348,8 +348,8 @@ def step_lines(step: StepOutcome) -> list[str]:
     lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
     if step.problem:
         lines.append(f"  ✗ {step.problem}")
-    if told := md_words(step):
-        lines.append(f"  {told}")
+    if text := md_words(step):
+        lines.append(f"  {text}")
     lines += [f"  {block}" for block in step.blocks]
     for check in step.checks:
         sign, more = ("✓", "") if check.is_met else ("✗", f", and must be {check.wanted}")
@@ -366,17 +366,17 @@ def md_words(step: StepOutcome) -> str:
         names = ("array_state", "degraded", "sync_action", "mismatch_cnt")
         parts.append("md: " + ", ".join(f"{name} {state[name]}" for name in names if name in state))
     members = sorted((step.evidence.get("members") or {}).items())
-    if told := [f"drive {number} {words['state']}" for number, words in members if words.get("state") != "in_sync"]:
-        parts.append(", ".join(told))
+    if states := [f"drive {number} {words['state']}" for number, words in members if words.get("state") != "in_sync"]:
+        parts.append(", ".join(states))
     for name in ("right_after", "settled"):
         if counts := step.evidence.get(name):
             parts.append(f"{name.replace('_', ' ')}: " + ", ".join(f"{word} {count}" for word, count in counts.items()))
     if lost := step.evidence.get("untouched_at"):
-        parts.append("lost with member " + ", ".join(f"{gone or 'none'}: blocks {at}" for gone, at in lost.items()))
+        parts.append("lost with member " + ", ".join(f"{member or 'none'}: blocks {at}" for member, at in lost.items()))
     return "; ".join(parts)
 
 
-Kept = Mapping[str, Mapping[str, Any]]
+StoredFacts = Mapping[str, Mapping[str, Any]]
 _EVIDENCE = (
     *("verdicts", "at", "bad", "bad_in_flight", "state", "members", "events", "output", "status", "refused", "text"),
     *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
@@ -411,12 +411,12 @@ class PlayedVariant:
             found: dict[str, Any] = {"seconds": 0.0}
             lines: list[str] = []
             for each in made:
-                told = next(documents, {"broke": "the machine sent no further documents"})
-                lines += shell_lines(each, told)
-                if told.get("status") and found.get("status"):
-                    told = {**told, "status": found["status"]}
-                found = {**found, **told, "seconds": found["seconds"] + told.get("seconds", 0.0)}
-                if "broke" in told:
+                document = next(documents, {"broke": "the machine sent no further documents"})
+                lines += shell_lines(each, document)
+                if document.get("status") and found.get("status"):
+                    document = {**document, "status": found["status"]}
+                found = {**found, **document, "seconds": found["seconds"] + document.get("seconds", 0.0)}
+                if "broke" in document:
                     break
             # Scenario files name drives by number: ``@1`` stands for the node of drive 1.
             for number, node in enumerate(self._nodes) if "text" in found else ():
@@ -428,17 +428,17 @@ class PlayedVariant:
 
     def drain(self, documents: Iterator[dict[str, Any]]) -> None:
         """Discard the documents up to the end of this variant's history."""
-        for told in () if self._is_over else documents:
-            if "end" in told:
+        for document in () if self._is_over else documents:
+            if "end" in document:
                 self._is_over = True
                 return
 
 
-def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
+def shell_lines(made: list[Any], document: Mapping[str, Any]) -> list[str]:
     """The shell commands of a step of the machine's program; empty for steps that only the oracle carries out."""
     match made[0]:
         case "run" | "start" | "under":
-            argv = told.get("argv", made[-1] if made[0] != "run" else made[1])
+            argv = document.get("argv", made[-1] if made[0] != "run" else made[1])
             return [argv[2] if argv[:2] == ["sh", "-c"] else shlex.join(argv)]
         case "write":
             return [f"echo {shlex.quote(made[2])} > {made[1]}"]
@@ -452,14 +452,14 @@ def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
         case "hang" | "wake":
             return [f"dmsetup {'suspend' if made[0] == 'hang' else 'resume'} fault-{made[1]}"]
         case "flip":
-            return [f"(invert {made[3]} bytes of {told.get('node', made[1])} at byte {made[2]})"]
+            return [f"(invert {made[3]} bytes of {document.get('node', made[1])} at byte {made[2]})"]
         case "cut":
-            return [f"(cut the power: {told.get('cut', made[2])})"]
+            return [f"(cut the power: {document.get('cut', made[2])})"]
     return []
 
 
 def judged_step(
-    step: SceneStep, evidence: dict[str, Any], lines: list[str], played: PlayedVariant, kept: Kept
+    step: SceneStep, evidence: dict[str, Any], lines: list[str], played: PlayedVariant, stored: StoredFacts
 ) -> tuple[StepOutcome, dict[str, Any]]:
     """The outcome of one step, and its facts."""
     own = step.facts(evidence, played.stage)
@@ -473,7 +473,7 @@ def judged_step(
         lines=tuple(lines),
         why=step.why,
         seconds=evidence["seconds"],
-        checks=tuple(_checked(name, wanted, facts, kept, places) for name, wanted in expect.items()),
+        checks=tuple(_checked(name, expected, facts, stored, places) for name, expected in expect.items()),
         blocks=tuple(_block_text(each, places) for each in evidence.get("bad", ())),
         evidence={**known, **({"facts": own} if own and step.expect else {})},
         problem=problem_of(step, evidence),
@@ -481,11 +481,11 @@ def judged_step(
     return outcome, facts
 
 
-def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, places: BlockMap) -> FactCheck:
+def _checked(name: str, expected: Any, facts: Mapping[str, Any], stored: StoredFacts, places: BlockMap) -> FactCheck:
     try:
-        return judge(name, wanted, facts, kept, places)
+        return judge(name, expected, facts, stored, places)
     except SpecError as error:
-        return FactCheck(what=name, wanted=str(wanted), found=error.message, is_met=False)
+        return FactCheck(what=name, wanted=str(expected), found=error.message, is_met=False)
 
 
 def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
@@ -612,32 +612,32 @@ class ScenarioRunner:
     def _variants(self, scenario: Scenario, watchdog: SilenceWatchdog) -> Iterator[VariantOutcome]:
         self._require_drives(scenario)
         machine = self.place.lab.machine
-        wanted = [*scenario.ready(self.seed)]
-        missing = {variant.name: self._missing(variant) for variant in wanted}
+        variants = [*scenario.ready(self.seed)]
+        missing = {variant.name: self._missing(variant) for variant in variants}
         played = {
             each.name: PlayedVariant(each, is_virtual=machine.facts.is_virtual_time)
-            for each in wanted
+            for each in variants
             if not missing[each.name]
         }
-        kept: dict[str, dict[str, Any]] = {}
+        stored: dict[str, dict[str, Any]] = {}
         apart = {name for name, each in played.items() if each.variant.is_apart and machine.facts.is_embedded}
         histories = [each.history(self.place) for name, each in played.items() if name not in apart]
         documents = self._documents(self.place, histories, watchdog)
-        for variant in wanted:
+        for variant in variants:
             self.hooks.on_variant(variant)
             outcome = VariantOutcome(name=variant.name, array=variant.array.title, missing=missing[variant.name])
             if outcome.missing:
                 yield outcome
                 continue
             one = played[variant.name]
-            steps = self._apart(one, kept) if variant.name in apart else tuple(self._judged(one, documents, kept))
+            steps = self._apart(one, stored) if variant.name in apart else tuple(self._judged(one, documents, stored))
             watchdog.feed()
             outcome = msgspec.structs.replace(outcome, steps=steps)
             if variant.defect and variant.defect.is_in(machine.facts.kernel_release) and not outcome.is_expected:
                 outcome = msgspec.structs.replace(outcome, finding=variant.defect.finding)
             yield outcome
 
-    def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
+    def _apart(self, played: PlayedVariant, stored: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
         """Run a variant on a machine of the same kind that has run nothing else."""
         lab = self.place.lab
         target = parse_target(lab.machine.facts.target)
@@ -646,7 +646,7 @@ class ScenarioRunner:
             SilenceWatchdog(place.lab.machine, self.longest_silence_seconds) as watchdog,
         ):
             documents = self._documents(place, [played.history(place)], watchdog)
-            return tuple(self._judged(played, documents, kept))
+            return tuple(self._judged(played, documents, stored))
 
     def _documents(self, place: FaultPlace, histories: list[dict[str, Any]], watchdog: SilenceWatchdog) -> Documents:
         if not histories:
@@ -678,18 +678,18 @@ class ScenarioRunner:
         targets = [need.partition(":")[2] for need in variant.needs if need.startswith("dm:")]
         if targets:
             tried = " ".join(f"dm-{target}" for target in targets)
-            said = machine.run(("sh", "-c", f"modprobe -qa {tried}; dmsetup targets"), check=False).stdout
-            known = {line.split()[0] for line in said.splitlines() if line.split()}
+            listed = machine.run(("sh", "-c", f"modprobe -qa {tried}; dmsetup targets"), check=False).stdout
+            known = {line.split()[0] for line in listed.splitlines() if line.split()}
             lacks += [f"dm:{target}" for target in targets if target not in known]
         return tuple(NEEDS.get(need, f"the device mapper's target {need.partition(':')[2]}") for need in lacks)
 
     def _judged(
-        self, played: PlayedVariant, documents: Documents, kept: dict[str, dict[str, Any]]
+        self, played: PlayedVariant, documents: Documents, stored: dict[str, dict[str, Any]]
     ) -> Iterator[StepOutcome]:
         for step, evidence, lines in played.evidence(documents):
-            outcome, facts = judged_step(step, evidence, lines, played, kept)
+            outcome, facts = judged_step(step, evidence, lines, played, stored)
             if step.keep:
-                kept[step.keep] = facts
+                stored[step.keep] = facts
             self.hooks.on_step(outcome)
             yield outcome
             if outcome.problem:

@@ -50,12 +50,12 @@ def run(
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
     targets = [_machine(context, *axes) for axes in product(kernel or ("",), mdadm or ("",))]
 
-    def tell(cell: Cell) -> None:
+    def report(cell: Cell) -> None:
         last = cell.runs[-1]
         where = f"Linux {cell.kernel}, mdadm {cell.mdadm_version}"
         context.narrator.notice(f"{where}, {cell.script}, run {len(cell.runs)}: {last.outcome}: {last.said}")
 
-    hooks = Hooks(context.narrator.notice, context.narrator.listen, tell)
+    hooks = Hooks(context.narrator.notice, context.narrator.listen, report)
     for target in targets:
         measure(chosen, target, repeat, limit, output, context.host, hooks)
     record, names = read_record(output), {str(target) for target in targets}

@@ -116,8 +116,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_cell(self, new: Cell) -> Record:
         """The record with this cell, in the place of an earlier one of the same script and target."""
-        kept = [cell for cell in self.cells if (cell.script, cell.target) != (new.script, new.target)]
-        return Record(cells=tuple(sorted([*kept, new], key=lambda cell: (cell.script, cell.target))))
+        others = [cell for cell in self.cells if (cell.script, cell.target) != (new.script, new.target)]
+        return Record(cells=tuple(sorted([*others, new], key=lambda cell: (cell.script, cell.target))))
 
 
 def read_script(path: Path) -> Script:
@@ -147,13 +147,13 @@ def write_record(path: Path, record: Record) -> None:
 
 def words_of(cells: Sequence[Cell]) -> str:
     """The outcomes of one script on one kernel; versions of mdadm with the same outcomes share an entry."""
-    told: dict[str, list[Cell]] = {}
+    groups: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.mdadm_version):
         kinds = {run.outcome for run in cell.runs}
         reasons = {run.said for run in cell.runs if run.outcome is Outcome.UNTRIED}
-        told.setdefault(repr((sorted(kinds), sorted(reasons))), []).append(cell)
+        groups.setdefault(repr((sorted(kinds), sorted(reasons))), []).append(cell)
     texts = []
-    for alike in told.values():
+    for alike in groups.values():
         runs = [run for cell in alike for run in cell.runs]
         versions = ", ".join(cell.mdadm_version for cell in alike)
         texts.append(f"mdadm {versions}: {_counted(runs)}")

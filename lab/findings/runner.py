@@ -94,8 +94,8 @@ class ScriptMachine:
         self._machine = machine
         self._nodes = nodes
         self._machine.run(("modprobe", "md_mod"), check=False)
-        said = self._machine.run(("mdadm", "--version"))
-        self._mdadm = (said.stdout or said.stderr).strip()
+        version = self._machine.run(("mdadm", "--version"))
+        self._mdadm = (version.stdout or version.stderr).strip()
         self._has_udev = False
 
     def run(self, script: Script, number: int, limit_seconds: float) -> tuple[Cell, bool]:
@@ -110,12 +110,12 @@ class ScriptMachine:
             argv = ("bash", "-c", script.text, script.name, *self._nodes[: script.disks])
             done = self._machine.run(argv, timeout_seconds=limit_seconds, check=False)
             outcome, seconds = OF_STATUS.get(done.status, Outcome.UNTRIED), done.duration_seconds
-            said = done.stderr if outcome is Outcome.UNTRIED and done.stderr.strip() else done.stdout
+            output = done.stderr if outcome is Outcome.UNTRIED and done.stderr.strip() else done.stdout
         except CommandTimedOut:
-            outcome, seconds, said = Outcome.HUNG, limit_seconds, f"not finished after {limit_seconds:g} s"
+            outcome, seconds, output = Outcome.HUNG, limit_seconds, f"not finished after {limit_seconds:g} s"
         except MachineLost as error:
-            outcome, said = Outcome.LOST, error.message
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+            outcome, output = Outcome.LOST, error.message
+        last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
         run = Run(
             outcome=outcome,
             said=shortened(last, MOST_LINE_CHARACTERS),
@@ -153,9 +153,9 @@ class ScriptMachine:
 
 @contextmanager
 def _open(target: Target, host: Host, disks: int, hooks: Hooks) -> Iterator[ScriptMachine]:
-    wanted = [DiskSpec(name=f"disk{n + 1:02}", kind=DiskKind.FILE, size_bytes=DISK_BYTES) for n in range(disks)]
+    disk_specs = [DiskSpec(name=f"disk{n + 1:02}", kind=DiskKind.FILE, size_bytes=DISK_BYTES) for n in range(disks)]
     with (
-        open_lab(target, host, wanted=wanted, on_notice=hooks.on_notice, on_machine=hooks.on_machine) as lab,
+        open_lab(target, host, wanted=disk_specs, on_notice=hooks.on_notice, on_machine=hooks.on_machine) as lab,
         # Close the machine before the lab stops arrays: its disks are discarded, and a hung array cannot be stopped.
         closing(lab.machine) as machine,
     ):

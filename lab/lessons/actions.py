@@ -55,7 +55,7 @@ class ApartAction(Action, frozen=True, kw_only=True):
 
     @property
     @abstractmethod
-    def told(self) -> str:
+    def description(self) -> str:
         """A short description of the action, for progress messages."""
 
     def perform(self, session: LabSession) -> None:
@@ -68,7 +68,7 @@ class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):
     measure: Name
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return self.measure
 
     def by_hand(self) -> str:
@@ -85,7 +85,7 @@ class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields
         find_scenario(str(self.scenario))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"scenario {self.scenario}"
 
     def by_hand(self) -> str:
@@ -103,7 +103,7 @@ class TryPoints(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         find_configuration(self.configuration)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"power cuts of {self.configuration}"
 
     def by_hand(self) -> str:

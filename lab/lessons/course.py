@@ -356,7 +356,7 @@ class ReadyStep:
     """One step for the student."""
 
     id: str
-    say: str
+    text: str
     ask: Question | None
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
@@ -488,7 +488,7 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText, values: Values) -> R
     where = f"lesson {lesson.id}, step {step.id}"
     return ReadyStep(
         id=step.id,
-        say=fill(text.say, values),
+        text=fill(text.say, values),
         ask=_question(step.ask, text.ask or step.ask, values) if step.ask else None,
         do=_actions(step.do, values, where),
         checks=_checks(step.check, values, where),
@@ -678,7 +678,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     frame: dict[str, str]
     """Headings and labels."""
 
-    def want(self, key: str, facts: Mapping[str, object]) -> str:
+    def requirement(self, key: str, facts: Mapping[str, object]) -> str:
         """The requirement of a check. Raises SpecError if nobody has written it, as ``find`` does."""
         return self._sentence("wanted", key, facts)
 
@@ -694,29 +694,29 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
         return sentences[key].format_map(self._translated(facts))
 
-    def say(self, key: str, **facts: object) -> str:
+    def label(self, key: str, **facts: object) -> str:
         return self.frame[key].format_map(facts)
 
     def predicted(self, ask: Question, chosen: str) -> str:
         """The prediction and its outcome; empty without a prediction."""
         if chosen not in ask.options:
             return ""
-        told = {"answer": ask.options[chosen]}
+        facts = {"answer": ask.options[chosen]}
         if not ask.answer:
-            return self.say("predicted", **told)
+            return self.label("predicted", **facts)
         if chosen == ask.answer:
-            return self.say("predicted-right", **told)
-        return self.say("predicted-wrong", **told, truth=ask.options[ask.answer])
+            return self.label("predicted-right", **facts)
+        return self.label("predicted-wrong", **facts, truth=ask.options[ask.answer])
 
     def _translated(self, facts: Mapping[str, object]) -> dict[str, object]:
         return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
 
-    def secret_key(self, wanted: str) -> str:
+    def secret_key(self, check: str) -> str:
         """The key of the sentence that hides the requirement of a check. Raises SpecError if there is none."""
-        key = f"{wanted}{_SECRET}"
+        key = f"{check}{_SECRET}"
         if key not in self.wanted:
             known = [each.removesuffix(_SECRET) for each in self.wanted if each.endswith(_SECRET)]
-            raise unknown_word("check that can be secret", wanted, known)
+            raise unknown_word("check that can be secret", check, known)
         return key
 
     def keys(self) -> Iterator[str]:

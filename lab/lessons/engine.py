@@ -121,8 +121,8 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
         raise unknown_word("answer", text, options)
     step.read.parse(text)
     before = progress.in_step(step.id).passed
-    kept = tuple(number for number in before if number != _reading_place(step))
-    return _with_step(progress, step, reading=text, passed=kept)
+    passed = tuple(number for number in before if number != _reading_place(step))
+    return _with_step(progress, step, reading=text, passed=passed)
 
 
 def take_hint(lesson: ReadyLesson, progress: Progress) -> Progress:
@@ -136,7 +136,7 @@ def note_help(lesson: ReadyLesson, progress: Progress) -> Progress:
     return _with_step(progress, _require_step(lesson, progress), by_lab=True)
 
 
-def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView | None:
+def evaluate(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView | None:
     """Evaluate the checks of the current step; None at the end of the lesson."""
     step = current_step(lesson, progress)
     if step is None:
@@ -144,12 +144,14 @@ def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView
     done = progress.in_step(step.id)
     views = [] if step.ask is None else [CheckView("answered", {}, bool(done.answer))]
     for number, check in enumerate(step.checks):
-        outcome = check.look(lab)
+        outcome = check.evaluate(lab)
         is_passed = outcome.is_passed or (check.lasts and number in done.passed)
-        views.append(CheckView(check.wanted, dict(check.facts), is_passed, outcome))
+        views.append(CheckView(check.requirement_key, dict(check.facts), is_passed, outcome))
     if step.read is not None:
         outcome = step.read.compare(done.reading, lab)
-        views.append(CheckView(step.read.wanted, {}, outcome.is_passed or _reading_place(step) in done.passed, outcome))
+        views.append(
+            CheckView(step.read.requirement_key, {}, outcome.is_passed or _reading_place(step) in done.passed, outcome)
+        )
     is_done = all(view.is_passed for view in views)
     return StepView(step, tuple(views), None if is_done else _mistake(step, done.reading, lab), is_done)
 
@@ -168,8 +170,8 @@ def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: st
         held.add(_reading_place(step))
     before = progress.in_step(step.id)
     if not view.is_done:
-        kept = tuple(sorted(held | set(before.passed)))
-        return progress if kept == before.passed else _with_step(progress, step, passed=kept)
+        passed = tuple(sorted(held | set(before.passed)))
+        return progress if passed == before.passed else _with_step(progress, step, passed=passed)
     progress = _with_step(progress, step, done_utc=now_utc)
     following = current_step(lesson, progress)
     return progress if following is None else _with_step(progress, following, began_utc=now_utc)
@@ -202,26 +204,26 @@ def _with_step(progress: Progress, step: ReadyStep, **changes: object) -> Progre
 
 
 _FIGURES = "ratio"
-_UNTOLD = "ratio-untold"
+_NO_FIGURES = "ratio-untold"
 """Prefixes of the keys for outcomes of measurements, with and without figures."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCheck:
+class DisplayedCheck:
     """A check as displayed."""
 
     name: str
-    wanted: str
+    required: str
     found: str
     """What was found instead, or the measured figures; empty: nothing to add."""
     is_passed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DisplayedStep:
     """The state of a step as displayed."""
 
-    checks: tuple[ToldCheck, ...]
+    checks: tuple[DisplayedCheck, ...]
     mistake: ReadyMistake | None
     """A recognised mistake; None before the prediction."""
 
@@ -236,34 +238,34 @@ def shows_solution(progress: StepProgress) -> bool:
     return progress.hints >= HINTS
 
 
-def tell(words: LessonWords, view: StepView) -> Told:
+def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
     """The part of this view that may be displayed."""
     step, first = view.step, view.checks[:1]
     if step.ask is not None and not all(check.is_passed for check in first):
-        told = ToldCheck(first[0].name, words.want(first[0].name, first[0].facts), "", is_passed=False)
+        question = DisplayedCheck(first[0].name, words.requirement(first[0].name, first[0].facts), "", is_passed=False)
         count = len(view.checks) - 1
-        later = ToldCheck("later", words.want("later", {"count": count}), "", is_passed=False)
-        return Told((told, later) if count else (told,), None)
+        later = DisplayedCheck("later", words.requirement("later", {"count": count}), "", is_passed=False)
+        return DisplayedStep((question, later) if count else (question,), None)
     hides_figures = step.read is not None and step.read.source.is_of_result and not view.checks[-1].is_passed
-    checks = (_told(words, step, check, hides_figures=hides_figures) for check in view.checks)
-    return Told(tuple(checks), view.mistake)
+    checks = (_displayed_check(words, step, check, hides_figures=hides_figures) for check in view.checks)
+    return DisplayedStep(tuple(checks), view.mistake)
 
 
-def _told(words: LessonWords, step: ReadyStep, check: CheckView, *, hides_figures: bool) -> ToldCheck:
+def _displayed_check(words: LessonWords, step: ReadyStep, check: CheckView, *, hides_figures: bool) -> DisplayedCheck:
     is_secret = check.name in step.secret and not check.is_passed
-    wanted = words.want(words.secret_key(check.name) if is_secret else check.name, check.facts)
-    return ToldCheck(check.name, wanted, _found(words, check, hides_figures=hides_figures), check.is_passed)
+    required = words.requirement(words.secret_key(check.name) if is_secret else check.name, check.facts)
+    return DisplayedCheck(check.name, required, _found(words, check, hides_figures=hides_figures), check.is_passed)
 
 
 def _found(words: LessonWords, check: CheckView, *, hides_figures: bool) -> str:
     outcome = check.outcome
     if outcome is None:
         return ""
-    has_figures = outcome.said.startswith(_FIGURES)
-    if check.is_passed and not has_figures and not outcome.said.startswith("reading"):
+    has_figures = outcome.key.startswith(_FIGURES)
+    if check.is_passed and not has_figures and not outcome.key.startswith("reading"):
         return ""
     if has_figures and hides_figures:
-        untold = outcome.said.replace(_FIGURES, _UNTOLD, 1).replace("-off-between", "-off")
-        untold = untold.removesuffix("-at-least").removesuffix("-at-most")
-        return words.find(untold, outcome.facts) if untold in words.found else ""
-    return words.find(outcome.said, outcome.facts)
+        key = outcome.key.replace(_FIGURES, _NO_FIGURES, 1).replace("-off-between", "-off")
+        key = key.removesuffix("-at-least").removesuffix("-at-most")
+        return words.find(key, outcome.facts) if key in words.found else ""
+    return words.find(outcome.key, outcome.facts)

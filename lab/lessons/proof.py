@@ -20,7 +20,7 @@ from lab.lessons import engine
 from lab.lessons.actions import ApartAction
 from lab.lessons.course import ReadyLesson, ReadyStep, ReadyWrong
 from lab.lessons.engine import StepView
-from lab.lessons.student import LessonSession, Watch, carry_out, look_once_more
+from lab.lessons.student import LessonSession, Watch, carry_out, evaluate_step
 from lab.machine import Host, Target, parse_target
 from lab.plans import Plan
 from lab.session.session import LabSession
@@ -68,7 +68,7 @@ class LessonProver(Prover):
         """Begin the lesson as a new student with a blank lab, and with the measurements of this proof."""
         self._blank()
         progress = engine.begin(self._lesson, target=str(self._target), now_utc=self._began_utc)
-        opened = LessonSession(self._lesson, progress, keep=lambda _: None, host=self._host)
+        opened = LessonSession(self._lesson, progress, store=lambda _: None, host=self._host)
         opened.find_results()
         return opened
 
@@ -92,7 +92,7 @@ class LessonProver(Prover):
         passed = 0
         for step in self._lesson.steps:
             for check in step.checks:
-                if check.look(lab).is_passed:
+                if check.evaluate(lab).is_passed:
                     passed += 1
                     self.fail(f"step {step.id}: {check.name} holds on a blank lab")
         return passed
@@ -112,12 +112,12 @@ class LessonProver(Prover):
 
         The first time, its measurements do not exist yet, so the step must not pass before it is done.
         """
-        before = self._look(opened) if is_first_time else None
+        before = self._evaluate(opened) if is_first_time else None
         if before is not None and before.is_done:
             self._fail(step, "the step counts as done before anything was done", opened, before)
         if step.ask is not None:
             opened.answer(step.ask.answer or next(iter(step.ask.options)))
-            asked = self._look(opened) if is_first_time else None
+            asked = self._evaluate(opened) if is_first_time else None
             if asked is not None and asked.is_done:
                 self._fail(step, "an answer alone passes it", opened, asked)
                 return asked
@@ -131,13 +131,13 @@ class LessonProver(Prover):
             self._fail(step, "there is nothing to read when the step is done", opened, None)
             return None
         opened.answer(f"{expected * WRONG_BY + 1:.10g}")
-        view = self._look(opened)
+        view = self._evaluate(opened)
         outcome = view.checks[-1].outcome if view else None
-        if view is None or view.is_done or outcome is None or outcome.said in NOT_COMPARED:
+        if view is None or view.is_done or outcome is None or outcome.key in NOT_COMPARED:
             self._fail(step, "a wrong number passes, or fails for another reason", opened, view)
             return None
         opened.answer(f"{expected:.10g}")
-        return self._look(opened)
+        return self._evaluate(opened)
 
     def _take_wrong(self, opened: LessonSession, wrong: ReadyWrong) -> WayEnd:
         for step in self._lesson.steps:
@@ -155,7 +155,7 @@ class LessonProver(Prover):
             number = typed.expected(Watch(opened, self._session).checked_state())
             if number is not None:
                 opened.answer(f"{number:.10g}")
-            view = self._look(opened)
+            view = self._evaluate(opened)
         mistakes = (view.mistake.id,) if view and view.mistake else ()
         return WayEnd(view is None or view.is_done, mistakes, self._missing(opened, view).lstrip("; "))
 
@@ -168,8 +168,8 @@ class LessonProver(Prover):
 
         return carry_out(actions, opened, opener=self._opener, run_apart=run_apart)
 
-    def _look(self, opened: LessonSession) -> StepView | None:
-        return look_once_more(opened, self._opener)
+    def _evaluate(self, opened: LessonSession) -> StepView | None:
+        return evaluate_step(opened, self._opener)
 
     def _opener(self) -> AbstractContextManager[LabSession]:
         return nullcontext(self._session)
@@ -180,7 +180,7 @@ class LessonProver(Prover):
     def _missing(self, opened: LessonSession, view: StepView | None) -> str:
         words = opened.words
         open_checks = [
-            f"{words.want(each.name, each.facts)} ({words.find(each.outcome.said, each.outcome.facts)})"
+            f"{words.requirement(each.name, each.facts)} ({words.find(each.outcome.key, each.outcome.facts)})"
             for each in (view.checks if view else ())
             if not each.is_passed and each.outcome
         ]
@@ -210,8 +210,8 @@ def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
 @contextmanager
 def open_proof_session(target: Target, host: Host, *, disks: int) -> Iterator[LabSession]:
     """Open a lab with this number of small disks, for proofs."""
-    wanted = specs(disks, DiskKind.FILE, size_bytes=DISK_BYTES)
-    with open_lab(target, host, wanted=wanted) as lab:
+    disk_specs = specs(disks, DiskKind.FILE, size_bytes=DISK_BYTES)
+    with open_lab(target, host, wanted=disk_specs) as lab:
         # Records about these disks must not mix with those about the disks of the permanent lab.
         is_named = target.is_embedded
         yield LabSession(parse_target("uml:?name=lesson-proof") if is_named else target, host, lab)

@@ -29,7 +29,7 @@ from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
-from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points
+from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, store_points
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
 from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
@@ -95,7 +95,7 @@ class LessonStore:
         except LessonError:
             return StudentState()
 
-    def keep_desk(self, desk: StudentState) -> None:
+    def store_desk(self, desk: StudentState) -> None:
         """Store the state common to all lessons. Raises LessonError if it cannot be written."""
         self._write("desk.json", msgspec.json.encode(desk))
 
@@ -116,11 +116,11 @@ class LessonStore:
             found = msgspec.structs.replace(found, format_version=FORMAT_VERSION, steps=steps)
         return found
 
-    def keep_progress(self, progress: Progress) -> None:
+    def store_progress(self, progress: Progress) -> None:
         """Store the progress in a lesson. Raises LessonError if it cannot be written."""
         self._write(f"{progress.lesson}.json", msgspec.json.format(msgspec.json.encode(progress), indent=1))
 
-    def keep_experiment(self, name: str, text: str) -> None:
+    def store_experiment(self, name: str, text: str) -> None:
         """Store an experiment file for ``raidlab run``."""
         self._write(f"{name}.toml", text.encode())
 
@@ -190,13 +190,13 @@ def _try_points(action: TryPoints, request: RunRequest) -> None:
             configuration,
             seed=str(action.seed),
             points=action.count,
-            on_point=lambda _: advance(action.told),
+            on_point=lambda _: advance(action.description),
             is_stopped=request.is_cancelled,
         )
     _stop_if_cancelled(request)
     if explored.error:
         raise explored.error
-    keep_points(request.host, explored)
+    store_points(request.host, explored)
 
 
 def _stop_if_cancelled(request: RunRequest) -> None:
@@ -252,12 +252,12 @@ class LessonSession:
         lesson: ReadyLesson,
         progress: Progress,
         *,
-        keep: Callable[[Progress], None],
+        store: Callable[[Progress], None],
         host: Host,
     ) -> None:
         self.lesson = lesson
         self.progress = progress
-        self._keep_progress = keep
+        self._store_progress = store
         self._host = host
         self._results = ResultStore(host.state.results)
         self._found: dict[str, ResultRecord] = {}
@@ -293,11 +293,11 @@ class LessonSession:
 
     def answer(self, text: str) -> None:
         """Answer the question of the current step, or enter its reading. Raises the errors of ``engine.answer``."""
-        self._keep(engine.answer(self.lesson, self.progress, text))
+        self._set_progress(engine.answer(self.lesson, self.progress, text))
 
     def hint(self) -> str:
         """The next hint. Raises LessonError when the lesson is done."""
-        self._keep(engine.take_hint(self.lesson, self.progress))
+        self._set_progress(engine.take_hint(self.lesson, self.progress))
         return self.hints_shown[-1]
 
     def take_all_hints(self) -> None:
@@ -306,23 +306,23 @@ class LessonSession:
             self.hint()
 
     def note_help(self) -> None:
-        self._keep(engine.note_help(self.lesson, self.progress))
+        self._set_progress(engine.note_help(self.lesson, self.progress))
 
-    def look(self, lab: CheckedState) -> StepView | None:
+    def evaluate(self, lab: CheckedState) -> StepView | None:
         """Evaluate the current step, and store the result; None when the lesson is done."""
-        view = engine.look(self.lesson, self.progress, lab)
+        view = engine.evaluate(self.lesson, self.progress, lab)
         if view is not None:
-            self._keep(engine.note(self.lesson, self.progress, view, now_utc=self._now()))
+            self._set_progress(engine.note(self.lesson, self.progress, view, now_utc=self._now()))
         return view
 
     def restart(self) -> None:
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
         self._found.clear()
-        self._keep(fresh)
+        self._set_progress(fresh)
 
     def checked_state(
         self,
-        look: Snapshot,
+        snapshot: Snapshot,
         disks: Iterable[LabDisk],
         *,
         marks: Mapping[str, MarkSeen],
@@ -335,10 +335,10 @@ class LessonSession:
         answered = (each for each in self.lesson.steps if self.progress.in_step(each.id).answer)
         return replace(
             self.state_apart,
-            arrays={status.name: status for status in look.arrays},
+            arrays={status.name: status for status in snapshot.arrays},
             nodes={name: node for node, name in names.items()},
             marks=marks,
-            written_bytes=_moved_since(names, since, look, lambda disk: disk.written_bytes),
+            written_bytes=_moved_since(names, since, snapshot, lambda disk: disk.written_bytes),
             events=frozenset((event.kind.value, event.array, names.get(event.device, "")) for event in events),
             answered=frozenset(each.id for each in answered),
             step_began_utc=self.progress.in_step(step.id).began_utc if step else "",
@@ -375,9 +375,9 @@ class LessonSession:
         do_apart(self.lesson, action, request)
         self.find_results()
 
-    def _keep(self, progress: Progress) -> None:
+    def _set_progress(self, progress: Progress) -> None:
         if progress is not self.progress:
-            self._keep_progress(progress)
+            self._store_progress(progress)
             self.progress = progress
 
     def _now(self) -> str:
@@ -418,14 +418,14 @@ class Student:
         """A lesson of the course, or a lesson file by its path. Raises SpecError."""
         return check_file(Path(word)) if is_path(word) else self.course.find(word)
 
-    def language_for(self, files: LessonFiles, wanted: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
+    def language_for(self, files: LessonFiles, requested: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
         """The language to use. Raises SpecError for a requested language that the lesson does not have."""
-        if wanted:
-            if wanted not in files.languages:
-                raise unknown_word(f"language of lesson {files.lesson.id}", wanted, files.languages)
-            return wanted
-        kept = self.state.language or fallback
-        return kept if kept in files.languages and kept in word_languages() else SOURCE_LANGUAGE
+        if requested:
+            if requested not in files.languages:
+                raise unknown_word(f"language of lesson {files.lesson.id}", requested, files.languages)
+            return requested
+        stored = self.state.language or fallback
+        return stored if stored in files.languages and stored in word_languages() else SOURCE_LANGUAGE
 
     def start(
         self, word: str, target: Target, *, seed: str | None = None, language: str = SOURCE_LANGUAGE
@@ -436,11 +436,11 @@ class Student:
         chosen = desk.seed if seed is None else seed
         lesson = files.ready(chosen, language)
         progress = engine.begin(lesson, target=str(target), now_utc=utc_text(self._host.clock))
-        self._store.keep_progress(progress)
-        self._store.keep_desk(StudentState(lesson=_kept(word, files), seed=chosen, language=language))
+        self._store.store_progress(progress)
+        self._store.store_desk(StudentState(lesson=_stored_name(word, files), seed=chosen, language=language))
         opened = self._opened(lesson, progress)
         for name, (_, text) in lesson.measures.items():
-            self._store.keep_experiment(f"{lesson.id}-{name}", text)
+            self._store.store_experiment(f"{lesson.id}-{name}", text)
         return opened
 
     def resume(self, word: str) -> LessonSession | None:
@@ -449,7 +449,7 @@ class Student:
         progress = self._store.progress(files.lesson.id)
         if progress is None:
             return None
-        self._store.keep_desk(msgspec.structs.replace(self.state, lesson=_kept(word, files)))
+        self._store.store_desk(msgspec.structs.replace(self.state, lesson=_stored_name(word, files)))
         return self._opened(files.ready(progress.seed, progress.language), progress)
 
     def translate(self, opened: LessonSession, language: str) -> LessonSession:
@@ -457,8 +457,8 @@ class Student:
         files = self.find(self.state.lesson or opened.lesson.id)
         chosen = self.language_for(files, language)
         progress = msgspec.structs.replace(opened.progress, language=chosen)
-        self._store.keep_progress(progress)
-        self._store.keep_desk(msgspec.structs.replace(self.state, language=chosen))
+        self._store.store_progress(progress)
+        self._store.store_desk(msgspec.structs.replace(self.state, language=chosen))
         return self._opened(files.ready(progress.seed, chosen), progress)
 
     def open_lesson(self) -> LessonSession | None:
@@ -480,10 +480,10 @@ class Student:
         return opened
 
     def leave(self) -> None:
-        self._store.keep_desk(msgspec.structs.replace(self.state, lesson=""))
+        self._store.store_desk(msgspec.structs.replace(self.state, lesson=""))
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
-        opened = LessonSession(lesson, progress, keep=self._store.keep_progress, host=self._host)
+        opened = LessonSession(lesson, progress, store=self._store.store_progress, host=self._host)
         opened.find_results()
         return opened
 
@@ -494,7 +494,7 @@ class Student:
             return None
 
 
-def _kept(word: str, files: LessonFiles) -> str:
+def _stored_name(word: str, files: LessonFiles) -> str:
     """The stored name of an open lesson: the id for one of the course, otherwise its path."""
     return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
 
@@ -644,8 +644,8 @@ def _written_since(session: LabSession, paths: Iterable[str], created_seconds: I
     return [path for seconds, _, path in found if (digits(seconds) or 0) >= newest]
 
 
-def _waited(look: Snapshot, array: str) -> float:
-    counters = look.disks.get(array)
+def _waited(snapshot: Snapshot, array: str) -> float:
+    counters = snapshot.disks.get(array)
     return counters.read_wait_seconds + counters.write_wait_seconds if counters else 0.0
 
 
@@ -675,8 +675,8 @@ class Watch:
         )
         return replace(state, deep=deep_state(self._opened.lesson, session, self._before, after))
 
-    def look(self) -> StepView | None:
-        return self._opened.look(self.checked_state())
+    def evaluate(self) -> StepView | None:
+        return self._opened.evaluate(self.checked_state())
 
 
 def carry_out(
@@ -708,20 +708,20 @@ def carry_out(
             for action in group:
                 before_action(action)
                 action.perform(session)
-            view = watch.look()
-    return view or look_once_more(opened, opener)
+            view = watch.evaluate()
+    return view or evaluate_step(opened, opener)
 
 
-def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextManager[LabSession]]) -> StepView | None:
+def evaluate_step(opened: LessonSession, opener: Callable[[], AbstractContextManager[LabSession]]) -> StepView | None:
     """Evaluate the current step; the lab is opened only if a check needs it."""
     step = opened.step
     if step is None:
         return None
     if not needs_lab(step):
-        return opened.look(opened.state_apart)
+        return opened.evaluate(opened.state_apart)
     with opener() as session:
         require_no_drill(session, opened.lesson)
-        return Watch(opened, session).look()
+        return Watch(opened, session).evaluate()
 
 
 def needs_lab(step: ReadyStep) -> bool:

@@ -100,7 +100,7 @@ def md_tests(
             if journal.left and journal.results:
                 done = f"{len(journal.results)} of {len(journal.run.tests)} tests have a result"
                 context.narrator.notice(f"{done}; to continue: raidlab md-tests {checkout} --resume")
-        _tell(context, journal, output)
+        _print_results(context, journal, output)
         return ExitCode.DONE if all(result.is_good for result in journal.results) else ExitCode.FAILED
 
 
@@ -125,14 +125,14 @@ def _run(
         def show(test: str, done: int, tests: int) -> None:
             bar.show(f"{test} ({done + 1} of {tests})", done / tests)
 
-        def tell(result: SuiteResult) -> None:
+        def report(result: SuiteResult) -> None:
             context.narrator.notice(result_line(result))
 
-        hooks = SuiteHooks(context.narrator.notice, context.narrator.listen, show, tell)
+        hooks = SuiteHooks(context.narrator.notice, context.narrator.listen, show, report)
         run_tests(journal, suite, target, context.host, udev_daemon, limits, hooks, keeps_going=keeps_going)
 
 
-def _tell(context: Context, journal: SuiteJournal, output: Path | None) -> None:
+def _print_results(context: Context, journal: SuiteJournal, output: Path | None) -> None:
     if output is not None:
         write_file(output, _as_file(journal, output.suffix.lower()).encode())
         context.narrator.notice(f"written to {output}")

@@ -68,7 +68,7 @@ class EndOfTest:
 
     status: int | None = None
     """Exit status of the suite's script; None if it was stopped."""
-    said: str = ""
+    output: str = ""
     """The output of the script."""
     log: str = ""
     """The log of the test: the trace of bash (``set -x``) and the output of the commands."""
@@ -155,10 +155,10 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
         at = next(_commands(end.log), "")
         place = f", at: {at}" if at else ""
         return SuiteOutcome.HUNG, f"not finished after {end.limit_number:g} {end.limit}{place}"
-    said = _COLOUR.sub("", end.said)
-    _, has_begun, after = said.partition(f"/{test}... ")
+    output = _COLOUR.sub("", end.output)
+    _, has_begun, after = output.partition(f"/{test}... ")
     if not has_begun:
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         return SuiteOutcome.UNSTARTED, lines[-1] if lines else f"the suite exited with status {end.status}"
     if "FAILED" in after:
         return SuiteOutcome.FAILED, reason_of_failure(end.log)
@@ -279,21 +279,21 @@ class Suite:
 
 def find_suite(folder: Path) -> Suite:
     """The suite in a source folder, built or not. Raises SpecError for a folder without the suite."""
-    told = f"'{folder}'"
+    quoted = f"'{folder}'"
     if not folder.is_dir():
         raise SpecError(
-            f"{told} is not a folder", hint="name one with mdadm's sources, such as a clone of its git repository"
+            f"{quoted} is not a folder", hint="name one with mdadm's sources, such as a clone of its git repository"
         )
     lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
     if lacking:
         raise SpecError(
-            f"{told} has no {lacking[0]}: it is not a folder of mdadm's sources",
+            f"{quoted} has no {lacking[0]}: it is not a folder of mdadm's sources",
             hint="name the top folder of a clone of its git repository (github.com/md-raid-utilities/mdadm)",
         )
     names = sorted(path.name for path in (folder / "tests").iterdir())
     tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
     if not tests:
-        raise SpecError(f"{told} has no test in 'tests'", hint="use a complete checkout of mdadm")
+        raise SpecError(f"{quoted} has no test in 'tests'", hint="use a complete checkout of mdadm")
     notes = {name: folder / "tests" / f"{name}.broken" for name in tests}
     broken = {name: _text(path, _MOST_NOTE_BYTES) for name, path in notes.items() if path.is_file()}
     return Suite(folder, tests, broken, _file_sizes(_text(folder / FUNCTIONS, _MOST_FILE_BYTES)))
@@ -355,7 +355,7 @@ def copy_suite(suite: Suite, destination: Path) -> str:
     Later changes to the checkout do not affect the run. Raises SpecError for a file that is not a regular file.
     """
     sums = []
-    for name, data, is_program in _wanted(suite.folder):
+    for name, data, is_program in _needed_files(suite.folder):
         path = destination / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(path, data, mode=0o700 if is_program else 0o600)
@@ -365,11 +365,11 @@ def copy_suite(suite: Suite, destination: Path) -> str:
 
 def digest_of(suite: Suite) -> str:
     """The digest that ``copy_suite`` returns for this suite."""
-    sums = [f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in _wanted(suite.folder)]
+    sums = [f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in _needed_files(suite.folder)]
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
-def _wanted(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
+def _needed_files(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
     """Name, content, and whether it is executable, of all files that the tests need, in a fixed order."""
     yield SCRIPT, _data(folder / SCRIPT), True
     for path in sorted((folder / "tests").rglob("*")):
@@ -553,7 +553,7 @@ def result_table(journal: SuiteJournal) -> Table:
             result.outcome,
             "–" if result.machine_seconds is None else human_seconds(result.machine_seconds),
             human_seconds(result.computer_seconds),
-            shortened(told_why(result), _MOST_WHY),
+            shortened(explanation(result), _MOST_WHY),
         )
         for result in journal.results
     ]
@@ -584,7 +584,7 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
     return {**counted, **({"with kernel complaints": complaints} if complaints else {})}
 
 
-def told_why(result: SuiteResult) -> str:
+def explanation(result: SuiteResult) -> str:
     """The kernel complaint, the reason of the outcome, and upstream's note, in one line."""
     parts = [f"kernel: {result.kernel[0]}"] if result.kernel else []
     parts += [result.why] if result.why else []
@@ -594,7 +594,7 @@ def told_why(result: SuiteResult) -> str:
 
 def result_line(result: SuiteResult) -> str:
     """The result as one line for the progress output."""
-    why = told_why(result)
+    why = explanation(result)
     return f"{result.test}: {result.outcome}{f' ({shortened(why, _MOST_WHY)})' if why else ''}"
 
 

@@ -31,9 +31,9 @@ _PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare
 _MOST_LOG_BYTES = MIB
 MOST_LIVE_LOG_BYTES = 64 * MIB
 """Maximum size of a running test's log on this computer; normal logs have a few MiB, those of endless loops more."""
-_LOOK_AT_LOG_SECONDS = 0.5
+_LOG_POLL_SECONDS = 0.5
 _START_UDEV_SECONDS = 30.0
-_LOOK_SECONDS = 30.0
+_COMMAND_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
 """``w`` prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
 # IMSM, Intel's metadata, on disks without an Intel controller; env-imsm-template sets the same variables, but later.
@@ -84,8 +84,8 @@ class SuiteMachine:
         self._witness = witness
         self._file_kib = file_kib
         self.kernel = lab.machine.facts.kernel_release
-        said = lab.machine.run((f"{prepare_program.BIN}/mdadm", "--version"))
-        self.mdadm = (said.stdout or said.stderr).strip()
+        version = lab.machine.run((f"{prepare_program.BIN}/mdadm", "--version"))
+        self.mdadm = (version.stdout or version.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
         """Run one test until it ends, reaches a limit, or the machine is lost, which is reported and not raised.
@@ -133,8 +133,8 @@ class SuiteMachine:
         machine = self._lab.machine
         shown = ""
         with suppress(CommandTimedOut):
-            machine.run(("sh", "-c", f"echo w > {_SYSRQ}"), check=False, timeout_seconds=_LOOK_SECONDS)
-            shown = machine.run(("cat", "/proc/mdstat"), check=False, timeout_seconds=_LOOK_SECONDS).stdout
+            machine.run(("sh", "-c", f"echo w > {_SYSRQ}"), check=False, timeout_seconds=_COMMAND_SECONDS)
+            shown = machine.run(("cat", "/proc/mdstat"), check=False, timeout_seconds=_COMMAND_SECONDS).stdout
         return shown
 
     def has_arrays(self) -> bool:
@@ -174,10 +174,10 @@ class ComputerLimit:
         self._thread.join()
 
     def _watch(self) -> None:
-        left = _LOOK_AT_LOG_SECONDS
+        left = _LOG_POLL_SECONDS
         while left > 0 and self._log_bytes() <= MOST_LIVE_LOG_BYTES:
             left = self._deadline - time.monotonic()
-            if self._is_over.wait(max(0.0, min(left, _LOOK_AT_LOG_SECONDS))):
+            if self._is_over.wait(max(0.0, min(left, _LOG_POLL_SECONDS))):
                 return
         self.seen = self._before()
         self.reached = LimitReached.COMPUTER if left <= 0 else LimitReached.LOG
@@ -196,13 +196,13 @@ def open_suite_machine(
     on_machine: Callable[[Machine], None],
 ) -> Iterator[SuiteMachine]:
     """Start a machine with one disk, and prepare it for the suite."""
-    wanted = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
+    disks = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
     if not names_mdadm(target):
         target = target.with_option("mdadm", str(copy))
     with (
         open_lab(
             *(target, host),
-            wanted=wanted,
+            wanted=disks,
             shown=(copy,),
             keeps_logs=True,
             on_notice=on_notice,

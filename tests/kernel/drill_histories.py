@@ -28,7 +28,7 @@ from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import SETTLE, DrillDesk, environment, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
 from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
-from lab.drills.verdict import DrillVerdict, look_at_all, recognised
+from lab.drills.verdict import DrillVerdict, examine_all, recognised
 from lab.errors import CommandFailed, DrillError
 from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
@@ -307,14 +307,14 @@ def take(desk: DrillDesk, steps: Iterable[DrillStep]) -> None:
             run_lines(desk.session, step.run, desk.environment())
         for line in step.run.strip().splitlines():
             desk.note_command(line)
-        desk.look()
+        desk.update()
 
 
 def _ended(desk: DrillDesk, history: History, place: str) -> Ended:
-    found = look_at_all(desk, "")
+    found = examine_all(desk, "")
     is_saved = found.verdict is DrillVerdict.SAVED
     mistakes = () if is_saved else tuple(each.id for each in recognised(desk.case.drill, found.seen))
-    return Ended(history, place, found.verdict, found.saved.percent, found.kept_percent, mistakes)
+    return Ended(history, place, found.verdict, found.saved.percent, found.recoverable_percent, mistakes)
 
 
 def main(names: list[str]) -> int:

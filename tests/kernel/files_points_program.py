@@ -23,7 +23,7 @@ from lab.faults.guest.player import (
     complaints_in,
     drives,
     read_record,
-    say,
+    send_document,
 )
 
 EXT4_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
@@ -241,9 +241,9 @@ def main() -> None:
     cuts = points.again(*job["again"]) if "again" in job else job["cuts"]
     for word in cuts:
         try:
-            say(points.judge(word))
+            send_document(points.judge(word))
         except Exception as error:
-            say(
+            send_document(
                 {
                     "cut": word,
                     "broke": f"{type(error).__name__}: {error}",
@@ -252,4 +252,4 @@ def main() -> None:
                 }
             )
             break
-    say({"end": True})
+    send_document({"end": True})

@@ -25,7 +25,7 @@ class ControlPlayer(CampaignPlayer):
         parts = {drive: [[each.index for each in part] for part in record.split(drive, at)] for drive in record.drives}
         kept = {}
         for kind in (PREFIX, SUBSET):
-            cuts = [steady_cut(record, at, kind, str(seed)).kept for seed in range(CUTS)]
+            cuts = [steady_cut(record, at, kind, str(seed)).retained for seed in range(CUTS)]
             places = [
                 [[record.requests[index].sector for index in each[drive]] for drive in record.drives] for each in cuts
             ]

@@ -54,7 +54,7 @@ def by_hand(session: LabSession, desk: DrillDesk, lines: str) -> str:
 
 
 def touched(desk: DrillDesk) -> int:
-    desk.look(is_last=True)
+    desk.update(is_last=True)
     return desk.case.record.touched_bytes
 
 

@@ -52,8 +52,8 @@ def place_student(fake_lab: FakeLab, ready: ReadyLesson, step_id: str) -> None:
         if is_here:
             break
     store = LessonStore(fake_lab.host.state)
-    store.keep_progress(Progress(lesson=ready.id, target="uml:", began_utc=EARLY, steps=steps))
-    store.keep_desk(StudentState(lesson=ready.id))
+    store.store_progress(Progress(lesson=ready.id, target="uml:", began_utc=EARLY, steps=steps))
+    store.store_desk(StudentState(lesson=ready.id))
 
 
 def as_predicted(record: ResultRecord, step: ReadyStep) -> ResultRecord:

@@ -20,7 +20,7 @@ def commands_of_the_course() -> list[str]:
     for files in built_in_course().lessons:
         for language in files.languages:
             for step in files.ready("", language).steps:
-                texts = (step.say, step.explain, *step.hints, *(mistake.hint for mistake in step.mistakes))
+                texts = (step.text, step.explain, *step.hints, *(mistake.hint for mistake in step.mistakes))
                 found |= {match for text in texts for match in re.findall(r"[`'](raidlab [^`'\n]+)[`']", text)}
     return sorted(found)
 

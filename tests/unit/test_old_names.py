@@ -64,7 +64,7 @@ def test_finished_steps_with_old_names_stay_finished(tmp_path: Path, monkeypatch
     assert progress is not None
     assert progress.is_done("repair")
     assert progress.in_step("repair").answer == "repairs"
-    store.keep_progress(progress)
+    store.store_progress(progress)
     assert json.loads((tmp_path / "lessons" / f"{name}.json").read_text())["format_version"] == 2
     assert store.progress(name) == progress
 

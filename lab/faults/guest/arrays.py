@@ -81,13 +81,13 @@ class Buffers:
     """Reusable buffers for direct I/O: an embedded kernel takes longer to allocate a page than to fill it."""
 
     def __init__(self) -> None:
-        self.kept: dict[object, mmap.mmap] = {}
+        self.maps: dict[object, mmap.mmap] = {}
 
     def get(self, name: object, length: int) -> memoryview:
         """A buffer of this many bytes; the next call with the same name returns the same memory."""
-        found = self.kept.get(name)
+        found = self.maps.get(name)
         if found is None or len(found) < length:
-            found = self.kept[name] = mmap.mmap(-1, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
+            found = self.maps[name] = mmap.mmap(-1, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
         return memoryview(found)[:length]
 
 

@@ -159,15 +159,15 @@ class FileLedger:
         synced = self.synced_before(at, is_power_cut=is_power_cut)
         states = FileStates()
         self.allow_names(states, at, synced)
-        wanted = {file for files in states.names.values() for file in files if file}
-        writes: dict[int, list[tuple[int, int, int, bool]]] = {file: [] for file in wanted}
+        candidates = {file for files in states.names.values() for file in files if file}
+        writes: dict[int, list[tuple[int, int, int, bool]]] = {file: [] for file in candidates}
         for kind, number, *more in self.since_fresh(at):
-            if kind == THERE and more[0] in wanted:
+            if kind == THERE and more[0] in candidates:
                 sector = 0
                 for generation, count in more[2]:
                     writes[more[0]].append((generation, sector, count, True))
                     sector += count
-            elif kind == FILE_WRITE and more[0] in wanted:
+            elif kind == FILE_WRITE and more[0] in candidates:
                 ended = self.has_ended(number, at)
                 before = max(synced[""], synced.get(more[0], 0))
                 is_sure = ended > 0 and (ended < before or bool(more[3]))

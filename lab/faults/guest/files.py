@@ -241,12 +241,12 @@ def read_file(path: str) -> Found:
 
 
 class FileVerdict:
-    """How the data of a name match one file; ``told`` has the generation of each sector, None for any other content."""
+    """How the data of a name match one file; ``generations`` are those of the sectors, None for any other content."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, int] = {}
         self.bad: list[list[Any]] = []
-        self.told: list[int | None] = []
+        self.generations: list[int | None] = []
 
     def add(self, verdict: str) -> None:
         self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
@@ -276,56 +276,60 @@ def judged_file(
         whole = content.block(file * FILE_BLOCKS + start // BLOCK_BYTES, allowed[0][0]) if allowed[0][0] else b""
         if piece == whole and len(allowed[0]) == 1 and all(each == allowed[0] for each in allowed):
             verdict.add(INTACT)
-            verdict.told += allowed[0] * BLOCK_SECTORS
+            verdict.generations += allowed[0] * BLOCK_SECTORS
             continue
-        told = [told_sector(content, file, first + index, data) for index in range(BLOCK_SECTORS)]
-        verdict.told += told
-        word = judged_block(told, allowed)
+        generations = [sector_generation(content, file, first + index, data) for index in range(BLOCK_SECTORS)]
+        verdict.generations += generations
+        word = judged_block(generations, allowed)
         if is_arbitrary and word not in ALLOWED and any(len(each) > 1 for each in allowed):
             word = ARBITRARY
         verdict.add(word)
         if word not in (*ALLOWED, ARBITRARY):
-            index = next(index for index, each in enumerate(told) if each not in allowed[index])
+            index = next(index for index, each in enumerate(generations) if each not in allowed[index])
             at = (first + index) * SECTOR_BYTES
-            seen = f"generation {told[index]}" if told[index] else looked_at(data[at : at + SECTOR_BYTES])
+            seen = (
+                f"generation {generations[index]}"
+                if generations[index]
+                else describe_sector(data[at : at + SECTOR_BYTES])
+            )
             verdict.bad.append([at, word, seen, allowed[index]])
     return verdict
 
 
-def told_sector(content: Content, file: int, sector: int, data: bytes) -> int | None:
+def sector_generation(content: Content, file: int, sector: int, data: bytes) -> int | None:
     """The generation of a sector: 0 for zeros and beyond the end, None for content of no generation of it."""
     piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
     if not any(piece):
         return 0
     number = file * FILE_BLOCKS + sector // BLOCK_SECTORS
-    told = identity_of(piece) if len(piece) == SECTOR_BYTES else None
-    if told is None or told[0] != number:
+    identity = identity_of(piece) if len(piece) == SECTOR_BYTES else None
+    if identity is None or identity[0] != number:
         return None
     start = sector % BLOCK_SECTORS * SECTOR_BYTES
-    return told[1] if piece == content.block(number, told[1])[start : start + SECTOR_BYTES] else None
+    return identity[1] if piece == content.block(number, identity[1])[start : start + SECTOR_BYTES] else None
 
 
-def judged_block(told: list[int | None], allowed: list[list[int]]) -> str:
+def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str:
     """As for blocks of a device (ledger.py, ``judged``), but each sector has its own allowed generations."""
-    if any(generation is None for generation in told):
+    if any(generation is None for generation in generations):
         return CORRUPT
-    if any(generation not in allowed[index] for index, generation in enumerate(told)):
+    if any(generation not in allowed[index] for index, generation in enumerate(generations)):
         return LOST
-    open_ = [(told[index], may) for index, may in enumerate(allowed) if len(may) > 1]
+    open_ = [(generations[index], may) for index, may in enumerate(allowed) if len(may) > 1]
     if not open_:
         return INTACT
     old = sum(generation == may[0] for generation, may in open_)
     return OLD if old == len(open_) else TORN if old else NEW
 
 
-def looked_at(sector: bytes) -> str:
+def describe_sector(sector: bytes) -> str:
     """A description of the content of a sector that belongs to no generation of it."""
     if not any(sector):
         return "zeros"
-    told = identity_of(sector) if len(sector) == SECTOR_BYTES else None
-    if told is None:
+    identity = identity_of(sector) if len(sector) == SECTOR_BYTES else None
+    if identity is None:
         return "unknown bytes"
-    number, generation = told
+    number, generation = identity
     file, block = divmod(number, FILE_BLOCKS)
     if file < FIRST_FILE:
         return f"what lay on the device before: its block {number}"
@@ -333,7 +337,7 @@ def looked_at(sector: bytes) -> str:
 
 
 class FilesCheck:
-    """The check of all files; ``extra`` counts properties beyond the promises: [kept, not kept] for each."""
+    """The check of all files; ``extra`` counts properties beyond the promises: [met, not met] for each."""
 
     def __init__(
         self, content: Content, states: FileStates, found: dict[str, Found], *, is_arbitrary: bool = False
@@ -346,11 +350,11 @@ class FilesCheck:
         """Name -> possible files with the match of the data, 0: no file; empty if that cannot be determined."""
         self.extra: dict[str, list[int]] = {}
         for name in sorted({*states.names, *found}):
-            self.look(name)
+            self.check_name(name)
         for folder, (sure, later) in sorted(states.folders.items()):
-            self.look_at_folder(folder, sure, later)
+            self.check_folder(folder, sure, later)
 
-    def look(self, name: str) -> None:
+    def check_name(self, name: str) -> None:
         allowed, found = self.states.names.get(name, [0]), self.found.get(name)
         if found is None:
             self.seen[name] = {0: None}
@@ -384,7 +388,7 @@ class FilesCheck:
             self.seen[name] = {}
             self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
 
-    def look_at_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
+    def check_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
         """Check whether the names in a folder together result from complete changes."""
         names = [name for name in self.seen if folder_of(name) == folder]
         state, fits = sure, self.fits(sure, names)
@@ -392,7 +396,7 @@ class FilesCheck:
             state = changed(state, kind, more)
             fits = fits or self.fits(state, names)
         if later and all(self.seen[name] for name in names):
-            self.count_extra(IN_ORDER, is_kept=fits)
+            self.count_extra(IN_ORDER, is_met=fits)
         if not fits and not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
             shown = ", ".join(f"{name} is {' or '.join(map(str, self.seen[name]))}" for name in sorted(names))
             self.files[CORRUPT] = self.files.get(CORRUPT, 0) + 1
@@ -411,8 +415,8 @@ class FilesCheck:
                     states.add(tuple(after.get(name, 0) for name in names))
         return any(self.fits(named(names, state), names) for state in states)
 
-    def count_extra(self, word: str, *, is_kept: bool) -> None:
-        self.extra.setdefault(word, [0, 0])[not is_kept] += 1
+    def count_extra(self, word: str, *, is_met: bool) -> None:
+        self.extra.setdefault(word, [0, 0])[not is_met] += 1
 
     def document(self) -> dict[str, Any]:
         return {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD], "more": self.extra}
@@ -452,7 +456,7 @@ class FilePlayer(Player):
             # Code that only counts or returns events works for both kinds of ledger.
             self.ledger.events = self.files.events
         self.mounted = job.get("folder", FILES_FOLDER)
-        self.told = len(self.ledger.events)
+        self.sent = len(self.ledger.events)
         self.is_cut = bool(job.get("is_cut"))
 
     def ledger_of_files(self) -> FileLedger:
@@ -479,7 +483,7 @@ class FilePlayer(Player):
 
     def do_tell(self) -> dict[str, Any]:
         """Events since the last call; a client stores them in case the machine is lost."""
-        events, self.told = self.ledger.events[self.told :], len(self.ledger.events)
+        events, self.sent = self.ledger.events[self.sent :], len(self.ledger.events)
         return {"new": events}
 
     def do_check(self) -> dict[str, Any]:
@@ -517,7 +521,7 @@ def note_there(ledger: FileLedger, check: FilesCheck) -> None:
         verdict = files.get(file)
         if file and verdict:
             runs: list[list[int]] = []
-            for generation in verdict.told[: len(check.found[name].data) // 512]:
+            for generation in verdict.generations[: len(check.found[name].data) // 512]:
                 if runs and runs[-1][0] == generation:
                     runs[-1][1] += 1
                 else:

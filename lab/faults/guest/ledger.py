@@ -43,17 +43,17 @@ HEADER = struct.Struct("<IIII")
 class Content:
     """The blocks of one seed, with a cache."""
 
-    def __init__(self, seed: str, most_kept: int = 16384) -> None:
+    def __init__(self, seed: str, most_cached: int = 16384) -> None:
         self.seed = seed
-        self.most_kept = most_kept
-        self.kept: dict[tuple[int, int], bytes] = {}
+        self.most_cached = most_cached
+        self.cached: dict[tuple[int, int], bytes] = {}
 
     def block(self, number: int, generation: int) -> bytes:
-        found = self.kept.get((number, generation))
+        found = self.cached.get((number, generation))
         if found is None:
-            if len(self.kept) >= self.most_kept:
-                self.kept.clear()
-            found = self.kept[number, generation] = self.made(number, generation)
+            if len(self.cached) >= self.most_cached:
+                self.cached.clear()
+            found = self.cached[number, generation] = self.made(number, generation)
         return found
 
     def made(self, number: int, generation: int) -> bytes:
@@ -73,8 +73,8 @@ def sum_of(number: int, generation: int, rest: bytes) -> int:
 
 def identity_of(sector: bytes) -> tuple[int, int] | None:
     """The block and generation named by a sector; None if it is not a valid sector of the oracle."""
-    magic, number, generation, told = HEADER.unpack_from(sector)
-    if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != told:
+    magic, number, generation, checksum = HEADER.unpack_from(sector)
+    if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != checksum:
         return None
     return number, generation
 
@@ -84,24 +84,24 @@ def generations_of(content: Content, number: int, data: bytes) -> list[int | Non
     found: list[int | None] = []
     for start in range(0, BLOCK_BYTES, SECTOR_BYTES):
         sector = data[start : start + SECTOR_BYTES]
-        told = identity_of(sector)
+        identity = identity_of(sector)
         is_right = (
-            told is not None
-            and told[0] == number
-            and sector == content.block(number, told[1])[start : start + SECTOR_BYTES]
+            identity is not None
+            and identity[0] == number
+            and sector == content.block(number, identity[1])[start : start + SECTOR_BYTES]
         )
-        found.append(told[1] if is_right and told else None)
+        found.append(identity[1] if is_right and identity else None)
     return found
 
 
-def looks_like(data: bytes) -> str:
+def describe_block(data: bytes) -> str:
     """What a corrupt block appears to be: zeros, another block, a mixture, or unknown bytes."""
     if not any(data):
         return "zeros"
-    told = [identity_of(data[start : start + SECTOR_BYTES]) for start in range(0, BLOCK_BYTES, SECTOR_BYTES)]
-    if told[0] is not None and all(each == told[0] for each in told):
-        return f"block {told[0][0]}, generation {told[0][1]}"
-    return "a mixture" if any(each is not None for each in told) else "unknown bytes"
+    identities = [identity_of(data[start : start + SECTOR_BYTES]) for start in range(0, BLOCK_BYTES, SECTOR_BYTES)]
+    if identities[0] is not None and all(each == identities[0] for each in identities):
+        return f"block {identities[0][0]}, generation {identities[0][1]}"
+    return "a mixture" if any(each is not None for each in identities) else "unknown bytes"
 
 
 WRITE, FLUSH, ACKNOWLEDGED, FAILED, SETTLED = "write", "flush", "acknowledged", "failed", "settled"
@@ -253,28 +253,28 @@ class Record:
 class Cut:
     """A state that a power cut could leave: after which event, and which open writes each drive has.
 
-    ``kept`` maps a drive to the indices of its open writes that are on the medium; ``torn`` maps an index to the range
-    of sectors that is on the medium; ``missing`` drives are lost at the same time.
+    ``retained`` maps a drive to the indices of its open writes that are on the medium; ``torn`` maps an index to the
+    range of sectors that is on the medium; ``missing`` drives are lost at the same time.
     """
 
-    __slots__ = ("at", "kept", "missing", "torn")
+    __slots__ = ("at", "missing", "retained", "torn")
 
     def __init__(
         self,
         at: int,
-        kept: dict[int, list[int]],
+        retained: dict[int, list[int]],
         torn: dict[int, tuple[int, int]] | None = None,
         missing: Sequence[int] = (),
     ) -> None:
-        self.at, self.kept, self.torn, self.missing = at, kept, torn or {}, tuple(missing)
+        self.at, self.retained, self.torn, self.missing = at, retained, torn or {}, tuple(missing)
 
     def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
         """The indices from which to restore each drive, for the driver's ``restore`` line."""
         found = {}
         for drive in drives:
             sure, open_ = record.split(drive, self.at)
-            kept = set(self.kept.get(drive, ()))
-            chosen = [*sure, *(each for each in open_ if each.index in kept)]
+            retained = set(self.retained.get(drive, ()))
+            chosen = [*sure, *(each for each in open_ if each.index in retained)]
             # In the order of their ends, so that a FUA write is not overwritten by an earlier cached write.
             chosen.sort(key=lambda each: (each.ended, each.came))
             found[drive] = joined([each.index for each in chosen], self.torn)
@@ -282,24 +282,26 @@ class Cut:
 
     def word(self) -> str:
         """The cut as a single word that ``cut_of`` can parse."""
-        kept = ",".join(f"{drive}={'+'.join(map(str, each))}" for drive, each in sorted(self.kept.items()) if each)
+        retained = ",".join(
+            f"{drive}={'+'.join(map(str, each))}" for drive, each in sorted(self.retained.items()) if each
+        )
         torn = ",".join(f"{index}={first}-{last}" for index, (first, last) in sorted(self.torn.items()))
         missing = "+".join(map(str, self.missing))
-        return ":".join((str(self.at), kept, torn, missing)).rstrip(":")
+        return ":".join((str(self.at), retained, torn, missing)).rstrip(":")
 
 
 def cut_of(word: str) -> Cut:
     """The cut of a word. Raises ValueError for an invalid word."""
-    at, kept, torn, missing = [*word.split(":"), "", "", ""][:4]
-    keeps, tears = {}, {}
-    for part in filter(None, kept.split(",")):
+    at, retained, torn, missing = [*word.split(":"), "", "", ""][:4]
+    writes_of, sectors_of = {}, {}
+    for part in filter(None, retained.split(",")):
         drive, _, indices = part.partition("=")
-        keeps[int(drive)] = [int(each) for each in indices.split("+")]
+        writes_of[int(drive)] = [int(each) for each in indices.split("+")]
     for part in filter(None, torn.split(",")):
         index, _, sectors = part.partition("=")
         first, _, last = sectors.partition("-")
-        tears[int(index)] = (int(first), int(last))
-    return Cut(int(at), keeps, tears, [int(each) for each in filter(None, missing.split("+"))])
+        sectors_of[int(index)] = (int(first), int(last))
+    return Cut(int(at), writes_of, sectors_of, [int(each) for each in filter(None, missing.split("+"))])
 
 
 def joined(indices: Sequence[int], torn: dict[int, tuple[int, int]]) -> str:
@@ -333,7 +335,7 @@ def chosen_cut(
     ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: any open writes;
     ``torn``: any, one of them only in part, in units of ``torn_sectors`` sectors of 512 bytes.
     """
-    kept: dict[int, list[int]] = {}
+    retained: dict[int, list[int]] = {}
     torn: dict[int, tuple[int, int]] = {}
     for drive in record.drives:
         open_ = record.split(drive, at)[1]
@@ -345,13 +347,13 @@ def chosen_cut(
             open_ = open_[: chance.randint(0, len(open_))]
         elif kind in (SUBSET, TORN_WRITE):
             open_ = [each for each in open_ if chance.randrange(2)]
-        kept[drive] = [each.index for each in open_]
+        retained[drive] = [each.index for each in open_]
         units = [each for each in open_ if each.kind == DRIVE_WRITE and each.count > torn_sectors]
         if kind == TORN_WRITE and units:
             each = chance.choice(units)
             last = chance.randrange(1, (each.count + torn_sectors - 1) // torn_sectors) * torn_sectors
             torn[each.index] = (0, last - 1) if chance.randrange(2) else (last, each.count - 1)
-    return Cut(at, kept, torn, missing)
+    return Cut(at, retained, torn, missing)
 
 
 HASHES = 1 << 32
@@ -367,20 +369,20 @@ def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
     """As ``chosen_cut``, but steady: random choices depend on the seed and the position of a request."""
     if kind not in (PREFIX, SUBSET, TORN_WRITE):
         return chosen_cut(record, at, kind, random.Random(seed))
-    kept: dict[int, list[int]] = {}
+    retained: dict[int, list[int]] = {}
     torn: dict[int, tuple[int, int]] = {}
     for drive in record.drives:
         open_ = record.split(drive, at)[1]
         some = lot(seed, drive) * (len(open_) + 1) // HASHES
         open_ = open_[:some] if kind == PREFIX else drawn(open_, drive, seed)
-        kept[drive] = [each.index for each in open_]
+        retained[drive] = [each.index for each in open_]
         units = [each for each in open_ if each.kind == DRIVE_WRITE and each.count > 1]
         if kind == TORN_WRITE and units:
             each = min(units, key=lambda each: lot(seed, drive, each.sector, "torn"))
             last = 1 + lot(seed, drive, each.sector, "where") % (each.count - 1)
             is_beginning = lot(seed, drive, each.sector, "which") % 2
             torn[each.index] = (0, last - 1) if is_beginning else (last, each.count - 1)
-    return Cut(at, kept, torn)
+    return Cut(at, retained, torn)
 
 
 def drawn(open_: list[Request], drive: int, seed: str) -> list[Request]:

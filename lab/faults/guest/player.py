@@ -62,9 +62,9 @@ from lab.faults.guest.ledger import (
     Record,
     chosen_cut,
     cut_of,
+    describe_block,
     generations_of,
     judged,
-    looks_like,
 )
 
 MOST_UNDER_WAY = 32
@@ -265,9 +265,9 @@ def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int
     if len(allowed) == 1 and data == content.block(block, allowed[0]):
         return INTACT, allowed
     whole = bytes(data)
-    told = generations_of(content, block, whole)
-    verdict = judged(told, allowed)
-    return verdict, [looks_like(whole)] if verdict == CORRUPT else told
+    generations = generations_of(content, block, whole)
+    verdict = judged(generations, allowed)
+    return verdict, [describe_block(whole)] if verdict == CORRUPT else generations
 
 
 def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: int = MOST_BAD) -> dict[str, Any]:
@@ -291,14 +291,14 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
                     continue
                 data = view[(block - start) * BLOCK_BYTES : (block - start + 1) * BLOCK_BYTES]
                 verdict: str = UNREADABLE
-                told: list[Any] = []
+                found: list[Any] = []
                 if is_whole or read_piece(fd, data, block * BLOCK_BYTES):
-                    verdict, told = verdict_on(content, block, data, allowed[block])
+                    verdict, found = verdict_on(content, block, data, allowed[block])
                 seen["verdicts"][verdict] = seen["verdicts"].get(verdict, 0) + 1
                 if verdict in ALLOWED and len(allowed[block]) > 1:
-                    seen["found"][block] = told[0] if all(each == told[0] for each in told) else None
+                    seen["found"][block] = found[0] if all(each == found[0] for each in found) else None
                 elif verdict not in ALLOWED and len(seen["bad"]) < most_bad:
-                    seen["bad"].append([block, verdict, told, allowed[block]])
+                    seen["bad"].append([block, verdict, found, allowed[block]])
     finally:
         os.close(fd)
     return seen
@@ -319,7 +319,7 @@ STATE_FILES = (
 )
 
 
-def say(document: dict[str, Any]) -> None:
+def send_document(document: dict[str, Any]) -> None:
     """Print one document for the client."""
     sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
     sys.stdout.flush()
@@ -332,12 +332,12 @@ class Alive:
     """During a long step, tells the client every ten seconds of the machine's clock that the program is not stuck."""
 
     def __init__(self) -> None:
-        self.said_at = time.monotonic()
+        self.sent_at = time.monotonic()
 
-    def tell(self) -> None:
-        if time.monotonic() - self.said_at >= ALIVE_SECONDS:
-            say({"alive": True})
-            self.said_at = time.monotonic()
+    def report(self) -> None:
+        if time.monotonic() - self.sent_at >= ALIVE_SECONDS:
+            send_document({"alive": True})
+            self.sent_at = time.monotonic()
 
 
 def drives(line: str) -> None:
@@ -511,11 +511,11 @@ class Player:
                 seen = getattr(self, "do_" + step[0])(*step[1:]) or {}
             except Exception as error:
                 seen = {"broke": f"{type(error).__name__}: {error}"}
-            say({"step": number, "kind": step[0], "seconds": time.monotonic() - began, **seen})
+            send_document({"step": number, "kind": step[0], "seconds": time.monotonic() - began, **seen})
             if "broke" in seen:
                 break
         self.finish()
-        say({"end": True, "ledger": self.ledger.events if self.job.get("wants_ledger") else []})
+        send_document({"end": True, "ledger": self.ledger.events if self.job.get("wants_ledger") else []})
 
     def finish(self) -> None:
         with contextlib.suppress(OSError):
@@ -814,9 +814,9 @@ class Points:
             return seen
         try:
             if self.job.get("looks_first", True):
-                seen["started"] = self.look(self.allowed[event], has_parity=False)
+                seen["started"] = self.check_blocks(self.allowed[event], has_parity=False)
             seen["idle"] = self.array.settle(SETTLE_SECONDS)
-            seen["settled"] = self.look(self.allowed[event], has_parity=not cut.missing)
+            seen["settled"] = self.check_blocks(self.allowed[event], has_parity=not cut.missing)
         finally:
             self.stop()
         return seen
@@ -846,7 +846,7 @@ class Points:
         else:
             self.array.stop()
 
-    def look(self, allowed: dict[int, list[int]], *, has_parity: bool) -> dict[str, Any]:
+    def check_blocks(self, allowed: dict[int, list[int]], *, has_parity: bool) -> dict[str, Any]:
         node = "/dev/md0" if self.job.get("by_mdadm") else self.array.node
         found = check(node, self.content, allowed, self.job.get("most_bad", MOST_BAD))
         seen: dict[str, Any] = {"verdicts": found["verdicts"], "state": self.array.file("array_state")}
@@ -869,11 +869,11 @@ def run_job(player: type[Player]) -> None:
     points = Points(job)
     for word in job["cuts"]:
         try:
-            say(points.judge(word))
+            send_document(points.judge(word))
         except Exception as error:
-            say({"cut": word, "broke": f"{type(error).__name__}: {error}"})
+            send_document({"cut": word, "broke": f"{type(error).__name__}: {error}"})
             break
-    say({"end": True})
+    send_document({"end": True})
 
 
 def main() -> None:

@@ -329,14 +329,14 @@ class ScenarioPlayer(Player):
             chunks = {
                 slot: read_direct(places[slot][0], places[slot][1] + row * chunk, chunk) for slot in (*data, p, q)
             }
-            told = culprit_of([chunks[slot] for slot in data], chunks[p], chunks[q])
-            if told == "none":
+            culprit = culprit_of([chunks[slot] for slot in data], chunks[p], chunks[q])
+            if culprit == "none":
                 continue
-            if not told.startswith("data"):
-                found.append([row, told, {"P": p, "Q": q}.get(told)])
+            if not culprit.startswith("data"):
+                found.append([row, culprit, {"P": p, "Q": q}.get(culprit)])
                 continue
-            slot = data[int(told.split()[1])]
-            found.append([row, told, slot])
+            slot = data[int(culprit.split()[1])]
+            found.append([row, culprit, slot])
             if mends:
                 others = [chunks[each] for each in (*data, p) if each != slot]
                 node, at = places[slot]
@@ -399,11 +399,11 @@ class ScenarioPlayer(Player):
         """The verdict on some blocks on each member of a mirror; ``copies``: slot -> verdicts in order."""
         allowed, copies = self.ledger.allowed(is_power_cut=self.is_cut), {}
         for slot, number, at in self.job["slots"]:
-            told = []
+            verdicts = []
             for block in blocks:
                 data = read_direct(self.bare[number], at + block * BLOCK_BYTES, BLOCK_BYTES)
-                told.append(judged(generations_of(self.content, block, data), allowed[block]))
-            copies[str(slot)] = told
+                verdicts.append(judged(generations_of(self.content, block, data), allowed[block]))
+            copies[str(slot)] = verdicts
         return {"copies": copies}
 
     # The state of md
@@ -491,8 +491,8 @@ class ScenarioPlayer(Player):
             status = self.ended("under")
             self.writer.advance(1)
             operations += 1
-        said, counts = self.do_end("under"), {"operations": operations, "failures": self.writer.failures}
-        return {"argv": argv, "status": status, **said, **counts}
+        result, counts = self.do_end("under"), {"operations": operations, "failures": self.writer.failures}
+        return {"argv": argv, "status": status, **result, **counts}
 
     def do_load(self, seconds: float, words: list[str] | None = None) -> dict[str, Any]:
         """Continue writing for ``seconds``, or until md's ``sync_action`` is one of the words.
@@ -529,11 +529,15 @@ class ScenarioPlayer(Player):
     def do_hears(self, name: str, text: str, seconds: float) -> dict[str, Any]:
         """Wait until a background program has printed a text."""
         began = time.monotonic()
-        while text not in self.said(name) and time.monotonic() - began < seconds:
+        while text not in self.output_of(name) and time.monotonic() - began < seconds:
             pause(0.02)
-        return {"output": self.said(name), "heard": text in self.said(name), "lasted": time.monotonic() - began}
+        return {
+            "output": self.output_of(name),
+            "heard": text in self.output_of(name),
+            "lasted": time.monotonic() - began,
+        }
 
-    def said(self, name: str) -> str:
+    def output_of(self, name: str) -> str:
         out = self.programs[name][1]
         return os.pread(out, 65536, max(0, os.fstat(out).st_size - 65536)).decode("utf-8", "replace")
 
@@ -543,7 +547,7 @@ class ScenarioPlayer(Player):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        text = self.said(name)
+        text = self.output_of(name)
         os.close(out)
         del self.programs[name]
         return {"output": text[-2000:]}
@@ -559,8 +563,8 @@ class ScenarioPlayer(Player):
     def do_log(self) -> dict[str, Any]:
         """The complaints in the kernel log since the history began, and the last messages of md."""
         lines = self.log.lines()
-        told = [text[:LONGEST_LOG] for text in lines if text.startswith("md")]
-        return {"complaints": complaints_in(lines)[:MOST_SHOWN], "told": told[-MOST_SHOWN:]}
+        messages = [text[:LONGEST_LOG] for text in lines if text.startswith("md")]
+        return {"complaints": complaints_in(lines)[:MOST_SHOWN], "told": messages[-MOST_SHOWN:]}
 
     def end_all(self) -> None:
         for name in list(self.programs):
@@ -585,7 +589,7 @@ class ScenarioPlayer(Player):
             seen = points.judge(cut.word())
             allowed = points.allowed[points.record.ledger_event(cut.at)]
             summary.add(seen, list(cut.missing), allowed, self.job["stripe_blocks"])
-            alive.tell()
+            alive.report()
         return summary.value()
 
     def do_sets(self, members: list[int], sets: list[list[int]]) -> dict[str, Any]:
@@ -596,7 +600,7 @@ class ScenarioPlayer(Player):
         """
         array = QuickArray(self.node)
         labels = {number: read_direct(self.bare[number], 0, LABEL_BYTES) for number in members}
-        told, alive = [], Alive()
+        outcomes, alive = [], Alive()
         for failed in sets:
             seen: dict[str, Any] = {"failed": failed, "refused": array.start([self.bare[each] for each in members])}
             if not seen["refused"]:
@@ -611,9 +615,9 @@ class ScenarioPlayer(Player):
                 seen["restarted"] = self.brief()
                 array.stop()
             self.put_labels(labels)
-            told.append(seen)
-            alive.tell()
-        return {"sets": told}
+            outcomes.append(seen)
+            alive.report()
+        return {"sets": outcomes}
 
     def brief(self) -> dict[str, Any]:
         seen = self.seen_by(self.ledger)
@@ -672,7 +676,7 @@ class ScenarioPlayer(Player):
             done = command(["mdadm", "--assemble", self.node, *(self.node_of(each) for each in members)], 30.0)
             if done["status"]:
                 return {"broke": f"round {number}: {done['output']}", "right_after": right_after, "settled": settled}
-            alive.tell()
+            alive.report()
         counts = {"rounds": rounds, "unsettled": unsettled, "torn_up": torn_up}
         return {"right_after": right_after, "settled": settled, **counts}
 

@@ -25,7 +25,7 @@ from benchmarks.support.browser import Browser
 from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
 from lab.classroom.command import box
 from lab.classroom.grading import grading_sheet
-from lab.classroom.view import ClassRow, ClassView, CopiedWork, DrillStanding, cautions, class_page, share, view_class
+from lab.classroom.view import ClassRow, ClassView, CopiedWork, DrillStatistics, cautions, class_page, share, view_class
 from lab.cli.main import run
 from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode, RequirementMissing, ResultError
@@ -49,7 +49,7 @@ class Class:
     view: ClassView
 
     @property
-    def drill(self) -> DrillStanding:
+    def drill(self) -> DrillStatistics:
         (found,) = self.view.practice.drills
         return found
 
@@ -83,10 +83,10 @@ def test_mistakes_are_counted_by_student(handed_in: Class) -> None:
 
 def test_times_are_those_of_the_students(handed_in: Class) -> None:
     truth = handed_in.truth
-    for standing, minutes in ((handed_in.drill.first, truth.first_minutes), (handed_in.drill.best, truth.best_minutes)):
-        assert standing.all_minutes == tuple(sorted(minutes))
-        assert standing.minutes == estimate(minutes)
-        assert standing.minutes.median == pytest.approx(statistics.median(minutes))
+    for figures, minutes in ((handed_in.drill.first, truth.first_minutes), (handed_in.drill.best, truth.best_minutes)):
+        assert figures.all_minutes == tuple(sorted(minutes))
+        assert figures.minutes == estimate(minutes)
+        assert figures.minutes.median == pytest.approx(statistics.median(minutes))
 
 
 def test_statistics_of_lessons_count_passes_and_help_by_step(handed_in: Class) -> None:

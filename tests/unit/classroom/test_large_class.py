@@ -152,11 +152,14 @@ def test_many_bundles_are_read_by_others_and_few_are_not(
         patched.setattr(class_folder, "_FEW", BUNDLES - 1)
         patched.setattr(class_folder, "processors", lambda: 2)
         patched.setattr("lab.classroom.folder.read_bundle", never)
-        view_class(folder, cache, tell=lambda what, fraction: reported.append((what, fraction)))
+        view_class(folder, cache, on_progress=lambda what, fraction: reported.append((what, fraction)))
     assert reported[-1] == (f"reading {BUNDLES} bundles", 1.0)
     measured(folder, BUNDLES)
     reported.clear()
-    assert view_class(folder, cache, tell=lambda what, fraction: reported.append((what, fraction))).files == BUNDLES + 1
+    assert (
+        view_class(folder, cache, on_progress=lambda what, fraction: reported.append((what, fraction))).files
+        == BUNDLES + 1
+    )
     assert reported == []
 
 
@@ -182,7 +185,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from lab.classroom import folder
 from lab.host import signals
-folder._KEEP_AFTER = folder._AT_ONCE = 5
+folder._STORE_AFTER = folder._AT_ONCE = 5
 way, number = sys.argv[3], int(sys.argv[4])
 add, transaction = folder._add, folder._transaction
 done = []

@@ -59,8 +59,8 @@ def host(tmp_path: Path) -> Host:
         if place.startswith("drills/"):
             put_outcome(host, msgspec.json.decode(data, type=DrillOutcome))
         else:
-            lessons.keep_progress(msgspec.json.decode(data, type=Progress))
-    lessons.keep_desk(StudentState(seed="secret"))
+            lessons.store_progress(msgspec.json.decode(data, type=Progress))
+    lessons.store_desk(StudentState(seed="secret"))
     return host
 
 

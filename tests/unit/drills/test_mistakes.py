@@ -36,7 +36,7 @@ def evidence(**changes: Any) -> DrillEnd:
 
 
 def holds(seen: DrillEnd, **written: Any) -> bool:
-    return make_check(written, where="test", in_drill=True).look(CheckedState(drill=seen)).is_passed
+    return make_check(written, where="test", in_drill=True).evaluate(CheckedState(drill=seen)).is_passed
 
 
 def with_superblock(disk: str, picture: MemberPicture) -> DrillEnd:

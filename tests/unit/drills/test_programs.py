@@ -22,7 +22,7 @@ from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Raid10, Raid10Layout, level_with_layout
 from lab.drills import truth_program
 from lab.drills.desk import DiskTruth, geometry_of
-from lab.drills.images_program import PIECE_BYTES, changed, keep, main, put_back
+from lab.drills.images_program import PIECE_BYTES, changed, main, put_back, save
 from lab.drills.truth_program import PAGE_BYTES
 from lab.microscope.picture import added, q_of
 
@@ -49,7 +49,7 @@ def write(path: Path, at: int, data: bytes) -> None:
 
 def test_a_copy_is_the_same_and_has_holes_where_there_are_zeros(disk: Path, tmp_path: Path) -> None:
     image = tmp_path / "image"
-    copied = keep(str(disk), str(image))
+    copied = save(str(disk), str(image))
     assert image.read_bytes() == disk.read_bytes()
     assert copied < SIZE
     assert image.stat().st_blocks * 512 < SIZE
@@ -65,7 +65,7 @@ def test_writes_are_reported_in_whole_sectors_and_undone(
     disk.write_bytes(bytes(SIZE))
     write(disk, 8192, b"x" * 8192)
     before = disk.read_bytes()
-    keep(str(disk), str(image))
+    save(str(disk), str(image))
     for at, data in writes:
         write(disk, at, data)
     now = disk.read_bytes()
@@ -83,7 +83,7 @@ def test_writes_are_reported_in_whole_sectors_and_undone(
 
 def test_erased_data_are_restored_too(disk: Path, tmp_path: Path) -> None:
     before = disk.read_bytes()
-    keep(str(disk), str(tmp_path / "image"))
+    save(str(disk), str(tmp_path / "image"))
     with disk.open("r+b") as file:
         file.truncate(0)
         file.truncate(SIZE)
@@ -110,7 +110,7 @@ def test_it_can_be_stopped(disk: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("work", [put_back, changed])
 def test_a_copy_of_another_size_is_refused_and_nothing_written(disk: Path, tmp_path: Path, work: Any) -> None:
     image = tmp_path / "image"
-    keep(str(disk), str(image))
+    save(str(disk), str(image))
     os.truncate(image, 4096)
     write(disk, PIECE_BYTES, b"later")
     before = disk.read_bytes()
@@ -123,7 +123,7 @@ def test_partial_writes_are_continued(disk: Path, tmp_path: Path, monkeypatch: p
     image, whole = tmp_path / "image", disk.read_bytes()
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data[: len(data) // 2 + 1]), at))
-    keep(str(disk), str(image))
+    save(str(disk), str(image))
     assert image.read_bytes() == whole
     write(disk, 0, b"x" * 4096)
     put_back(str(disk), str(image))
@@ -149,7 +149,7 @@ class Made:
     def look(self, others: tuple[Path, ...] = ()) -> dict[str, Any]:
         slots = [[[number, OFFSET_PAGES]] for number in range(len(self.members))]
         disks = [str(path) for path in (*self.members, *others)]
-        return truth_program.look({"noted": str(self.folder / "noted"), "disks": disks, "slots": slots})
+        return truth_program.examine({"noted": str(self.folder / "noted"), "disks": disks, "slots": slots})
 
     def wipe(self, slot: int, row: int, *, part: int = 0, inner: int = 0) -> None:
         at = OFFSET_PAGES + (part * (ROWS // self.parts) + row) * CHUNK_PAGES + inner
@@ -243,9 +243,9 @@ def test_exactly_the_destroyed_blocks_are_reported_as_lost(tmp_path: Path, level
             gone |= {page for slot in slots for page in made.pages(row, slot=slot)}
     assert {*made.look()["files"]} == gone
     percent = DiskTruth(
-        blocks=len(made.noted["files"]), gone=len(gone), gone_at_begin=0, meta_gone=0, damaged_data=0, damaged_parity=0,
+        blocks=len(made.noted["files"]), lost=len(gone), lost_at_begin=0, lost_meta=0, damaged_data=0, damaged_parity=0,
         uuid="",
-    ).kept_percent  # fmt: skip
+    ).recoverable_percent  # fmt: skip
     assert percent == int(10_000 * (1 - len(gone) / len(made.noted["files"]))) / 100
 
 

@@ -34,10 +34,10 @@ from lab.faults.campaign import (
     FindingRecord,
     FindingStore,
     HistoryOutcome,
-    KeptFinding,
     PlantedBug,
     SeedDone,
     Shrinker,
+    StoredFinding,
     begun_campaign,
     find_planted_bug,
     history_of,
@@ -155,7 +155,7 @@ def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
 
 def test_a_stored_finding_is_found_by_id_and_by_folder(host: Host) -> None:
     store, history = FindingStore(host), generated(7)
-    folder = store.keep(RECORD, history, {"kernel.log": b"all of it"})
+    folder = store.put(RECORD, history, {"kernel.log": b"all of it"})
     for word in ("c1-7", str(folder)):
         kept = store.find(word)
         assert kept is not None
@@ -193,7 +193,7 @@ def test_a_script_writes_what_the_history_writes() -> None:
 
 def test_only_findings_in_the_store_can_be_forgotten(host: Host, tmp_path: Path) -> None:
     store = FindingStore(host)
-    folder = store.keep(RECORD, generated(7), {})
+    folder = store.put(RECORD, generated(7), {})
     elsewhere, kept = store.find(str(shutil.copytree(folder, tmp_path / "copy"))), store.find("c1-7")
     assert elsewhere is not None
     assert kept is not None
@@ -206,7 +206,7 @@ def test_only_findings_in_the_store_can_be_forgotten(host: Host, tmp_path: Path)
 
 def test_unreadable_findings_are_reported(host: Host) -> None:
     store, reported = FindingStore(host), list[str]()
-    folder = store.keep(RECORD, generated(7), {})
+    folder = store.put(RECORD, generated(7), {})
     shutil.copytree(folder, store.root / "c1-9")
     (shutil.copytree(folder, store.root / "c1-8") / "finding.json").write_text("{", encoding="utf-8")
     (store.root / "c1-6").mkdir()
@@ -438,7 +438,7 @@ def test_leftover_findings_are_listed_before_any_worker_starts(
     listed: list[str] = []
     real = FindingStore.all
 
-    def listing(store: FindingStore) -> list[KeptFinding]:
+    def listing(store: FindingStore) -> list[StoredFinding]:
         listed.append(threading.current_thread().name)
         return real(store)
 
@@ -454,7 +454,7 @@ def test_a_full_folder_is_reported_with_the_id_for_a_replay(
     def full(*_: object) -> None:
         raise ResultError("no space left on device", hint="free some")
 
-    monkeypatch.setattr(FindingStore, "keep", full)
+    monkeypatch.setattr(FindingStore, "put", full)
     with pytest.raises(ResultError) as caught:
         campaign(played)
     assert f"c1-{CUT_SEEDS[0]}" in caught.value.message or f"c1-{CUT_SEEDS[1]}" in caught.value.message
@@ -521,7 +521,7 @@ def test_findings_that_another_campaign_stored_meanwhile_are_not_removed(
     def gathered(*words: Any) -> Gathered:
         for kept in store.all():
             if kept.record.status == "found":
-                store.keep(msgspec.structs.replace(kept.record, run="another", status="confirmed"), kept.history, {})
+                store.put(msgspec.structs.replace(kept.record, run="another", status="confirmed"), kept.history, {})
         found: Gathered = gather(*words)
         return found
 
@@ -562,7 +562,7 @@ def test_what_cannot_be_is_refused_before_any_machine(
 def test_findings_can_be_listed_shown_and_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
     assert fault("findings") == ExitCode.DONE
     assert capsys.readouterr().out == "no findings are stored\n"
-    FindingStore(Host.real("tests")).keep(RECORD, generated(7), {})
+    FindingStore(Host.real("tests")).put(RECORD, generated(7), {})
     fault("findings")
     listed = capsys.readouterr().out
     assert "c1-7" in listed
@@ -594,7 +594,7 @@ def test_a_replay_uses_the_history_of_the_id_or_of_the_stored_finding(
     assert fault("replay", "c1-9") == ExitCode.DONE
     assert "nothing else that should not be" in capsys.readouterr().out
     # As if an earlier version had made it: not what the seed makes now.
-    folder = FindingStore(Host.real("tests")).keep(RECORD, generated(8), {})
+    folder = FindingStore(Host.real("tests")).put(RECORD, generated(8), {})
     for word in ("c1-7", str(folder)):
         fault("replay", word)
     assert asked[4:] == [(generated(8), [], 0)] * 2

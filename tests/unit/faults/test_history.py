@@ -23,9 +23,9 @@ from lab.faults.history import (
     generated,
     geometries,
     job_of,
-    kept_word,
     parse_id,
     part_of,
+    part_word,
     planned,
 )
 
@@ -121,11 +121,11 @@ def test_a_partial_history_is_rebuilt_from_its_id() -> None:
         fewer = msgspec.structs.replace(whole.acts[load], writes=whole.acts[load].writes[::2])
         part = without(whole, *range(1, len(whole.acts), 2))
         part = msgspec.structs.replace(part, acts=tuple(fewer if act == whole.acts[load] else act for act in part.acts))
-        word = kept_word(whole, part)
+        word = part_word(whole, part)
         assert part_of(whole, word) == part
-        finding = FindingId(Bounds(), seed, kept=word)
+        finding = FindingId(Bounds(), seed, part=word)
         assert history_of(parse_id(str(finding))) == (part, [])
-        assert kept_word(whole, without(whole, *range(len(whole.acts)))) == "none"
+        assert part_word(whole, without(whole, *range(len(whole.acts)))) == "none"
         assert part_of(whole, "none").acts == ()
 
 

@@ -33,11 +33,11 @@ from lab.faults.guest.ledger import (
     Record,
     chosen_cut,
     cut_of,
+    describe_block,
     generations_of,
     identity_of,
     joined,
     judged,
-    looks_like,
 )
 
 FILLED = [["write", 1, 0, 4, 0], ["acknowledged", 1], ["flush", 2], ["acknowledged", 2]]
@@ -118,20 +118,20 @@ def test_a_single_changed_byte_is_seen(at: int) -> None:
 
 def test_foreign_content_of_a_block_is_described() -> None:
     content = Content("seed")
-    assert looks_like(bytes(BLOCK_BYTES)) == "zeros"
-    assert looks_like(content.block(8, 2)) == "block 8, generation 2"
+    assert describe_block(bytes(BLOCK_BYTES)) == "zeros"
+    assert describe_block(content.block(8, 2)) == "block 8, generation 2"
     # Sectors of one block in another order.
     turned = content.block(7, 3)[SECTOR_BYTES:] + content.block(7, 3)[:SECTOR_BYTES]
     assert generations_of(content, 7, turned) == [None] * 8
-    assert looks_like(b"\xff" * BLOCK_BYTES) == "unknown bytes"
-    assert looks_like(content.block(7, 3)[:SECTOR_BYTES] + bytes(BLOCK_BYTES - SECTOR_BYTES)) == "a mixture"
+    assert describe_block(b"\xff" * BLOCK_BYTES) == "unknown bytes"
+    assert describe_block(content.block(7, 3)[:SECTOR_BYTES] + bytes(BLOCK_BYTES - SECTOR_BYTES)) == "a mixture"
 
 
 def test_what_wrong_parity_gives_does_not_look_like_a_block() -> None:
     content = Content("x")
     blocks = [content.block(number, generation) for number, generation in ((7, 1), (8, 2), (9, 4))]
     wrong = bytes(a ^ b ^ c for a, b, c in zip(*blocks, strict=True))
-    assert looks_like(wrong) == "unknown bytes"
+    assert describe_block(wrong) == "unknown bytes"
     assert generations_of(content, 7 ^ 8 ^ 9, wrong) == [None] * 8
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.faults.campaign import HistoryOutcome, Repeats
-from lab.faults.crash_points import DriveImages, find_recording, keep_recording, recording_of
+from lab.faults.crash_points import DriveImages, find_recording, recording_of, store_recording
 from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, Cut, Record, cut_of
 from lab.faults.guest.player import DriveStates, accept_discards
 from lab.faults.history import generated
@@ -61,7 +61,7 @@ def test_a_crash_point_is_made_of_a_stored_recording() -> None:
 def test_a_recording_is_found_by_its_id_and_is_the_same() -> None:
     host, events = Host.real("tests"), [["write", 1, 0, 1, 0]]
     fields = {"target": "qemu:", "seed": "3", "cuts": ("7:0=2",), "events": events}
-    kept = keep_recording(host, "raid5/ppl/idle/mixed", record=ENCODED, images=IMAGES, **fields)
+    kept = store_recording(host, "raid5/ppl/idle/mixed", record=ENCODED, images=IMAGES, **fields)
     found = find_recording(host, kept.id)
     assert found == kept
     recording = recording_of(found)

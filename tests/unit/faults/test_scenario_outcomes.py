@@ -284,7 +284,7 @@ def test_a_long_step_sends_heartbeats_that_feed_the_watchdog_and_are_not_steps(
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     alive = Alive()
     for _ in range(5):
-        alive.tell()
+        alive.report()
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert documents == [{"alive": True}] * 2
 

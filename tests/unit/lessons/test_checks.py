@@ -297,20 +297,20 @@ FAILS += [
 
 @pytest.mark.parametrize(("written", "at"), HOLDS, ids=[str(each[0]["that"]) for each in HOLDS])
 def test_it_holds(written: dict[str, object], at: CheckedState) -> None:
-    outcome = make_check(written, where="test").look(at)
+    outcome = make_check(written, where="test").evaluate(at)
     assert outcome.is_passed, outcome
 
 
 @pytest.mark.parametrize(("written", "at", "message"), FAILS, ids=[f"{each[0]['that']}: {each[2]}" for each in FAILS])
 def test_a_failed_check_describes_the_actual_state(written: dict[str, object], at: CheckedState, message: str) -> None:
-    outcome = make_check(written, where="test").look(at)
+    outcome = make_check(written, where="test").evaluate(at)
     assert not outcome.is_passed
-    assert message in words_in("en").find(outcome.said, outcome.facts)
+    assert message in words_in("en").find(outcome.key, outcome.facts)
 
 
 @pytest.mark.parametrize("written", [each[0] for each in HOLDS], ids=str)
 def test_it_does_not_hold_on_a_fresh_lab(written: dict[str, object]) -> None:
-    assert not make_check(written, where="test").look(lab_state()).is_passed
+    assert not make_check(written, where="test").evaluate(lab_state()).is_passed
 
 
 @pytest.mark.parametrize("language", word_languages())
@@ -318,9 +318,9 @@ def test_every_check_has_words_in_every_language(language: str) -> None:
     words = words_in(language)
     for written, at in [*HOLDS, *((each[0], each[1]) for each in FAILS)]:
         check = make_check(written, where="test")
-        outcome = check.look(at)
-        assert words.want(check.wanted, check.facts)
-        assert words.find(outcome.said, outcome.facts)
+        outcome = check.evaluate(at)
+        assert words.requirement(check.requirement_key, check.facts)
+        assert words.find(outcome.key, outcome.facts)
 
 
 def test_every_check_is_tested_both_ways() -> None:
@@ -330,7 +330,7 @@ def test_every_check_is_tested_both_ways() -> None:
 
 def test_a_sentence_that_is_missing_is_named() -> None:
     with pytest.raises(SpecError, match=r"no sentence for 'array\.colour'") as raised:
-        words_in("sv").want("array.colour", {})
+        words_in("sv").requirement("array.colour", {})
     assert raised.value.hint == "add it to [wanted] in lab/lessons/words/en.toml"
 
 
@@ -419,7 +419,7 @@ def test_the_right_number_is_found(read: Reading, at: CheckedState, expected: fl
 )
 def test_without_a_result_or_an_array_there_is_nothing_to_read(read: Reading) -> None:
     assert read.expected(lab_state()) is None
-    assert read.compare("5", lab_state()).said == "reading-nothing-there"
+    assert read.compare("5", lab_state()).key == "reading-nothing-there"
 
 
 def test_a_part_that_was_not_measured_gives_no_ratio() -> None:
@@ -436,8 +436,8 @@ def test_a_number_may_differ_by_the_tolerance_of_the_step(typed: str, is_right: 
 def test_a_number_in_another_unit_is_recognised() -> None:
     read = reading("KiB/s", 1.0, get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth")
     for typed in ("1.17", "1228800", "9600"):
-        assert read.compare(typed, ONE).said == "reading-other-unit", typed
-    assert read.compare("2400", ONE).said == "reading-off-result"
+        assert read.compare(typed, ONE).key == "reading-other-unit", typed
+    assert read.compare("2400", ONE).key == "reading-off-result"
 
 
 def test_what_parts_read_is_checked_with_the_lesson() -> None:
@@ -461,4 +461,4 @@ def test_a_comma_before_three_digits_groups_thousands_as_the_lessons_print_them(
 
 def test_a_stored_number_with_another_unit_is_asked_for_again() -> None:
     read = reading("TB", get="number", equals=12.5)
-    assert read.compare("12 banana", lab_state()).said == "reading-not-given"
+    assert read.compare("12 banana", lab_state()).key == "reading-not-given"

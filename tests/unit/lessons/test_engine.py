@@ -37,7 +37,7 @@ def begun(lesson: ReadyLesson) -> Progress:
 
 
 def look(lesson: ReadyLesson, progress: Progress, at: CheckedState) -> tuple[engine.StepView, Progress]:
-    view = engine.look(lesson, progress, at)
+    view = engine.evaluate(lesson, progress, at)
     assert view is not None
     return view, engine.note(lesson, progress, view, now_utc=LATER)
 
@@ -46,7 +46,7 @@ def number_message(view: engine.StepView) -> str:
     """The key of the message about the number."""
     outcome = view.checks[-1].outcome
     assert outcome is not None
-    return outcome.said
+    return outcome.key
 
 
 def typed_after_prediction(progress: Progress, number: str) -> Progress:
@@ -207,7 +207,7 @@ def test_done_steps_stay_done(lesson: ReadyLesson, begun: Progress) -> None:
 
 def test_at_the_end_there_is_nothing_to_look_at(lesson: ReadyLesson, begun: Progress) -> None:
     done = look(lesson, first_step_done(lesson, begun), lab_state(array("raid1", degraded=1, mismatches=8)))[1]
-    assert engine.look(lesson, done, lab_state()) is None
+    assert engine.evaluate(lesson, done, lab_state()) is None
     with pytest.raises(LessonError, match="is done"):
         engine.take_hint(lesson, done)
 
@@ -307,6 +307,6 @@ def test_every_lesson_of_the_course_can_be_drawn(seed: str) -> None:
         texts = [
             ready.title,
             ready.goal,
-            *(text for step in ready.steps for text in (step.say, step.explain, *step.hints_by_hand)),
+            *(text for step in ready.steps for text in (step.text, step.explain, *step.hints_by_hand)),
         ]
         assert not [text for text in texts if "{seed." in text or "{by_hand}" in text]

@@ -9,7 +9,7 @@ import pytest
 
 from lab.checks.state import CheckedState
 from lab.lessons.course import TRIED_SEEDS, ReadyStep, word_languages, words_in
-from lab.lessons.engine import tell
+from lab.lessons.engine import displayed
 from tests.unit.lessons.untold import files_of, in_app, measured_all, shown_before, steps_of_the_course, view_at
 
 COUNTED_BY_A_MODEL = "fleet.figure"
@@ -90,7 +90,7 @@ def test_before_the_prediction_only_that_is_asked_for(tmp_path: Path, language: 
         if step.ask is None:
             continue
         view = view_at(lesson, step_id, CheckedState(results=measured_all(lesson)), tmp_path)
-        shown = tell(words, view)
+        shown = displayed(words, view)
         assert [check.name for check in shown.checks] == ["answered", "later"], (lesson_id, step_id)
         assert shown.mistake is None
 
@@ -125,7 +125,7 @@ def test_no_check_reveals_the_right_choice(lesson_id: str, step_id: str, tmp_pat
         step = lesson.step(step_id)
         view = view_at(lesson, step_id, CheckedState(), tmp_path, answer="given")
         for language in word_languages():
-            text = " ".join(f"{each.wanted} {each.found}" for each in tell(words_in(language), view).checks)
+            text = " ".join(f"{each.required} {each.found}" for each in displayed(words_in(language), view).checks)
             assert CHOICES[lesson_id, step_id] not in text
         assert step.secret
 
@@ -138,6 +138,6 @@ def test_a_measured_figure_is_shown_only_after_the_number(tmp_path: Path) -> Non
     value = right_number(step, lab)
     for typed, is_shown in (("", False), ("1", False), (f"{value:.10g}", True)):
         view = view_at(lesson, step.id, lab, tmp_path, answer="same", reading=typed)
-        shown = tell(words_in("en"), view)
+        shown = displayed(words_in("en"), view)
         figures = [each.found for each in shown.checks if " ms" in each.found and "ratio" in each.found]
         assert bool(figures) is is_shown

@@ -13,7 +13,7 @@ from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DeepState, MarkSeen
 from lab.faults.crash_points import PointJudgement
 from lab.lessons.course import ReadyLesson, built_in_course, words_in
-from lab.lessons.engine import tell
+from lab.lessons.engine import displayed
 from tests.unit.lessons.samples import array, member, played, points
 from tests.unit.lessons.test_leaks import written
 from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, view_at
@@ -244,13 +244,13 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     outcome = view.checks[-1].outcome
     assert outcome is not None
     assert not outcome.is_passed, f"{typed} passes for {right}"
-    keys = {outcome.said, view.mistake.id if view.mistake else ""}
+    keys = {outcome.key, view.mistake.id if view.mistake else ""}
     assert wrong[1] in keys, (typed, right, keys)
     plan = files_of(place[0]).lesson.step(place[1])
     if plan and plan.read and plan.read.value["get"].startswith(KNOWN_HERE_ALONE) and place != ALL_OF_THEM:
         assert not written(in_app(lesson, step, lab, tmp_path), step, right)
     # The message must not contain the right number.
-    shown = tell(words_in("en"), view)
+    shown = displayed(words_in("en"), view)
     number = f"{right:.4g}"
     assert len(number) < 3 or number not in shown.checks[-1].found.replace(typed, ""), "the right number is not told"
 
@@ -284,7 +284,7 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
     view = view_at(
         lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
     )
-    found = tell(words_in("en"), view).checks[-1].found
+    found = displayed(words_in("en"), view).checks[-1].found
     assert "is the inverse ratio: divide" in found
     if view.mistake:
         assert view.mistake.id == "upside-down"
@@ -294,7 +294,7 @@ def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_laten
     lesson = files_of("15-the-write-hole").ready("")
     found = measured_all(lesson, iops=lambda number: 300 / 1.245**number, latency=lambda number: 1.2**number)
     view = view_at(lesson, "price", replace(state(lesson), results=found), tmp_path, answer="fewer", reading="1.2")
-    assert "is the inverse ratio: divide" in tell(words_in("en"), view).checks[-1].found
+    assert "is the inverse ratio: divide" in displayed(words_in("en"), view).checks[-1].found
 
 
 def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     # The ratio of these latencies is 2, which no other ratio is.
     lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
     view = view_at(lesson, "price", lab, tmp_path, answer="fewer", reading="2")
-    found = tell(words_in("en"), view).checks[-1].found
+    found = displayed(words_in("en"), view).checks[-1].found
     assert found == "2 is the ratio of another figure, the median latency; divide the IOPS"
 
 

@@ -60,7 +60,7 @@ def test_commands_in_lessons_are_quoted_so_that_the_app_can_show_them_as_keys() 
     for files in built_in_course().lessons:
         for language in files.languages:
             for step in files.ready("", language).steps:
-                for text in (step.say, step.explain, *step.hints, *(mistake.hint for mistake in step.mistakes)):
+                for text in (step.text, step.explain, *step.hints, *(mistake.hint for mistake in step.mistakes)):
                     bare = re.sub(r"[`'][^`'\n]*raidlab [^`'\n]*[`']", "", text)
                     assert "raidlab " not in bare, (files.lesson.id, language, step.id, text)
 

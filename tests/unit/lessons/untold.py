@@ -40,12 +40,12 @@ def seat(lesson: ReadyLesson, step_id: str, folder: Path, **done: Any) -> Lesson
         steps[step.id] = StepProgress(began_utc=EARLY, done_utc=EARLY, answer=step.ask.answer if step.ask else "")
     progress = Progress(lesson=lesson.id, target="uml:", began_utc=EARLY, steps=steps)
     host: Any = SimpleNamespace(state=SimpleNamespace(results=folder), clock=None)
-    return LessonSession(lesson, progress, keep=lambda _: None, host=host)
+    return LessonSession(lesson, progress, store=lambda _: None, host=host)
 
 
 def view_at(lesson: ReadyLesson, step_id: str, lab: CheckedState, folder: Path, **done: Any) -> engine.StepView:
     """The result of evaluating this step as the current one."""
-    view = engine.look(lesson, seat(lesson, step_id, folder, **done).progress, lab)
+    view = engine.evaluate(lesson, seat(lesson, step_id, folder, **done).progress, lab)
     assert view is not None
     return view
 
@@ -95,7 +95,7 @@ def shown_before(
     lesson_text.show_lesson(opened)
     # Without the number of the step.
     said = [re.sub(r"^ \d+ of \d+", "", capsys.readouterr().out.rpartition("## Step")[2])]
-    view = engine.look(lesson, opened.progress, lab)
+    view = engine.evaluate(lesson, opened.progress, lab)
     assert view is not None
     said += lesson_text.check_lines(opened, view)
     value = lesson_text.lesson_value(opened)
@@ -115,9 +115,9 @@ def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path
     from tui.lessons import step_card
 
     opened = seat(lesson, step.id, folder, **done)
-    card = step_card(opened, step, 0, engine.look(lesson, opened.progress, lab))
+    card = step_card(opened, step, 0, engine.evaluate(lesson, opened.progress, lab))
     options = " ".join(text for _, text in card.options)
-    checks = " ".join(f"{check.wanted} {check.found}" for check in card.checks)
+    checks = " ".join(f"{check.required} {check.found}" for check in card.checks)
     reading = f"{card.reading.question} {card.reading.unit}" if card.reading else ""
     return " ".join((card.text, card.question, options, checks, card.mistake, reading))
 
