@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.support.report import asked_one, finish, say, spread
+from benchmarks.support.report import asked_one, finish, notice, spread
 from benchmarks.support.rig import drives, read_iops
 from lab.adapt.layout import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
@@ -74,7 +74,7 @@ def pairs_of(lab: Lab, mapped: str, count: int, *, is_swapped: bool) -> list[tup
             order = ("mapped", "bare") if number % 2 else ("bare", "mapped")
             iops = {name: stretch_iops(lab, process[name]) for name in order}
             found.append((iops["mapped"], iops["bare"]))
-            say(f"pair {number + 1} of {count}: {iops['mapped'] / iops['bare']:.3f}")
+            notice(f"pair {number + 1} of {count}: {iops['mapped'] / iops['bare']:.3f}")
         return found
 
 

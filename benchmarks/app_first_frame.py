@@ -15,9 +15,9 @@ MACHINE_RUNS = b"Nothing is built yet"
 
 def one_start(app: AppInTerminal) -> tuple[float, float, float]:
     """Seconds to the first frame, CPU seconds of the app until then, and seconds until the machine ran."""
-    app.look_until(lambda text: FIRST_FRAME[0] in text, "a first frame")
+    app.read_until(lambda text: FIRST_FRAME[0] in text, "a first frame")
     frame, cpu = app.painted[-1][0] - app.started, app.cpu_seconds()["app"]
-    app.look_until(lambda text: MACHINE_RUNS in text, "the machine runs")
+    app.read_until(lambda text: MACHINE_RUNS in text, "the machine runs")
     return frame, cpu, app.painted[-1][0] - app.started
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, say
+from benchmarks.support.report import asked, finish, notice, private_state
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal
 from lab.units import MIB
 from tui.client import HERTZ
@@ -29,30 +29,30 @@ SMOKE = Options(seconds=2.0, first_looks=1)
 
 def counts(file: Path) -> tuple[int, int]:
     try:
-        looks, shows = file.read_text(encoding="ascii").split()
+        snapshots, shows = file.read_text(encoding="ascii").split()
     except (OSError, ValueError):
         return 0, 0
-    return int(looks), int(shows)
+    return int(snapshots), int(shows)
 
 
-def wait_for_looks(app: AppInTerminal, file: Path, wanted: int) -> tuple[int, int]:
+def wait_for_snapshots(app: AppInTerminal, file: Path, count: int) -> tuple[int, int]:
     """Use the app meanwhile, as somebody does who watches: move the cursor."""
     end = time.monotonic() + LONGEST_SECONDS
     number = 0
-    while counts(file)[0] < wanted and time.monotonic() < end:
+    while counts(file)[0] < count and time.monotonic() < end:
         app.read(2.0)
         # What was painted is of no further use, and would grow here.
         app.painted.clear()
         app.type(UP if number % 2 else DOWN)
         number += 1
         if number % 30 == 0:
-            say(f"{counts(file)[0]} looks, {app.rss_bytes() / MIB:.1f} MiB")
+            notice(f"{counts(file)[0]} looks, {app.rss_bytes() / MIB:.1f} MiB")
     return counts(file)
 
 
 def main() -> None:
     options = asked(SMOKE)
-    wanted = max(1, int(options.seconds * HERTZ))
+    expected = max(1, int(options.seconds * HERTZ))
     with private_state() as state:
         file = state / "counts"
         with app_in_terminal(state, (str(FAST_HERTZ), str(file)), command=FAST_APP) as app:
@@ -61,19 +61,19 @@ def main() -> None:
             app.read(1.5)
             app.type(ENTER)
             app.read(10.0)
-            before = wait_for_looks(app, file, counts(file)[0] + options.first_looks)
+            before = wait_for_snapshots(app, file, counts(file)[0] + options.first_looks)
             first = app.rss_bytes()
-            after = wait_for_looks(app, file, before[0] + wanted)
+            after = wait_for_snapshots(app, file, before[0] + expected)
             last = app.rss_bytes()
-    looks, shows = after[0] - before[0], after[1] - before[1]
+    snapshots, shows = after[0] - before[0], after[1] - before[1]
     finish(
         f"bytes that the app grows by in as many looks as {options.seconds:g} s have, an array under load on screen",
         last - first,
         "<=",
         BOUND_BYTES,
-        looks=looks,
+        looks=snapshots,
         shows=shows,
-        wanted_looks=wanted,
+        wanted_looks=expected,
         first_mib=round(first / MIB, 1),
         last_mib=round(last / MIB, 1),
     )

@@ -29,14 +29,14 @@ def main() -> None:
         before, begin, painted = app.cpu_seconds(), time.monotonic(), len(app.painted)
         app.read(options.seconds)
         elapsed = time.monotonic() - begin
-        used = {who: (value - before[who]) / elapsed for who, value in app.cpu_seconds().items()}
+        used = {process: (value - before[process]) / elapsed for process, value in app.cpu_seconds().items()}
         painted_bytes = sum(len(data) for _, data in app.painted[painted:])
     finish(
         "part of a core that an idle app takes with its machine: its process, the embedded kernel, the supervisor",
         sum(used.values()),
         "<=",
         BOUND_FRACTION,
-        **{f"{who}_fraction": round(value, 4) for who, value in used.items()},
+        **{f"{process}_fraction": round(value, 4) for process, value in used.items()},
         painted_bytes_per_second=round(painted_bytes / elapsed),
         seconds=options.seconds,
     )

@@ -29,10 +29,10 @@ LINE = (
 
 def build(app: AppInTerminal) -> None:
     """Four arrays that are slowly made redundant, typed by hand on the screen Commands; then a load by its key."""
-    app.look_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
+    app.read_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
     since = len(app.painted)
     app.type(b"5")
-    app.look_until(lambda text: b"Commands" in text, "the screen Commands", since)
+    app.read_until(lambda text: b"Commands" in text, "the screen Commands", since)
     app.read(1.0)
     app.type(LINE.encode())
     app.read(0.5)
@@ -43,12 +43,12 @@ def build(app: AppInTerminal) -> None:
     app.type(b"\x1b[24~")
     app.read(0.5)
     app.type(b"1")
-    app.look_until(lambda text: b" Rack " in text and b"md3" in text, "the Lab screen with four arrays", since)
+    app.read_until(lambda text: b" Rack " in text and b"md3" in text, "the Lab screen with four arrays", since)
     app.read(1.0)
     app.type(b"w")
     app.read(1.0)
     app.type(ENTER)
-    app.look_until(lambda text: b"p99" in text, "the load", since)
+    app.read_until(lambda text: b"p99" in text, "the load", since)
     app.read(8.0)
 
 
@@ -70,7 +70,7 @@ def main() -> None:
                 seconds.append(app.cursor_seconds(typed, since))
                 app.read(rng.uniform(0.05, 0.35))
             elapsed = app.painted[-1][0] - begin
-            used = {who: (value - before[who]) / elapsed for who, value in app.cpu_seconds().items()}
+            used = {process: (value - before[process]) / elapsed for process, value in app.cpu_seconds().items()}
     ordered = sorted(seconds)
     finish(
         "seconds from a key to its effect on the terminal, p99, while four arrays rebuild and fio runs on nine members",
@@ -81,7 +81,7 @@ def main() -> None:
         seconds=spread(seconds),
         p90_seconds=round(ordered[int(0.9 * (rounds - 1))], 4),
         mean_seconds=round(statistics.mean(seconds), 4),
-        cpus_busy={who: round(value, 3) for who, value in used.items()},
+        cpus_busy={process: round(value, 3) for process, value in used.items()},
     )
 
 

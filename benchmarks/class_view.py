@@ -69,7 +69,7 @@ def made(jobs: tuple[Path, range]) -> None:
         (folder / f"{bundle:05d}.zip").write_bytes(write_bundle(contents, signer))
 
 
-LOOKS = """if True:
+VIEW_PROGRAM = """if True:
     import json, resource, sys, time
     from pathlib import Path
     begin = time.monotonic()
@@ -83,9 +83,9 @@ LOOKS = """if True:
 """
 
 
-def look(folder: Path, cache: Path) -> dict[str, float]:
+def measured_view(folder: Path, cache: Path) -> dict[str, float]:
     """One view in a process of its own: seconds, and the peak of the proportional memory of it and its helpers."""
-    argv = list(isolated_python("-c", LOOKS, str(folder), str(cache)))
+    argv = list(isolated_python("-c", VIEW_PROGRAM, str(folder), str(cache)))
     peak = 0.0
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as viewer:
         while viewer.poll() is None:
@@ -116,11 +116,11 @@ def main() -> None:
         with spread(made, jobs, processors()) as making:
             for _ in making:
                 pass
-        first = look(folder, state / "class")
+        first = measured_view(folder, state / "class")
         assert first["results"] == bundles * RESULTS_EACH, first
-        later = [look(folder, state / "class") for _ in range(ROUNDS)]
+        later = [measured_view(folder, state / "class") for _ in range(ROUNDS)]
         made((folder, range(bundles, bundles + 1)))
-        more = look(folder, state / "class")
+        more = measured_view(folder, state / "class")
         assert more["results"] == first["results"] + RESULTS_EACH, more
     peak = max(each["peak_mib"] for each in (first, more, *later))
     shares = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from benchmarks.support.report import Kept, asked, finish, say
+from benchmarks.support.report import StoredPoints, asked, finish, notice
 from benchmarks.support.rig import drives
 from benchmarks.support.windows import Run, measured_rates, settling_seconds
 from lab.arrays.spec import ArraySpec
@@ -120,7 +120,7 @@ def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterat
 
 def main() -> None:
     options = asked(SMOKE)
-    found = Kept(options.points, Point)
+    found = StoredPoints(options.points, Point)
     planned = steps(options.depths)
     levels = options.levels
     wanted = [step for step in planned if step not in {(point.load, point.depth) for point in found}]
@@ -151,18 +151,18 @@ def report(found: Sequence[Point], options: Options) -> None:
             }
         )
     for line in lines:
-        say(json.dumps(line))
+        notice(json.dumps(line))
 
-    def share(kept: list[dict[str, Any]]) -> dict[str, object]:
-        held = sum(bool(line["holds"]) for line in kept)
-        return {"cells": len(kept), "held": held, "share": round(held / max(1, len(kept)), 4)}
+    def share(lines: list[dict[str, Any]]) -> dict[str, object]:
+        held = sum(bool(line["holds"]) for line in lines)
+        return {"cells": len(lines), "held": held, "share": round(held / max(1, len(lines)), 4)}
 
     adaptive = [line for line in lines if line["rule"] == "adaptive"]
     uneven = [line for line in lines if not line["is_one_count"]]
     finish(
         f"share of cells whose 95 % interval holds the truth, a run {TIMES_AS_LONG} times as long; "
         "of all, or of those whose repeats differ: the smaller",
-        min(sum(bool(line["holds"]) for line in kept) / len(kept) for kept in (lines, uneven)),
+        min(sum(bool(line["holds"]) for line in group) / len(group) for group in (lines, uneven)),
         ">=",
         BOUND,
         all=share(lines),

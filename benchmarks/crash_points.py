@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, say, spread
+from benchmarks.support.report import asked, finish, notice, private_state, spread
 from lab.faults.crash_points import Exploration, Explored, all_configurations, explore_all
 from lab.machine import Host, parse_target
 
@@ -85,10 +85,10 @@ def main() -> None:
         for explored in explore_all(exploration, work, machines=options.machines):
             found.append(explored)
             tally = explored.tally
-            told = f"{tally.points} points, {len(tally.broken)} broken"
+            summary = f"{tally.points} points, {len(tally.broken)} broken"
             if explored.error:
-                told = f"{explored.error.message} after {told}"
-            say(f"{explored.configuration.name}: {told}, {explored.seconds:.1f} s")
+                summary = f"{explored.error.message} after {summary}"
+            notice(f"{explored.configuration.name}: {summary}, {explored.seconds:.1f} s")
         report(found, time.monotonic() - started, options.least)
 
 

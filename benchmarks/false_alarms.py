@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Annotated, Any
 
-from benchmarks.support.report import Kept, asked, finish, private_state, say
+from benchmarks.support.report import StoredPoints, asked, finish, notice, private_state
 from benchmarks.support.windows import Run, measured_rates
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
@@ -99,7 +99,7 @@ def trio(lab: Lab, fast: str, slow: str, number: int, seconds: float) -> Trio:
 
 def main() -> None:
     options = asked(SMOKE)
-    found = Kept(options.keep, Trio)
+    found = StoredPoints(options.keep, Trio)
     if len(found) < options.trios:
         with private_state() as state:
             models(state / "config")
@@ -134,7 +134,7 @@ def report(found: Sequence[Trio], options: Options) -> None:
     by_count = [judged(found, count) for count in COUNTS]
     enough = next((each for each in by_count if each["found"] >= FOUND_BOUND), None)
     if enough is None:
-        say(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} with {COUNTS[-1]} repeats")
+        notice(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} with {COUNTS[-1]} repeats")
     noise = [pstdev(each.first) / fmean(each.first) for each in found]
     finish(
         f"share of {len(found)} equal pairs called different, with as many repeats as find a slow-down of 10 % in "

@@ -65,13 +65,13 @@ def first_array_seconds(state: Path) -> float:
     )
     assert process.stderr is not None
     seconds = 0.0
-    said = b""
+    output = b""
     for line in process.stderr:
-        said += line
+        output += line
         if CREATED in line and not seconds:
             seconds = time.monotonic() - begin
     if process.wait() != 0 or not seconds:
-        raise SystemExit(f"array create failed:\n{said.decode()}")
+        raise SystemExit(f"array create failed:\n{output.decode()}")
     return seconds
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import Kept, asked, finish, rewrite
+from benchmarks.support.report import StoredPoints, asked, finish, rewrite
 from benchmarks.support.rig import drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -142,7 +142,7 @@ def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: Options
 def main() -> None:
     options = asked(SMOKE)
     wanted = planned(options.repeats, options.depths)
-    points = Kept(options.points, tuple[Cell, float])
+    points = StoredPoints(options.points, tuple[Cell, float])
     missing = [cell for cell in wanted if cell not in dict(points)]
     if missing:
         disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import lab.cli.run
-from benchmarks.support.report import asked, finish, private_state, say
-from benchmarks.support.rig import Told, limit_speed
+from benchmarks.support.report import asked, finish, notice, private_state
+from benchmarks.support.rig import ProgressPrinter, limit_speed
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import ArrayPlan, DiskPlan, Experiment, JobPlan, RebuildPlan, check
@@ -37,7 +37,7 @@ def peak_bytes(status: str) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-class Watcher(Told):
+class Watcher(ProgressPrinter):
     """Reads the agent's memory after each cell; the agent is process 1 of the embedded kernel."""
 
     def __init__(self, disk_bytes: int) -> None:
@@ -84,7 +84,7 @@ def main() -> None:
     check(experiment)
     watcher = Watcher(options.mebibytes * MIB)
     with private_state():
-        request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, say, watcher.see)
+        request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, notice, watcher.see)
         record = run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from benchmarks.support.report import asked, finish, private_state, say
+from benchmarks.support.report import asked, finish, notice, private_state
 from lab.errors import LabError
 from lab.faults.campaign import (
     Arena,
@@ -53,7 +53,7 @@ def campaign(arena: Arena, minutes: float, *, shrinks: bool) -> dict[str, Any]:
     asked = {"first": 1, "seeds": 0, "seconds": minutes * 60, "planted": arena.planted}
     begin = time.monotonic()
     with begun_campaign(arena.host, str(arena.target), **asked) as journal:
-        hunt = Campaign(journal, arena, notice=say, shrinks=shrinks, stops_at_first=True)
+        hunt = Campaign(journal, arena, notice=notice, shrinks=shrinks, stops_at_first=True)
         summary = hunt.run()
     if not summary.findings:
         return {}
@@ -114,10 +114,10 @@ def main() -> None:
         controls = failed_controls(Arena(target, host)) if in_oracle else []
         for bug in in_md:
             md[bug.name] = hunt_in_md(bug, target, host, options.minutes)
-            say(f"{bug.name}: {md[bug.name][0] or 'not found'}")
+            notice(f"{bug.name}: {md[bug.name][0] or 'not found'}")
         for planted in in_oracle:
             oracle[planted.name] = hunt_in_oracle(planted, target, host, options.minutes)
-            say(f"{planted.name}: {oracle[planted.name][0] or 'not found'}")
+            notice(f"{planted.name}: {oracle[planted.name][0] or 'not found'}")
     missed = [name for found in (md, oracle) for name, (_, is_found) in found.items() if not is_found]
     count = len(md) + len(oracle)
     finish(

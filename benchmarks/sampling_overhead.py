@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from benchmarks.support.report import asked_one, finish, say, spread
+from benchmarks.support.report import asked_one, finish, notice, spread
 from benchmarks.support.rig import drives, read_iops
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
@@ -49,7 +49,7 @@ def main() -> None:
             else:
                 bare, sampled = stretch_iops(lab, spec.name), sampled_iops(lab, spec.name)
             pairs.append((sampled, bare))
-            say(f"pair {number + 1} of {rounds}: {sampled / bare:.3f}")
+            notice(f"pair {number + 1} of {rounds}: {sampled / bare:.3f}")
         fio.stop()
         fio.result()
     finish(

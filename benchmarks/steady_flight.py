@@ -11,7 +11,7 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, say
+from benchmarks.support.report import asked, finish, notice
 from benchmarks.support.rig import drives
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
@@ -93,7 +93,7 @@ def main() -> None:
             for depth in [each for each in options.depths if place.array is None or each in SHALLOW]:
                 paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in runs_of.items()]
                 for each in paces:
-                    say(str(each))
+                    notice(str(each))
                 # What the addresses of a minute decide is about as much as of twenty seconds.
                 errors = 3 * max(each.error for each in paces) if place.array else 0.0
                 worst = max(worst, *(abs(each.iops / paces[0].iops - 1) - errors for each in paces[1:]))

@@ -115,8 +115,8 @@ def command(*words: str) -> tuple[float, int, str]:
     """Seconds, peak memory in bytes and output of ``raidlab`` with these words."""
     begin = time.monotonic()
     measure = "import resource, sys; "
-    tell = "sys.stderr.write(f'PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n')"
-    code = f"{measure}import atexit; atexit.register(lambda: {tell}); {START}"
+    print_peak = "sys.stderr.write(f'PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\\n')"
+    code = f"{measure}import atexit; atexit.register(lambda: {print_peak}); {START}"
     ended = subprocess.run(isolated_python("-c", code, *words), capture_output=True, text=True, check=False)
     seconds = time.monotonic() - begin
     peak = re.search(r"PEAK (\d+)", ended.stderr)
@@ -154,8 +154,8 @@ def many(folder: Path, like: bytes, count: int) -> dict[str, object]:
     begun: SweepFolder = run_sweep(plan_sweep(*find_sweep(str(path)), request), request).folder
     assert SweepStore(host).find(begun.id).record.cells
     resume_seconds, resume_bytes, text = command("--json", "sweep", str(path), "--resume", *rules)
-    told = json.loads(text)
-    assert (told["reused"], told["measured"]) == (count, 0), told
+    result = json.loads(text)
+    assert (result["reused"], result["measured"]) == (count, 0), result
     return {
         "plan_seconds": round(plan_seconds, 2),
         "plan_bytes": plan_bytes,
@@ -168,7 +168,7 @@ def main() -> None:
     options = asked(SMOKE)
     count = max(1, options.planned // CELLS_A_DEPTH) * CELLS_A_DEPTH
     with private_state() as folder:
-        parts, told = overhead(folder, options.cells)
+        parts, figures = overhead(folder, options.cells)
         like = next((folder / "sweeps/cells").glob("*/*.cell")).read_bytes()
         assert unpacked_cell(like, "a cell").rows
         found = many(folder, like, count)
@@ -185,7 +185,7 @@ def main() -> None:
         ),
         "<=",
         1.0,
-        **{**parts, **told, "cells_planned": count, **found},
+        **{**parts, **figures, "cells_planned": count, **found},
     )
 
 

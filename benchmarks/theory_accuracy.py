@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import Kept, asked, finish, rewrite
+from benchmarks.support.report import StoredPoints, asked, finish, rewrite
 from benchmarks.support.rig import Measured, drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -169,14 +169,14 @@ def markdown(found: list[Point], target: str, seconds: float) -> str:
 def main() -> None:
     options = asked(SMOKE)
     wanted = cells(options.levels, options.depths)
-    kept = Kept(options.points, Point)
-    missing = [cell for cell in wanted if cell not in {point.cell for point in kept}]
+    stored = StoredPoints(options.points, Point)
+    missing = [cell for cell in wanted if cell not in {point.cell for point in stored}]
     if missing:
         disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
         with drives(options.on, disks) as lab:
             rig = Rig(lab, options.seconds)
-            kept.measure(missing, options.minutes, lambda cell: [rig.point(cell)])
-    found = {point.cell: point for point in kept}
+            stored.measure(missing, options.minutes, lambda cell: [rig.point(cell)])
+    found = {point.cell: point for point in stored}
     points = [found[cell] for cell in wanted]
     if options.table:
         rewrite(options.table, "accuracy", markdown(points, options.on, options.seconds))

@@ -55,7 +55,7 @@ jobs = 1
 runtime_seconds = 2.0
 warmup_seconds = 0.8
 """
-WANTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Transfer.FLIPS}
+EXPECTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Transfer.FLIPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def measured(model: str, options: Options) -> ResultRecord:
 
 def matches(conclusion: Conclusion) -> bool:
     """Whether it became what it must; True for one that is not asked about."""
-    wanted = WANTED.get((conclusion.faster, conclusion.slower))
-    return wanted is None or conclusion.transfers[0] is wanted
+    expected = EXPECTED.get((conclusion.faster, conclusion.slower))
+    return expected is None or conclusion.transfers[0] is expected
 
 
 def main() -> None:
@@ -87,12 +87,12 @@ def main() -> None:
         for model, record in zip(DRIVE_MODELS, records, strict=True):
             (options.keep / f"two-platforms-{model}.json").write_bytes(encode_record(record))
     found = compare_platforms([platform_of(record) for record in records])
-    judged = [each for each in found.conclusions if (each.faster, each.slower) in WANTED]
+    judged = [each for each in found.conclusions if (each.faster, each.slower) in EXPECTED]
     finish(
         "conclusions that became what they must on the other platform",
         sum(matches(each) for each in judged),
         ">=",
-        len(WANTED),
+        len(EXPECTED),
         conclusions=[
             f"{each.faster} {each.verdicts[0].outcome} than {each.slower}: {each.transfers[0]}"
             for each in found.conclusions

@@ -390,19 +390,19 @@ def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_
     check_margin(margin)
     if len(platforms) < 2:
         raise SpecError("one platform cannot be compared", hint="name the results of two or more machines")
-    kept, left_out = _comparable(_with_names(platforms))
-    if len(kept) < 2:
+    compared, left_out = _comparable(_with_names(platforms))
+    if len(compared) < 2:
         raise SpecError(
             f"nothing can be compared: {'; '.join(left_out)}", hint="run the same experiment on both machines"
         )
-    figures = [figures_of(platform.record) for platform in kept]
+    figures = [figures_of(platform.record) for platform in compared]
     conclusions = tuple(_conclusions(figures, margin))
-    agreements = tuple(_agreements(kept, figures, conclusions))
-    rows = tuple(_platform_rows(kept, figures))
-    return PlatformComparison(tuple(kept), tuple(left_out), rows, agreements, conclusions)
+    agreements = tuple(_agreements(compared, figures, conclusions))
+    rows = tuple(_platform_rows(compared, figures))
+    return PlatformComparison(tuple(compared), tuple(left_out), rows, agreements, conclusions)
 
 
-_TELLS: tuple[Callable[[ResultRecord], str], ...] = (
+_DISTINCTIONS: tuple[Callable[[ResultRecord], str], ...] = (
     lambda record: "virtual time" if record.conditions.is_virtual_time else "real time",
     lambda record: record.conditions.host_name,
     lambda record: f"kernel {record.conditions.kernel_release}",
@@ -416,30 +416,30 @@ def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
     named = []
     for platform in platforms:
         twins = [other.record for other in platforms if other.name == platform.name]
-        name = f"{platform.name} ({_told_apart(platform.record, twins)})" if len(twins) > 1 else platform.name
+        name = f"{platform.name} ({_distinction(platform.record, twins)})" if len(twins) > 1 else platform.name
         named.append(Platform(name, platform.record, platform.problems))
     return named
 
 
-def _told_apart(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
+def _distinction(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
     """Properties that only this one has; its id if there are none."""
-    differing = [tell for tell in _TELLS if len({tell(each) for each in twins}) > 1]
-    for tells in (*([each] for each in differing), differing):
-        words = [tuple(tell(each) for tell in tells) for each in twins]
+    differing = [distinction for distinction in _DISTINCTIONS if len({distinction(each) for each in twins}) > 1]
+    for chosen in (*([each] for each in differing), differing):
+        words = [tuple(distinction(each) for distinction in chosen) for each in twins]
         if len(set(words)) == len(twins):
-            return ", ".join(tell(record) for tell in tells)
+            return ", ".join(distinction(record) for distinction in chosen)
     return record.id
 
 
 def _comparable(platforms: Sequence[Platform]) -> tuple[list[Platform], list[str]]:
     first = figures_of(platforms[0].record)
-    kept, left_out = [platforms[0]], []
+    comparable, left_out = [platforms[0]], []
     for platform in platforms[1:]:
         if set(figures_of(platform.record)) & set(first):
-            kept.append(platform)
+            comparable.append(platform)
         else:
             left_out.append(f"{platform.name} has no figure in common with {platforms[0].name}")
-    return kept, left_out
+    return comparable, left_out
 
 
 def _platform_rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Row]]) -> Iterator[PlatformRow]:

@@ -209,8 +209,8 @@ def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> 
 
 def ask_version(host: Host, path: str, option: str) -> str:
     """The version that a program prints with this option; empty if it prints none."""
-    said = host.processes.run([path, option], timeout_seconds=_VERSION_SECONDS)
-    return version_in(said.stdout + said.stderr)
+    result = host.processes.run([path, option], timeout_seconds=_VERSION_SECONDS)
+    return version_in(result.stdout + result.stderr)
 
 
 def program_check(
@@ -418,25 +418,27 @@ def _guest_memory(host: Host) -> Found:
     room = 0
     with suppress(OSError):
         room = shutil.disk_usage(host.files.path("/dev/shm")).free
-    wanted = human_bytes(DEFAULT_MEMORY_BYTES)
-    detail = f"{human_bytes(room)} free in /dev/shm; the kernel takes {wanted}"
+    needed = human_bytes(DEFAULT_MEMORY_BYTES)
+    detail = f"{human_bytes(room)} free in /dev/shm; the kernel takes {needed}"
     if room >= DEFAULT_MEMORY_BYTES:
         return Outcome.OK, detail, ""
-    fix = f"free some: rm files in /dev/shm, or mount -o remount,size={wanted} /dev/shm as root"
+    fix = f"free some: rm files in /dev/shm, or mount -o remount,size={needed} /dev/shm as root"
     return Outcome.LIMITED, f"{detail}, so its memory will be a file in the state folder, which is slower", fix
 
 
 def _confinement(host: Host) -> Found:
     """Tries each layer with lab/machine/confinement.py, which documents the layers and which of them suffice."""
-    said = host.processes.run([guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS)
+    result = host.processes.run(
+        [guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS
+    )
     with suppress(msgspec.DecodeError):
-        reasons = decode_json(said.stdout, dict[str, str])
+        reasons = decode_json(result.stdout, dict[str, str])
         missing = "".join(f"; no {_LAYERS[layer]}: {reason}" for layer, reason in reasons.items() if reason)
         there = [layer for layer, reason in reasons.items() if not reason]
         if "namespace" in there or {"landlock", "seccomp"} <= set(there):
             return Outcome.OK, f"read-only: {', '.join(_LAYERS[layer] for layer in there)}{missing}", ""
         return Outcome.LIMITED, f"what runs in it can write what this user can{missing}", _namespace_switch(host)
-    return Outcome.LIMITED, f"not known: {(said.stderr or said.stdout).strip()}", "raidlab doctor, once more"
+    return Outcome.LIMITED, f"not known: {(result.stderr or result.stdout).strip()}", "raidlab doctor, once more"
 
 
 def _namespace_switch(host: Host) -> str:
@@ -520,8 +522,8 @@ def _libvirt(host: Host) -> Found:
     if not virsh:
         return Outcome.MISSING, "libvirt is not installed", "make vm"
     answer = host.processes.run([virsh, "--connect", "qemu:///system", "uri"], timeout_seconds=_ANSWER_SECONDS)
-    said = answer.stderr.strip().splitlines()
-    detail = said[-1].removeprefix("error: ") if said else "libvirt's daemon answers"
+    lines = answer.stderr.strip().splitlines()
+    detail = lines[-1].removeprefix("error: ") if lines else "libvirt's daemon answers"
     if answer.status == 0:
         return Outcome.OK, detail, ""
     if "denied" in answer.stderr or "authentication" in answer.stderr:

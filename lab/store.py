@@ -55,7 +55,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 _TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z(-|\Z)")
 _MOST_WORD = 80
 """Maximum length of the words in an id: with time and number the id remains a valid name (lab.gates.text)."""
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """``is_held`` takes the lock briefly; a process that opens the run retries for this long."""
 
 
@@ -204,7 +204,7 @@ class RunFolders:
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
-                if not any(_took(stack, folder / LOCK_NAME) for _ in polls(HostClock(), _LOOK_SECONDS, 0.02)):
+                if not any(_try_lock(stack, folder / LOCK_NAME) for _ in polls(HostClock(), _POLL_SECONDS, 0.02)):
                     raise MachineBusy(f"another raidlab is writing {self.noun} {run_id}", hint="wait for it, or end it")
             except OSError as error:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error
@@ -244,7 +244,7 @@ class RunFolders:
                     sync_folder(self.root)
                 finally:
                     if is_there(old):
-                        _give_way(old, folder)
+                        _discard_or_restore(old, folder)
                     shutil.rmtree(part, ignore_errors=True)
         except OSError as error:
             raise storage_error(f"{self.noun} {run_id} cannot be stored in '{self.root}'", error) from error
@@ -325,7 +325,7 @@ def numbered(first: str) -> Iterator[str]:
         yield f"{first}-{number}"
 
 
-def _took(stack: ExitStack, lock: Path) -> bool:
+def _try_lock(stack: ExitStack, lock: Path) -> bool:
     with suppress(BlockingIOError):
         stack.enter_context(locked(lock, ALONE))
         return True
@@ -340,7 +340,7 @@ def _temporary_files(folder: Path) -> list[Path]:
         return []
 
 
-def _give_way(old: Path, folder: Path) -> None:
+def _discard_or_restore(old: Path, folder: Path) -> None:
     """Remove a run that was replaced; restore it if no new run has taken its place."""
     if is_there(folder):
         shutil.rmtree(old, ignore_errors=True)
@@ -351,7 +351,7 @@ def _give_way(old: Path, folder: Path) -> None:
 def _remove(path: Path) -> bool:
     with suppress(OSError):
         if (found := _PARTIAL.fullmatch(path.name)) and found[1] == "replacing":
-            _give_way(path, path.with_name(found[2]))
+            _discard_or_restore(path, path.with_name(found[2]))
             return True
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)

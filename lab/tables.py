@@ -66,13 +66,13 @@ class Table:
         texts = self.texts
         first = takewhile(lambda index: not self.columns[index].is_number, range(len(self.columns)))
         same = [index for index in first if len({row[index] for row in texts}) == 1 and texts[0][index]]
-        kept = [index for index in range(len(self.columns)) if index not in same]
-        said = ", ".join(texts[0][index] for index in same)
+        remaining = [index for index in range(len(self.columns)) if index not in same]
+        shared = ", ".join(texts[0][index] for index in same)
         return Table(
             self.title,
-            tuple(self.columns[index] for index in kept),
-            tuple(tuple(row[index] for index in kept) for row in self.rows),
-            (f"every row: {said}", *self.notes) if said else self.notes,
+            tuple(self.columns[index] for index in remaining),
+            tuple(tuple(row[index] for index in remaining) for row in self.rows),
+            (f"every row: {shared}", *self.notes) if shared else self.notes,
         )
 
     def as_text(self, most_columns: int | None = None) -> str:

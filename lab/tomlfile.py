@@ -128,7 +128,7 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
     """Convert a tree of tables and values to ``kind``. Raises SpecError as decode_toml does, syntax errors excepted."""
     problems = _Problems()
     tree = _with_sizes(tree, problems, "")
-    _look(tree, kind, "", problems)
+    _check(tree, kind, "", problems)
     if not problems.count:
         try:
             return convert(tree, kind)
@@ -157,10 +157,10 @@ class _Problems:
         self.count = 0
         self._first: list[str] = []
 
-    def add(self, say: Callable[[], str]) -> None:
-        """``say`` is called only for listed errors, since the search for the nearest word is slow."""
+    def add(self, describe: Callable[[], str]) -> None:
+        """``describe`` is called only for listed errors, since the search for the nearest word is slow."""
         if len(self._first) < _MOST_PROBLEMS:
-            self._first.append(shortened(say(), _LONGEST_PROBLEM))
+            self._first.append(shortened(describe(), _LONGEST_PROBLEM))
         self.count += 1
 
     @property
@@ -201,37 +201,37 @@ _NO_SIZE = object()
 """Placeholder for a size that was already rejected."""
 
 
-def _look(value: Any, wanted: Any, path: str, problems: _Problems) -> None:
-    """Report all errors of ``value`` as a ``wanted``, key by key."""
-    struct = _struct_in(wanted, value)
+def _check(value: Any, kind: Any, path: str, problems: _Problems) -> None:
+    """Report all errors of ``value`` as a ``kind``, key by key."""
+    struct = _struct_in(kind, value)
     if struct is not None and isinstance(value, dict):
-        _look_at_struct(value, struct, path, problems)
+        _check_struct(value, struct, path, problems)
         return
-    origin, arguments = get_origin(wanted), get_args(wanted)
-    if isinstance(value, list) and origin in (list, tuple) and _holds_struct(wanted):
+    origin, arguments = get_origin(kind), get_args(kind)
+    if isinstance(value, list) and origin in (list, tuple) and _holds_struct(kind):
         for index, item in enumerate(value):
-            _look(item, arguments[0], f"{path}[{index}]", problems)
+            _check(item, arguments[0], f"{path}[{index}]", problems)
         return
-    if isinstance(value, dict) and origin in (dict, Mapping) and _holds_struct(wanted):
+    if isinstance(value, dict) and origin in (dict, Mapping) and _holds_struct(kind):
         for key, item in value.items():
-            _look(item, arguments[1], _join(path, key), problems)
+            _check(item, arguments[1], _join(path, key), problems)
         return
     if value is _NO_SIZE:
         return
     try:
-        convert(value, wanted)
+        convert(value, kind)
     except (msgspec.ValidationError, OverflowError) as error:
-        told, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
-        within = bounds(wanted) if is_number else ""
-        problems.add(lambda: f"{path}: {f'{shown(value)} is not possible: write {within}' if within else told}")
+        message, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
+        within = bounds(kind) if is_number else ""
+        problems.add(lambda: f"{path}: {f'{shown(value)} is not possible: write {within}' if within else message}")
 
 
-def _look_at_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: _Problems) -> None:
+def _check_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: _Problems) -> None:
     fields = _fields(struct)
     tag_field = struct.__struct_config__.tag_field
     for key, value in tree.items():
         if key in fields:
-            _look(value, fields[key].type, _join(path, key), problems)
+            _check(value, fields[key].type, _join(path, key), problems)
         elif key != tag_field:
             problems.add(partial(_unknown_key, key, fields, path))
     for name, field in fields.items():
@@ -250,13 +250,13 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo
     return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
-def _struct_in(wanted: Any, value: Any) -> type[msgspec.Struct] | None:
+def _struct_in(kind: Any, value: Any) -> type[msgspec.Struct] | None:
     """The struct for a table; for a union, the one with the table's tag, or the only one."""
-    if isinstance(wanted, type):
-        return wanted if issubclass(wanted, msgspec.Struct) else None
-    if get_origin(wanted) in (list, tuple, dict, Mapping):
+    if isinstance(kind, type):
+        return kind if issubclass(kind, msgspec.Struct) else None
+    if get_origin(kind) in (list, tuple, dict, Mapping):
         return None
-    structs = [each for each in get_args(wanted) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    structs = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     if len(structs) == 1:
         return structs[0]
     for struct in structs:
@@ -266,10 +266,10 @@ def _struct_in(wanted: Any, value: Any) -> type[msgspec.Struct] | None:
     return None
 
 
-def _holds_struct(wanted: Any) -> bool:
-    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+def _holds_struct(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return True
-    return any(_holds_struct(each) for each in get_args(wanted))
+    return any(_holds_struct(each) for each in get_args(kind))
 
 
 def _join(path: str, key: str) -> str:

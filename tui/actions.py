@@ -59,7 +59,7 @@ def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
     ]
 
     def added(names: tuple[str, ...]) -> None:
-        frontend.say(f"{' and '.join(names)} of {human_bytes(size)} are added to the lab.")
+        frontend.show_message(f"{' and '.join(names)} of {human_bytes(size)} are added to the lab.")
         on_done(names)
 
     def then(chosen: str) -> None:
@@ -141,7 +141,7 @@ def selection_of(state: LabState) -> Selection:
         disk=disk,
         member=found[1] if found else None,
         free_disk=joining_disk(state),
-        is_pulled=bool(disk and state.look and disk.kernel_name in state.look.vanished),
+        is_pulled=bool(disk and state.snapshot and disk.kernel_name in state.snapshot.vanished),
         was_member=bool(disk and known and disk.node in known.former_devices),
         has_known_data=bool(array and array.name in state.marks),
         has_load=state.running_load is not None,
@@ -185,7 +185,7 @@ def do(frontend: Frontend, action: Action) -> None:
         case VerifyMark():
             frontend.marks.verify(action.array)
         case Wait():
-            frontend.say(waiting_words(frontend.lab, action.array))
+            frontend.show_message(waiting_words(frontend.lab, action.array))
         case PlanAction():
             if isinstance(action, Scrub) and action.action is ScrubAction.STOP:
                 frontend.leave_volume(action.array)
@@ -531,8 +531,8 @@ class Draft:
                 chosen = {**dict(self.chunks), self.kind.default_chunk_bytes: size}
                 return replace(self, chunks=tuple(chosen.items()))
             case "reference":
-                wanted = int(value.split()[0])
-                return replace(self, reference=None if wanted == len(self.members) - 1 else wanted)
+                members = int(value.split()[0])
+                return replace(self, reference=None if members == len(self.members) - 1 else members)
             case "layout" if self.level == LevelName.RAID10:
                 return replace(self, copies=next(word for word, title in _COPIES.items() if title == value))
             case "layout":
@@ -567,7 +567,7 @@ def next_step(state: LabState) -> str:
         return "The machine is starting. [b]F1[/b] explains the screen."
     if state.phase is not MachinePhase.OPEN:
         return "[b]Ctrl+R[/b] restarts the machine. Stored results are not affected."
-    if state.look is None:
+    if state.snapshot is None:
         return "Looking for arrays …"
     status = state.selected
     resting = state.resting_arrays

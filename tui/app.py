@@ -31,7 +31,7 @@ from lab.errors import LabError, SpecError
 from lab.gates.decoding import parse_toml, read_own_json
 from lab.gates.files import make_own_folder
 from lab.host import signals
-from lab.host.files import bug_words, keep_traceback, replace_file
+from lab.host.files import bug_words, replace_file, store_traceback
 from lab.machine.state_folder import default_state_root
 from lab.tomlfile import toml_text
 from tui.base_app import BaseApp
@@ -154,9 +154,9 @@ class TypedAhead:
     def _set_valve(self) -> None:
         if self._valve:
             self._valve.cancel()
-        self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._look_after)
+        self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._valve_expired)
 
-    def _look_after(self) -> None:
+    def _valve_expired(self) -> None:
         """Start another pass after a timeout: a callback is lost if its widget closes before it is called."""
         if not self._app.is_running or not self._app.screen_stack:
             return
@@ -293,7 +293,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             for number in signals.ENDING:
                 # A Textual driver may have installed its own handlers.
                 self._own_loop.remove_signal_handler(number)
-            signals.take_back()
+            signals.reinstall()
         if self.ended_by:
             self.exit()
             return
@@ -405,7 +405,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         except Exception as error:
             if not self.owns_process:
                 raise
-            self.say(f"{bug_words(error)}\nnext: {keep_traceback(error)}", is_bad=True)
+            self.show_message(f"{bug_words(error)}\nnext: {store_traceback(error)}", is_bad=True)
             return True
 
     def _has_list_without_lines(self) -> bool:
@@ -443,12 +443,12 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
         yield from palette_commands(self, screen)
 
-    def keep_settings(self) -> None:
+    def store_settings(self) -> None:
         mode = self.current_mode if self.current_mode in self.MODES else Settings().mode
-        kept = Settings(
+        settings = Settings(
             self.theme, mode, self.lab.selected_array or "", self.lab.selected_disk or "", was_welcomed=True
         )
-        save_settings(self._settings_file, kept)
+        save_settings(self._settings_file, settings)
 
 
 def _bearable(size: Size) -> Size:
@@ -460,12 +460,12 @@ def main(on: str | None = None) -> int:
     target = on or os.environ.get("RAIDLAB_ON")
     app = RaidlabApp(target)
     app.owns_process = True
-    with signals.heard_by(app.end_by):
+    with signals.handled_by(app.end_by):
         signals.watch_terminal((0, 1, 2))
         try:
-            with signals.kept():
+            with signals.restored():
                 status = app.run()
-            app.keep_settings()
+            app.store_settings()
         finally:
             app.background.end()
             app.client.close()

@@ -94,9 +94,9 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
 
     def show_error(self, error: LabError) -> None:
         hint = error.hint.replace(RUN_AGAIN, "press Ctrl+R")
-        self.say(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
+        self.show_message(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
 
-    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
+    def show_message(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
         options: dict[str, Any] = {"severity": "error", "timeout": _BAD_NEWS_SECONDS} if is_bad else {}
         self.notify(text, title=title, markup=False, **options)
 

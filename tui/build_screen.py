@@ -217,7 +217,7 @@ class BuildScreen(ModeScreen):
         write, why = self.query_one("#build-write", Tile), self.query_one("#build-why", Static)
         if not shown.usable_bytes:
             for tile in (usable, survives, write):
-                tile.say("–")
+                tile.show_text("–")
             why.update("")
             return
         is_much = shown.unused_bytes >= _MUCH_UNUSED * shown.raw_bytes
@@ -225,12 +225,12 @@ class BuildScreen(ModeScreen):
         note = f"of {human_bytes(shown.raw_bytes)}{lost}"
         # A truncated note is useless.
         short = lost.removeprefix(", ") or note
-        usable.say(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
+        usable.show_text(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived
         note = "any failure loses all data" if not high else "any" if low == high else "depends on which disks"
-        survives.say(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)
+        survives.show_text(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)
         cost, _, reason = shown.write_penalty.partition(": ")
-        write.say(cost, note="for one write")
+        write.show_text(cost, note="for one write")
         why.update(f"A small write: {reason}." if reason else "")
 
     def on_choices_stepped(self, event: Choices.Stepped) -> None:
@@ -239,8 +239,8 @@ class BuildScreen(ModeScreen):
 
     def on_rack_toggled(self, event: Rack.Toggled) -> None:
         self._has_chosen = True
-        kept = [name for name in self.draft.disks if name not in event.removed]
-        self._take(self.draft.with_disks(tuple(dict.fromkeys((*kept, *event.added)))))
+        remaining = [name for name in self.draft.disks if name not in event.removed]
+        self._take(self.draft.with_disks(tuple(dict.fromkeys((*remaining, *event.added)))))
 
     def on_plan_view_copied(self) -> None:
         self.notify("The commands are on the clipboard, if the terminal allows it")

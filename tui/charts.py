@@ -545,7 +545,7 @@ def _decade(value: float) -> str:
 
 _CELL_LEAST = 4
 _CELL_MOST = 14
-_ROWS_WANTED = 6
+_DEFAULT_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,7 +593,7 @@ class StripeDiagram(LineWidget):
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
         super().__init__(id=id)
-        self.rows = _ROWS_WANTED
+        self.rows = _DEFAULT_ROWS
         """Number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
         self.empty_text = empty_text
         self._picture: _Picture | None = None
@@ -822,11 +822,11 @@ class SliceDiagram(LineWidget):
                 continue
             name = picture.arrays[each.array][0]
             text = name if len(name) < cell - 2 else name.removeprefix("md")
-            style, sign = self._look(each)
+            style, sign = self._cell_style(each)
             line.add(f"{sign}{text}".center(cell - 1)[: cell - 1], self.style(style)).add(" ")
         return line
 
-    def _look(self, cell: SliceCell) -> tuple[str, str]:
+    def _cell_style(self, cell: SliceCell) -> tuple[str, str]:
         match cell.state:
             case SliceState.MISSING:
                 return "gone", self.glyphs.crossed

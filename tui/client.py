@@ -23,7 +23,6 @@ from tui.state import (
     CommandEntry,
     CommandRan,
     DisksChanged,
-    LabLooked,
     MachineOpening,
     MarksRead,
     NoticeGiven,
@@ -31,6 +30,7 @@ from tui.state import (
     PaceChosen,
     SessionEnded,
     SessionOpened,
+    SnapshotTaken,
 )
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class LabClient:
         self._monitor = monitor = Monitor(
             session,
             hertz=self._hertz,
-            on_look=lambda look: self._post(LabLooked(look)),
+            on_snapshot=lambda snapshot: self._post(SnapshotTaken(snapshot)),
             on_end=lambda error: self._end(session, error) if error else None,
         )
         stack.callback(self._stop_helpers)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import DrillError, LabError
-from lab.session.session import LabSession, Leftovers, keep_leftovers, read_leftovers
+from lab.session.session import LabSession, Leftovers, read_leftovers, store_leftovers
 from lab.units import counted
-from tui.state import LabLooked, LabMessage, SessionEnded, SessionOpened, forget_past
+from tui.state import LabMessage, SessionEnded, SessionOpened, SnapshotTaken, forget_past
 
 if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
@@ -133,14 +133,14 @@ class Drills:
 
         self._frontend.beside("drills", read, on_done=listed)
 
-    def hear(self, message: LabMessage) -> None:
+    def receive(self, message: LabMessage) -> None:
         """Find an open drill when the lab opens; during a drill, count the bytes written every ``_COUNT_SECONDS``."""
         if isinstance(message, SessionOpened):
             self._find()
             self._read_left()
         elif isinstance(message, SessionEnded):
             self._desk, self._is_counting = None, False
-        elif isinstance(message, LabLooked):
+        elif isinstance(message, SnapshotTaken):
             self._count()
 
     def _find(self) -> None:
@@ -161,11 +161,11 @@ class Drills:
 
     def _found(self, desk: DrillDesk | None) -> None:
         self.is_finding = False
-        self._sit(desk)
+        self._set_desk(desk)
         if desk is not None:
             self.on_open(False)
 
-    def _sit(self, desk: DrillDesk | None) -> None:
+    def _set_desk(self, desk: DrillDesk | None) -> None:
         self._desk = desk
         self.refresh()
 
@@ -184,7 +184,7 @@ class Drills:
         def counted(is_over: object) -> None:
             self._is_counting = False
             if is_over is True:
-                self._sit(None)
+                self._set_desk(None)
                 self._read_left()
                 self.open()
             self.refresh()
@@ -263,12 +263,12 @@ class Drills:
 
             def made(desk: DrillDesk | None) -> None:
                 self._forget()
-                self._sit(desk)
+                self._set_desk(desk)
                 self.on_open(True)
 
             def failed(error: LabError) -> None:
                 self._forget()
-                self._sit(None)
+                self._set_desk(None)
                 self._frontend.show_error(error)
 
             self.on_making(True)
@@ -317,7 +317,7 @@ class Drills:
 
         def done(found: tuple[DrillOutcome, str]) -> None:
             self.page = found[1]
-            self._sit(None)
+            self._set_desk(None)
             self._read_left()
             self.open()
             then(found[0])
@@ -353,7 +353,7 @@ class Drills:
     def _forget_left(self) -> None:
         session = self._frontend.client.session
         if session is not None:
-            keep_leftovers(session.folder, None)
+            store_leftovers(session.folder, None)
         self.left = None
         self._frontend.show_soon()
 
@@ -363,7 +363,7 @@ class Drills:
             return
 
         def left(_: None) -> None:
-            self._sit(None)
+            self._set_desk(None)
             self._read_left()
             then()
 

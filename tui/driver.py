@@ -82,7 +82,7 @@ class InputGate:
         self._pasted = self._cut = 0
         self._skipped = ""
         """What is being dropped until its end: ``string``, ``sequence``, or empty."""
-        self._heard = 0.0
+        self._received_seconds = 0.0
         self._out: list[str | Pasted] = []
         self._keys = self._mouse = 0
         self._was_motion = False
@@ -96,7 +96,7 @@ class InputGate:
 
     def feed(self, text: str, now: float, *, most_keys: int = MOST_KEYS) -> list[str | Pasted]:
         """Filter the text that was read at ``now``, in seconds of a monotonic clock."""
-        data, self._held, self._heard = self._held + text, "", now
+        data, self._held, self._received_seconds = self._held + text, "", now
         self._keys, self._mouse, self._was_motion = most_keys, MOST_MOUSE, False
         at = 0
         while at < len(data):
@@ -115,7 +115,7 @@ class InputGate:
 
     def tick(self, now: float) -> list[str | Pasted]:
         """Handle a period without input up to ``now``, in seconds of the same clock."""
-        silent = now - self._heard
+        silent = now - self._received_seconds
         if self._paste is not None and silent >= PASTE_SECONDS:
             # The held text may have been the start of the end sequence.
             self._held = ""
@@ -134,10 +134,10 @@ class InputGate:
 
     def _plain(self, text: str) -> None:
         self._was_motion = False
-        kept = text[: self._keys]
-        self._keys -= len(kept)
-        self.dropped += len(text) - len(kept)
-        self._out.append(kept)
+        accepted = text[: self._keys]
+        self._keys -= len(accepted)
+        self.dropped += len(text) - len(accepted)
+        self._out.append(accepted)
 
     def _sequence(self, data: str, at: int) -> int:
         """Handle the sequence that begins at ``at``; returns its end."""
@@ -198,10 +198,10 @@ class InputGate:
         end = data.find(_PASTE_END, at)
         if end < 0:
             # The end sequence may have arrived in part.
-            kept = next((n for n in range(len(_PASTE_END) - 1, 0, -1) if data.endswith(_PASTE_END[:n])), 0)
-            kept = min(kept, len(data) - at)
-            self._held = data[len(data) - kept :] if kept else ""
-            self._add(data[at : len(data) - kept])
+            partial = next((n for n in range(len(_PASTE_END) - 1, 0, -1) if data.endswith(_PASTE_END[:n])), 0)
+            partial = min(partial, len(data) - at)
+            self._held = data[len(data) - partial :] if partial else ""
+            self._add(data[at : len(data) - partial])
             return len(data)
         self._add(data[at:end])
         end += len(_PASTE_END)
@@ -214,11 +214,11 @@ class InputGate:
     def _add(self, text: str) -> None:
         assert self._paste is not None
         clean = _UNFIT.sub("", text)
-        kept = clean[: MOST_PASTED - self._pasted]
-        self._pasted += len(kept)
-        self._cut += len(clean) - len(kept)
-        if kept:
-            self._paste.append(kept)
+        accepted = clean[: MOST_PASTED - self._pasted]
+        self._pasted += len(accepted)
+        self._cut += len(clean) - len(accepted)
+        if accepted:
+            self._paste.append(accepted)
 
     def _end_paste(self) -> None:
         text, self._paste = "".join(self._paste or ()), None
@@ -252,7 +252,7 @@ _CLOSING_SECONDS = 0.5
 _READ_BYTES = 64 * 1024
 _MOST_EVENTS = 8
 """Maximum number of events that wait for the app; beyond that, no input is read."""
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _FEW_PASTED = 4 * 1024
 _KITTY_OFF, _SYNC_OFF = "\x1b[<u", "\x1b[?2026l"
 
@@ -374,9 +374,9 @@ class TerminalDriver(LinuxDriver):
         gate, parser, decode = InputGate(), XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
         while not self.exit_event.is_set():
             if not self._has_room():
-                self.exit_event.wait(_LOOK_SECONDS / 10)
+                self.exit_event.wait(_POLL_SECONDS / 10)
                 continue
-            if poll.poll(_LOOK_SECONDS * 1000 / (2 if gate.is_waiting else 1)):
+            if poll.poll(_POLL_SECONDS * 1000 / (2 if gate.is_waiting else 1)):
                 data = self._read_all(poll)
                 if not data:
                     signals.terminal_is_lost()
@@ -434,5 +434,5 @@ class TerminalDriver(LinuxDriver):
         text = pasted.text[:most]
         if len(text) < len(pasted.text) or pasted.cut:
             words = f"The paste was truncated to {most // 1024} KiB; use a file for larger texts."
-            self._app.call_later(self._app.say, words)
+            self._app.call_later(self._app.show_message, words)
         self.process_message(events.Paste(text))

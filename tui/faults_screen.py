@@ -150,8 +150,8 @@ def _target(frontend: Frontend) -> Target:
     target = parse_target(frontend.lab.target or "uml:")
     if not target.is_embedded:
         return parse_target("uml:")
-    kept = [f"{key}={value}" for key, value in target.options.items() if key in ("time", "kernel", "cpus", "accel")]
-    return parse_target(f"{target.kind}:?{'&'.join(kept)}" if kept else f"{target.kind}:")
+    options = [f"{key}={value}" for key, value in target.options.items() if key in ("time", "kernel", "cpus", "accel")]
+    return parse_target(f"{target.kind}:?{'&'.join(options)}" if options else f"{target.kind}:")
 
 
 def _stop_if(cancelled: Cancelled) -> None:
@@ -347,13 +347,13 @@ class FaultsScreen(ModeScreen):
 
     def on_screen_resume(self) -> None:
         """Read the stored outcomes again, and select the item about which the open lesson asks."""
-        self.app.beside("outcomes", partial(stored_views, self.app.client.host), on_done=self._keep_stored)
+        self.app.beside("outcomes", partial(stored_views, self.app.client.host), on_done=self._set_stored)
         requested = self.app.guide.fault_to_read
         choose = self.query_one("#fault-list", OptionList)
         if requested and any(option.id == requested.item for option in choose.options):
             choose.highlighted = choose.get_option_index(requested.item)
 
-    def _keep_stored(self, found: Mapping[str, FaultView]) -> None:
+    def _set_stored(self, found: Mapping[str, FaultView]) -> None:
         self._stored = found
         self.app.show_soon()
 
@@ -415,7 +415,7 @@ class FaultsScreen(ModeScreen):
 
         def done(outcome: Line) -> None:
             view.outcome = outcome
-            self.app.say(outcome[0], title=item.label, is_bad=outcome[1] == "bad")
+            self.app.show_message(outcome[0], title=item.label, is_bad=outcome[1] == "bad")
 
         def failed(error: LabError) -> None:
             is_cancelled = isinstance(error, RunCancelled)

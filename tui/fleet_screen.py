@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _HIGH_ROWS = 34
 _LOW_CHART_ROWS = 5
-KEPT_FIGURES = 1000
+MOST_FIGURES = 1000
 """Number of fleets whose losses are kept."""
 
 
@@ -91,10 +91,10 @@ class FleetScreen(ModeScreen):
         self.query_one(Choices).focus()
         self.query_one("#fleet-problem", VerdictBanner).clear()
         store = ResultStore(self.app.client.host.state.results)
-        self.app.beside("rebuilds", partial(measured_rates, store), on_done=self._keep_rates, on_error=lambda _: None)
+        self.app.beside("rebuilds", partial(measured_rates, store), on_done=self._set_rates, on_error=lambda _: None)
         self._compute()
 
-    def _keep_rates(self, rates: tuple[MeasuredRebuild, ...]) -> None:
+    def _set_rates(self, rates: tuple[MeasuredRebuild, ...]) -> None:
         self.rates = rates
 
     def on_resize(self, event: Resize) -> None:
@@ -138,13 +138,13 @@ class FleetScreen(ModeScreen):
         choice = next((each for each in self._requested if each not in self._known), None)
         if choice is not None and not self._is_computing:
             self._is_computing = True
-            keep = partial(self._keep, choice)
-            self.app.beside("fleet", partial(simulate, choice), on_done=keep, on_error=keep)
+            store = partial(self._store_figures, choice)
+            self.app.beside("fleet", partial(simulate, choice), on_done=store, on_error=store)
 
-    def _keep(self, choice: FleetChoice, found: LossFigures | LabError) -> None:
+    def _store_figures(self, choice: FleetChoice, found: LossFigures | LabError) -> None:
         self._is_computing = False
         self._known[choice] = found
-        while len(self._known) > KEPT_FIGURES:
+        while len(self._known) > MOST_FIGURES:
             del self._known[next(iter(self._known))]
         self._compute_next()
 
@@ -196,8 +196,8 @@ class FleetScreen(ModeScreen):
             sentences.append(comparison(self._changed, (self._before, before), (choice, found)))
         never = next(each for each in choice.with_each_scrub_interval() if each.scrub_hours is None)
         unscrubbed = self._figures(never)
-        is_said = sentences and self._changed == "scrub_hours" and self._before == never
-        if unscrubbed and choice.scrub_hours and not is_said:
+        is_shown = sentences and self._changed == "scrub_hours" and self._before == never
+        if unscrubbed and choice.scrub_hours and not is_shown:
             sentences.append(comparison("scrub_hours", (never, unscrubbed), (choice, found)))
         return sentences[:1] if self.has_class("-low") else sentences
 

@@ -19,7 +19,6 @@ from lab.errors import LabError, MachineLost
 from tui.client import LabClient, run_safely
 from tui.state import (
     CallRequested,
-    LabLooked,
     LabMessage,
     LabState,
     LoadEnded,
@@ -32,6 +31,7 @@ from tui.state import (
     RunningOperation,
     SessionEnded,
     SessionOpened,
+    SnapshotTaken,
     update,
 )
 
@@ -95,7 +95,7 @@ class Loads:
         if self._load is not None:
             self._load.stop()
 
-    def hear(self, message: LabMessage) -> None:
+    def receive(self, message: LabMessage) -> None:
         if isinstance(message, LoadEnded | SessionEnded):
             self._load = None
         if isinstance(message, LoadEnded) and isinstance(message.outcome, LabError):
@@ -123,7 +123,7 @@ class Marks:
 
         def done(mark: DataMark) -> None:
             self._frontend.lab.marks[array] = MarkView(mark)
-            self._frontend.say(f"Known data were written to {array}; v shows later whether they are intact.")
+            self._frontend.show_message(f"Known data were written to {array}; v shows later whether they are intact.")
 
         self._frontend.job(f"Write known data on {array}", work, on_done=done)
 
@@ -136,11 +136,11 @@ class Marks:
             mark = require_mark(session, array)
             return mark, verify_mark(session, mark)
 
-        self._frontend.job(f"Verify {array}", work, on_done=partial(self._keep, array))
+        self._frontend.job(f"Verify {array}", work, on_done=partial(self._store_verdict, array))
 
-    def hear(self, message: LabMessage) -> None:
+    def receive(self, message: LabMessage) -> None:
         """Verify an array with known data automatically when it is complete again or its sync has finished."""
-        if not isinstance(message, LabLooked):
+        if not isinstance(message, SnapshotTaken):
             return
         lab = self._frontend.lab
         for name in dict.fromkeys(event.array for event in lab.new_events if event.kind.value in _ASKS_FOR_VERDICT):
@@ -149,10 +149,12 @@ class Marks:
             if name in lab.marks and is_whole and not self.is_quiet():
                 self.verify(name)
 
-    def _keep(self, array: str, found: tuple[DataMark, MarkVerdict]) -> None:
+    def _store_verdict(self, array: str, found: tuple[DataMark, MarkVerdict]) -> None:
         mark, verdict = found
         self._frontend.lab.marks[array] = MarkView(mark, verdict)
-        self._frontend.say(verdict.sentence, title=f"{array}: data {verdict.verdict}", is_bad=not verdict.is_intact)
+        self._frontend.show_message(
+            verdict.sentence, title=f"{array}: data {verdict.verdict}", is_bad=not verdict.is_intact
+        )
 
 
 NO_PACE = "This machine's time is real. For a clock that you can pause and speed up: raidlab --on 'uml:?time=virtual'"
@@ -214,7 +216,7 @@ class Pacing:
         """The pacer; if there is none, show why and return None."""
         pacer = self._frontend.client.pacer
         if pacer is None:
-            self._frontend.say(NO_PACE if self._frontend.lab.is_open else "There is no machine.")
+            self._frontend.show_message(NO_PACE if self._frontend.lab.is_open else "There is no machine.")
         return pacer
 
 
@@ -284,7 +286,7 @@ MakePlan = Callable[["LabSession"], "Plan | None"]
 class Service(Protocol):
     """A part of a frontend that receives its messages."""
 
-    def hear(self, message: LabMessage) -> None:
+    def receive(self, message: LabMessage) -> None:
         """Handle a message; ``Frontend.lab`` is already updated."""
 
 
@@ -310,16 +312,16 @@ class Frontend:
             case CallRequested():
                 message.function()
             case NoticeGiven():
-                self.say(message.text)
+                self.show_message(message.text)
             case PaceChosen() if message.note:
-                self.say(message.note)
+                self.show_message(message.note)
             case SessionOpened():
                 self.settle()
             case _:
                 pass
         for service in self.services:
-            service.hear(message)
-        if not isinstance(message, LabLooked):
+            service.receive(message)
+        if not isinstance(message, SnapshotTaken):
             self.show_soon()
         elif not self.lab.is_dull:
             self.changes += 1
@@ -425,7 +427,7 @@ class Frontend:
     def show_error(self, error: LabError) -> None:
         raise NotImplementedError
 
-    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
+    def show_message(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
         raise NotImplementedError
 
     def show_soon(self) -> None:

@@ -218,7 +218,7 @@ class WelcomeScreen(Modal[None]):
     def __init__(self) -> None:
         super().__init__()
         self._plan: Plan | None = None
-        self._is_wanted = False
+        self._is_requested = False
         self._is_asked = False
         self._is_closed = False
 
@@ -258,7 +258,7 @@ class WelcomeScreen(Modal[None]):
         self.query_one("#welcome-state", Static).update(
             Content.from_markup("It runs:  [bold]$command[/]", command=command)
         )
-        if self._is_wanted:
+        if self._is_requested:
             self._run()
 
     def _cannot(self, error: LabError) -> None:
@@ -276,7 +276,7 @@ class WelcomeScreen(Modal[None]):
             self.action_close()
 
     def action_build(self) -> None:
-        self._is_wanted = True
+        self._is_requested = True
         if self._plan:
             self._run()
         else:

@@ -86,7 +86,7 @@ class ArrayList(OptionList):
         name: str
 
     @dataclass
-    class MenuWanted(Message):
+    class MenuRequested(Message):
         """The user requested the menu of an array."""
 
         name: str
@@ -132,7 +132,7 @@ class ArrayList(OptionList):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if event.option_id:
-            self.post_message(self.MenuWanted(event.option_id))
+            self.post_message(self.MenuRequested(event.option_id))
 
 
 def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80) -> Content:
@@ -337,7 +337,7 @@ class ArrayPanel(Vertical):
     def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
         shown = shown_seconds(state)
         window = shown * _BEYOND
-        now = state.look.time_seconds if state.look else None
+        now = state.snapshot.time_seconds if state.snapshot else None
         marks = marks_of(state, status)
         p99 = history.load(LoadMeasure.P99_SECONDS, seconds=window)
         has_load = any(value is not None for _, value in p99)
@@ -377,7 +377,7 @@ class ArrayPanel(Vertical):
 
     def _show_events(self, state: LabState) -> None:
         box = self.query_one("#panel-events", Static)
-        glyphs, now = glyphs_of(self), state.look.time_seconds if state.look else 0.0
+        glyphs, now = glyphs_of(self), state.snapshot.time_seconds if state.snapshot else 0.0
         lines = []
         for event in list(state.events)[-max(1, box.size.height) :]:
             tone = tone_of(event)
@@ -430,7 +430,7 @@ class Details(Vertical):
             _fact("device", f"{bay.node}  {bay.model}"),
             _fact("serial", bay.serial or "none"),
         ]
-        counters = state.look.disks.get(bay.node.removeprefix("/dev/")) if state.look else None
+        counters = state.snapshot.disks.get(bay.node.removeprefix("/dev/")) if state.snapshot else None
         if counters:
             lines += [
                 _fact("read", human_bytes(counters.read_bytes)),
@@ -501,10 +501,10 @@ class EmptyLab(VerticalScroll):
         self._shown: tuple[str, tuple[LabDisk, ...]] | None = None
 
     def show(self, state: LabState) -> None:
-        has_looked = state.is_open and state.look is not None
-        free = state.blank_disks[:FIRST_MEMBERS] if has_looked else ()
-        title = _TITLES.get(state.phase, "There is no machine.") if has_looked or not state.is_open else "Looking."
-        if state.resting_arrays and has_looked:
+        has_snapshot = state.is_open and state.snapshot is not None
+        free = state.blank_disks[:FIRST_MEMBERS] if has_snapshot else ()
+        title = _TITLES.get(state.phase, "There is no machine.") if has_snapshot or not state.is_open else "Looking."
+        if state.resting_arrays and has_snapshot:
             title = "No array runs."
         if (title, free) == self._shown:
             return
@@ -614,18 +614,18 @@ class LabScreen(ModeScreen):
         self.app.select(disk=bay.name, array=found[0].name if found else None)
         self._shown = self._aim()
 
-    def _has_gone(self) -> bool:
+    def _has_disappeared(self) -> bool:
         """Whether the array or disk for which a key was pressed has disappeared; the key must not act on another one.
 
         If so, a notice is shown; the next press applies to the new selection.
         """
         (array, disk), state = self._shown, self.app.lab
-        gone = array if array and state.array(array) is None else disk if disk and state.disk(disk) is None else ""
-        if not gone:
+        missing = array if array and state.array(array) is None else disk if disk and state.disk(disk) is None else ""
+        if not missing:
             return False
         self.app.show_now()
         now = " and ".join(filter(None, self._shown))
-        self.notify(f"{gone} no longer exists. Selected now: {now or 'nothing'}.", severity="warning", markup=False)
+        self.notify(f"{missing} no longer exists. Selected now: {now or 'nothing'}.", severity="warning", markup=False)
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -635,7 +635,7 @@ class LabScreen(ModeScreen):
         return action != "build" or self.app.lab.is_open
 
     def action_act(self, name: str) -> None:
-        if not self._has_gone():
+        if not self._has_disappeared():
             carry_out(self.app, _ACTIONS[name])
 
     def action_build(self) -> None:
@@ -653,7 +653,7 @@ class LabScreen(ModeScreen):
         self.app.select(array=event.name)
         self._shown = self._aim()
 
-    def on_array_list_menu_wanted(self, event: ArrayList.MenuWanted) -> None:
+    def on_array_list_menu_requested(self, event: ArrayList.MenuRequested) -> None:
         if self.app.lab.array(event.name) is None:
             start_array(self.app, event.name)
             return

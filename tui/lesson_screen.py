@@ -338,7 +338,7 @@ class LessonsScreen(ModeScreen):
         if view is None:
             return
         choices = [Choice(each, _LANGUAGES.get(each, each)) for each in view.languages]
-        self.app.pick("Language", choices, self.app.guide.speak)
+        self.app.pick("Language", choices, self.app.guide.change_language)
 
     def action_variant(self) -> None:
         if view := self.app.guide.view:

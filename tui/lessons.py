@@ -38,7 +38,7 @@ from tui.actions import KEY_ACTIONS, title_of
 from tui.keys import SCREENS
 from tui.look import Glyphs, glyphs_of
 from tui.runs import request_of
-from tui.state import LabLooked, LabMessage
+from tui.state import LabMessage, SnapshotTaken
 from tui.widgets import entitle
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class Guide:
         self._read_count = attempt.done_count if attempt else 0
         self.refresh()
 
-    def hear(self, message: LabMessage) -> None:
-        if isinstance(message, LabLooked):
+    def receive(self, message: LabMessage) -> None:
+        if isinstance(message, SnapshotTaken):
             self.check()
 
     def check(self) -> None:
@@ -137,22 +137,22 @@ class Guide:
             self.open(only_if_begun=True)
         attempt, state = self._attempt, self._frontend.lab
         step = attempt.step if attempt else None
-        if attempt is None or step is None or state.look is None or self._is_elsewhere:
+        if attempt is None or step is None or state.snapshot is None or self._is_elsewhere:
             return
         if self._is_suspended():
             self._watched = ""
             return
-        if step.id != self._watched or self._since is None or state.look.time_seconds < self._since.time_seconds:
-            self._watched, self._since, self._events = step.id, state.look, []
+        if step.id != self._watched or self._since is None or state.snapshot.time_seconds < self._since.time_seconds:
+            self._watched, self._since, self._events = step.id, state.snapshot, []
             self._deep = None
         else:
             self._events += state.new_events
         from lab.lessons.student import marks_of
 
         session = self._frontend.client.session
-        marks = marks_of(session, state.look.arrays) if session else {}
-        scene = attempt.checked_state(state.look, state.disks, marks=marks, events=self._events, since=self._since)
-        self._checked(attempt.evaluate(replace(scene, deep=self._disk_contents(attempt, self._since, state.look))))
+        marks = marks_of(session, state.snapshot.arrays) if session else {}
+        scene = attempt.checked_state(state.snapshot, state.disks, marks=marks, events=self._events, since=self._since)
+        self._checked(attempt.evaluate(replace(scene, deep=self._disk_contents(attempt, self._since, state.snapshot))))
 
     def _disk_contents(self, attempt: LessonSession, since: Snapshot, sample: Snapshot) -> DeepState:
         """The contents that were read last; if they are old and the lesson needs them, they are read again."""
@@ -346,11 +346,11 @@ class Guide:
             attempt.answer(text)
         except LabError as error:
             return f"{error.message}: {error.hint}" if error.hint else error.message
-        self._look_without_lab(attempt)
+        self._check_without_lab(attempt)
         self.check()
         return ""
 
-    def _look_without_lab(self, attempt: LessonSession) -> None:
+    def _check_without_lab(self, attempt: LessonSession) -> None:
         """Check a step that needs only results, which the answer can complete even if the lab is not open."""
         from lab.lessons.student import needs_lab
 
@@ -379,7 +379,7 @@ class Guide:
             self._frontend.attempt(self._student.leave)
             self._set_attempt(None)
 
-    def speak(self, language: str) -> None:
+    def change_language(self, language: str) -> None:
         """Continue the lesson in another language."""
         student, attempt = self._student, self._attempt
         if student is None or attempt is None:
@@ -408,7 +408,7 @@ class Guide:
 
         self._frontend.attempt(attempt.note_help)
         lines = "\n".join(action.by_hand() for action in step.do)
-        self._frontend.say(lines, title="Running")
+        self._frontend.show_message(lines, title="Running")
         self._frontend.job(f"Lesson {attempt.lesson.id[:2].lstrip('0')}: do the step", work)
 
     def measure(self) -> bool:
@@ -429,7 +429,7 @@ class Guide:
         def done(_: None) -> None:
             self._show_activity("")
             attempt.find_results()
-            self._look_without_lab(attempt)
+            self._check_without_lab(attempt)
 
         def failed(error: LabError) -> None:
             self._show_activity("")

@@ -63,7 +63,9 @@ class TopBar(Static):
     def show(self, state: LabState, mode: str) -> None:
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
         # Of a machine in virtual time, with its pace: 0:12:30 10x.
-        clock = f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
+        clock = (
+            f"{clock_words(state.snapshot.time_seconds)} {state.pace.words}" if state.pace and state.snapshot else ""
+        )
         shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
         if shown != self._shown:
             self._shown = shown
@@ -333,8 +335,8 @@ class ModeScreen(Screen[None]):
             hint = next_step(state)
         else:
             followed = self.app.drills.hint_line() or self.app.guide.hint_line()
-            wanted = None if self.app.drills.view else self.app.guide.reading_line(self.app.current_mode)
-            hint = wanted or self.hint(state) or followed or next_step(state)
+            reading = None if self.app.drills.view else self.app.guide.reading_line(self.app.current_mode)
+            hint = reading or self.hint(state) or followed or next_step(state)
         self.query_one(HintLine).show(hint)
         self._show_keys()
 

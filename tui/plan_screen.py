@@ -121,11 +121,11 @@ class PlanView(FittedLines, can_focus=True):
         danger = _DANGERS[steps[0].danger]
         sign, style = self._state(group)
         why = group_why(steps, self._name_of)
-        said = [(text, "why") for text in wrapped(why, width - _INDENT_CELLS)] if not self.brief else []
+        parts = [(text, "why") for text in wrapped(why, width - _INDENT_CELLS)] if not self.brief else []
         if steps[0].danger is Danger.DATA:
             warning = f"Data on {self._names(steps)} will be lost."
-            said += [(text, "danger") for text in wrapped(warning, width - _INDENT_CELLS)]
-        for text, component in said:
+            parts += [(text, "danger") for text in wrapped(warning, width - _INDENT_CELLS)]
+        for text, component in parts:
             yield self.line(width).add(f" {sign} ", self.style(style)).add(text, self.style(component))
             sign = " "
         for number, text in enumerate(_command_lines(steps[0].argv, width - _INDENT_CELLS - 2)):

@@ -454,7 +454,7 @@ class Rack(LineWidget, can_focus=True):
 STOPPED = "stopped"
 """The note on a disk whose array is stopped."""
 MINUTE_SECONDS = 60.0
-_MINUTE_OF_LOOKS = 240
+_SNAPSHOTS_PER_MINUTE = 240
 _WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 _ABOUT = 1.25
 """A window is chosen for spans up to this factor of its length."""
@@ -483,8 +483,8 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
     status, member = state.member_of(disk.name) or (None, None)
     resting = next((array for array in state.found_arrays if disk.node in array.devices), None)
     activity = _activity(state, disk.kernel_name)
-    is_gone = state.look is not None and disk.kernel_name in state.look.vanished
-    shown = BayState.VANISHED if is_gone else member_state(member) if member else BayState.FREE
+    is_vanished = state.snapshot is not None and disk.kernel_name in state.snapshot.vanished
+    shown = BayState.VANISHED if is_vanished else member_state(member) if member else BayState.FREE
     is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
     note = STOPPED if resting and not member else status.member_note(member) if status and member else ""
     if not status and not resting:
@@ -566,7 +566,7 @@ def shown_seconds(state: LabState) -> float:
     """
     if state.pace is None or state.history is None:
         return MINUTE_SECONDS
-    span = state.history.span_seconds(_MINUTE_OF_LOOKS)
+    span = state.history.span_seconds(_SNAPSHOTS_PER_MINUTE)
     return next((float(seconds) for seconds in _WINDOWS_SECONDS if seconds * _ABOUT >= span), span)
 
 

@@ -33,7 +33,7 @@ from tui.runs import (
     sweep_items,
     workload_items,
 )
-from tui.sweeps import SweepLook, SweepPanel, SweepView
+from tui.sweeps import SweepPanel, SweepState, SweepView
 from tui.widgets import (
     ChoiceRow,
     Choices,
@@ -103,7 +103,7 @@ class RunPanel(Vertical):
     def show_experiment(self, item: RunItem, view: ExperimentView | None) -> None:
         has_nothing = view is None or not (view.is_running or view.points)
         self._show_item(item, is_planned=has_nothing, is_over=bool(view and not view.is_running))
-        self.query_one("#run-predicted", Tile).say("in the result")
+        self.query_one("#run-predicted", Tile).show_text("in the result")
         self.query_one("#run-reason", Static).update(_IN_THE_RESULT)
         rates = view.progress.rates if view and view.is_running else None
         self._now(rates.read_iops + rates.write_iops if rates else None)
@@ -141,19 +141,19 @@ class RunPanel(Vertical):
         tile, reason = self.query_one("#run-predicted", Tile), self.query_one("#run-reason", Static)
         if forecast is None:
             reason.update("")
-            tile.say("–")
+            tile.show_text("–")
         elif forecast.iops is None:
             reason.update(f"No prediction: {forecast.reason}")
-            tile.say("no prediction")
+            tile.show_text("no prediction")
         else:
             reason.update(f"Why: {forecast.reason}")
-            tile.say(f"{format_value(forecast.iops, Unit.IOPS)} IOPS")
+            tile.show_text(f"{format_value(forecast.iops, Unit.IOPS)} IOPS")
 
     def _now(self, iops: float | None) -> None:
-        self.query_one("#run-now", Tile).say(f"{format_value(iops, Unit.IOPS)} IOPS" if iops is not None else "–")
+        self.query_one("#run-now", Tile).show_text(f"{format_value(iops, Unit.IOPS)} IOPS" if iops is not None else "–")
 
     def _measured(self, text: str, is_good: bool) -> None:
-        self.query_one("#run-measured", Tile).say(text, Tone.GOOD if is_good else Tone.QUIET)
+        self.query_one("#run-measured", Tile).show_text(text, Tone.GOOD if is_good else Tone.QUIET)
 
     def _lines(self, lines: tuple[str, ...]) -> None:
         self.query_one("#run-lines", Static).update("\n".join(lines).rstrip())
@@ -169,11 +169,11 @@ class RunPanel(Vertical):
             return SyncView(load.phase, 0.0, note=notes.get(load.phase, ""))
         if load.runtime_seconds is None:
             return SyncView("runs", 0.0, note="until you stop it")
-        now = state.look.time_seconds if state.look else 0.0
+        now = state.snapshot.time_seconds if state.snapshot else 0.0
         if self._began_seconds is None:
             self._began_seconds = _first_counted(state) or now
-        gone = min(load.runtime_seconds, max(0.0, now - self._began_seconds))
-        return SyncView("runs", gone / load.runtime_seconds, eta_seconds=load.runtime_seconds - gone)
+        elapsed = min(load.runtime_seconds, max(0.0, now - self._began_seconds))
+        return SyncView("runs", elapsed / load.runtime_seconds, eta_seconds=load.runtime_seconds - elapsed)
 
     def _show_load_charts(self, load: LoadView | None, state: LabState, predicted: float | None) -> None:
         chart, latency = self.query_one("#run-iops", TimeChart), self.query_one("#run-latency", TimeChart)
@@ -184,7 +184,7 @@ class RunPanel(Vertical):
             return
         status = state.array(load.array)
         marks = marks_of(state, status) if status else ()
-        now = state.look.time_seconds if state.look else None
+        now = state.snapshot.time_seconds if state.snapshot else None
         chart.window_seconds = latency.window_seconds = window = shown_seconds(state)
         found = {
             measure: state.history.load(measure, seconds=window)
@@ -248,17 +248,17 @@ def _cautions(record: ResultRecord) -> str:
     found = beside_theory(record)
     off = sum(each.is_off for each in found)
     count = f"{off} of {len(found)} figures differ from theory." if off else ""
-    said = f"{foremost(record)} {count}".strip()
-    return f" {said}" if said else ""
+    caution = f"{foremost(record)} {count}".strip()
+    return f" {caution}" if caution else ""
 
 
 _TITLE_CELLS = 160
 _HIGH_ROWS = 34
 _RUNTIMES: dict[str, float | None] = {"10 s": 10.0, "30 s": 30.0, "1 min": 60.0, "5 min": 300.0, "until stopped": None}
 _FIRST = "rand-read-4k"
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """Time between two reads of the status of another process's sweep."""
-_TICKS_A_LOOK = 4
+_TICKS_PER_READ = 4
 """Number of ticks between two checks whether another process has started the sweep."""
 
 
@@ -308,7 +308,7 @@ class RunScreen(ModeScreen):
         self._own = workload_items(), experiment_items()
         self._fill(_FIRST)
         self.query_one(OptionList).focus()
-        self.set_interval(_LOOK_SECONDS, self._look_elsewhere)
+        self.set_interval(_POLL_SECONDS, self._read_sweep)
 
     def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
         """Read the list of sweeps, which other processes change. Textual also calls the handler of the base class."""
@@ -334,14 +334,14 @@ class RunScreen(ModeScreen):
                 choose.add_options(Option(self._entry(item, has_titles), id=item.option_id) for item in items)
         choose.highlighted = choose.get_option_index(highlighted if highlighted in self._items else _FIRST)
 
-    def _look_elsewhere(self) -> None:
+    def _read_sweep(self) -> None:
         """Read the status of the shown sweep, which another process may be running."""
         item = self._item
         if not self.is_current or item is None or item.kind is not RunKind.SWEEP:
             return
-        view, look = self._sweep_of(item), self.app.sweeps.look(item.id)
+        view, sweep = self._sweep_of(item), self.app.sweeps.state(item.id)
         self._ticks += 1
-        if not (view and view.is_running) and (look.runs_elsewhere or self._ticks % _TICKS_A_LOOK == 0):
+        if not (view and view.is_running) and (sweep.runs_elsewhere or self._ticks % _TICKS_PER_READ == 0):
             self.app.sweeps.watch(item.id)
 
     def _entry(self, item: RunItem, with_title: bool) -> Content:
@@ -388,7 +388,7 @@ class RunScreen(ModeScreen):
             return
         self.set_class(item.kind is RunKind.SWEEP, "-sweep")
         if item.kind is RunKind.SWEEP:
-            self.query_one(SweepPanel).show(item, self.app.sweeps.look(item.id), self._sweep_of(item))
+            self.query_one(SweepPanel).show(item, self.app.sweeps.state(item.id), self._sweep_of(item))
         elif item.kind is RunKind.EXPERIMENT:
             panel.show_experiment(item, self._experiment_of(item))
         else:
@@ -431,14 +431,14 @@ class RunScreen(ModeScreen):
 
         array, workload, _ = key
 
-        def keep(forecast: Forecast) -> None:
+        def store(forecast: Forecast) -> None:
             self._forecasts[key] = forecast
             self.app.show_soon()
 
         def forget(_error: LabError) -> None:
             self._forecasts.pop(key, None)
 
-        self.app.look_up(lambda session: predict(session, array, workload), on_done=keep, on_error=forget)
+        self.app.look_up(lambda session: predict(session, array, workload), on_done=store, on_error=forget)
 
     def action_run(self) -> None:
         item, status = self._item, self.app.lab.selected
@@ -484,10 +484,10 @@ class RunScreen(ModeScreen):
         return True
 
     def _check_sweep(self, action: str, item: RunItem) -> bool | None:
-        view, look = self._sweep_of(item), self.app.sweeps.look(item.id)
+        view, sweep = self._sweep_of(item), self.app.sweeps.state(item.id)
         if action == "run":
-            work = look.work
-            can_run = work and work.there < work.cells and not work.missing_dependency and not look.runs_elsewhere
+            work = sweep.work
+            can_run = work and work.there < work.cells and not work.missing_dependency and not sweep.runs_elsewhere
             return True if can_run and not self.app.lab.background else None
         if action == "stop":
             return True if view and view.is_running and not view.is_ending else None
@@ -495,7 +495,7 @@ class RunScreen(ModeScreen):
 
     def hint(self, state: LabState) -> str | None:
         if self._item and self._item.kind is RunKind.SWEEP:
-            return _sweep_hint(state, self._sweep_of(self._item), self.app.sweeps.look(self._item.id))
+            return _sweep_hint(state, self._sweep_of(self._item), self.app.sweeps.state(self._item.id))
         if self._item and self._item.kind is RunKind.EXPERIMENT:
             return self._experiment_hint(state)
         if not state.arrays:
@@ -515,19 +515,19 @@ class RunScreen(ModeScreen):
         return "[b]r[/b] runs it on a separate machine and stores a result."
 
 
-def _sweep_hint(state: LabState, view: SweepView | None, look: SweepLook) -> str:
+def _sweep_hint(state: LabState, view: SweepView | None, sweep: SweepState) -> str:
     if view and view.is_running:
         return "It ends as soon as its workers have stopped." if view.is_ending else (
             "[b]s[/b] stops it and keeps every measured cell; [b]r[/b] continues later."
         )  # fmt: skip
-    if look.runs_elsewhere:
+    if sweep.runs_elsewhere:
         return "Another raidlab runs it; you can watch it here."
     if state.background:
         return f"It can run when '{state.background}' has ended."
-    if look.work is None:
-        return "The problem on the right must be solved first." if look.problem else "It is being planned."
-    if look.work.missing_dependency:
+    if sweep.work is None:
+        return "The problem on the right must be solved first." if sweep.problem else "It is being planned."
+    if sweep.work.missing_dependency:
         return "It needs Dask: the command is on the right."
-    if look.work.there == look.work.cells:
+    if sweep.work.there == sweep.work.cells:
         return "All cells are measured. [b]Tab[/b] goes to the tables, arrows scroll them."
-    return "[b]r[/b] measures the missing cells." if look.work.there else "[b]r[/b] measures all cells."
+    return "[b]r[/b] measures the missing cells." if sweep.work.there else "[b]r[/b] measures all cells."

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.state import LabState, LoadView, PastLoad
 
-KEPT_LINES = 5
+MOST_LINES = 5
 
 
 class RunKind(Enum):
@@ -196,7 +196,7 @@ def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
     past = [each for each in state.past_loads if each.workload == workload]
     if state.load and state.load.workload == workload and not state.load.is_running:
         past = past[:-1]
-    return tuple(_past_line(each) for each in reversed(past[-KEPT_LINES:]))
+    return tuple(_past_line(each) for each in reversed(past[-MOST_LINES:]))
 
 
 def _past_line(past: PastLoad) -> str:
@@ -205,7 +205,7 @@ def _past_line(past: PastLoad) -> str:
     return f"{iops:>6} IOPS   p99 {format_value(p99, Unit.SECONDS):<8} {past.array} {past.condition}"
 
 
-KEPT_POINTS = 4 * 600
+MOST_POINTS = 4 * 600
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class ExperimentView:
             return
         for name, rate in (("reads", "read_iops"), ("writes", "write_iops")):
             value = getattr(progress.rates, rate) if progress.rates else None
-            self.points.setdefault(name, deque(maxlen=KEPT_POINTS)).append((progress.time_seconds, value))
+            self.points.setdefault(name, deque(maxlen=MOST_POINTS)).append((progress.time_seconds, value))
 
     def stored_words(self) -> str:
         """A sentence that says which part of an incomplete run is stored."""
@@ -270,7 +270,7 @@ class Experiments:
 
         def done(record: ResultRecord) -> None:
             view.outcome, view.result_id = record, record.id
-            self._frontend.say(f"{name}: stored as {record.id}", title="Measured")
+            self._frontend.show_message(f"{name}: stored as {record.id}", title="Measured")
 
         def failed(error: LabError) -> None:
             view.outcome = error
@@ -296,7 +296,7 @@ class Experiments:
                     return resume_experiment(resumed, request)
                 return run_experiment(*find_experiment(view.experiment), request)
         except LabError:
-            view.result_id = resumed or _kept_id(store, before)
+            view.result_id = resumed or _stored_id(store, before)
             raise
 
 
@@ -315,7 +315,7 @@ def request_of(
     return request, nullcontext() if target.is_embedded else frontend.client.released()
 
 
-def _kept_id(store: ResultStore, before: set[str]) -> str:
+def _stored_id(store: ResultStore, before: set[str]) -> str:
     """Id of a result that was added to the store, or empty; new results without a measurement are deleted."""
     new = [each for each in store.list() if each.id not in before]
     for each in new:

@@ -51,7 +51,7 @@ def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[s
     # error.
     for name in ("aiohttp", "asyncio", "textual-serve"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    with signals.kept():
+    with signals.restored():
         asyncio.run(_until_signal(app_command(target), port, on_ready))
 
 

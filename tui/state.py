@@ -74,13 +74,13 @@ class NoticeGiven(LabMessage):
 
 
 @dataclass
-class LabLooked(LabMessage):
+class SnapshotTaken(LabMessage):
     """The monitor took a sample. A newer sample in the message queue replaces this one."""
 
-    look: Snapshot
+    snapshot: Snapshot
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, LabLooked)
+        return isinstance(message, SnapshotTaken)
 
 
 @dataclass
@@ -143,10 +143,10 @@ class MarksRead(LabMessage):
     marks: dict[str, DataMark]
 
 
-KEPT_COMMANDS = 500
-KEPT_EVENTS = 200
-KEPT_LOADS = 50
-_STILL_LOOKS, _STILL_EVERY = 20, 20
+MOST_COMMANDS = 500
+MOST_EVENTS = 200
+MOST_LOADS = 50
+_STILL_SNAPSHOTS, _STILL_EVERY = 20, 20
 """After the first number of unchanged samples, one in the second number is shown."""
 
 
@@ -245,22 +245,22 @@ class LabState:
     """The pace of the machine's virtual time; None: its time is real."""
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
-    look: Snapshot | None = None
+    snapshot: Snapshot | None = None
     history: History | None = None
-    quiet_looks: int = 0
+    quiet_snapshots: int = 0
     """Number of samples since something was last read, written or changed."""
     has_ticked: bool = False
     """Whether the newest sample is from another second of the machine's clock than the one before."""
     new_events: tuple[Event, ...] = ()
     first_syncs: set[str] = field(default_factory=set)
     """New arrays whose parity or copies md computes for the first time."""
-    events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
     operation: RunningOperation | None = None
     load: LoadView | None = None
-    past_loads: deque[PastLoad] = field(default_factory=lambda: deque(maxlen=KEPT_LOADS))
+    past_loads: deque[PastLoad] = field(default_factory=lambda: deque(maxlen=MOST_LOADS))
     """The ended loads, oldest first."""
     marks: dict[str, MarkView] = field(default_factory=dict)
-    commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=KEPT_COMMANDS))
+    commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=MOST_COMMANDS))
     command_count: int = 0
     """Number of all commands so far, including those no longer in ``commands``."""
     selected_array: str | None = None
@@ -270,7 +270,7 @@ class LabState:
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
-        return self.look.arrays if self.look else ()
+        return self.snapshot.arrays if self.snapshot else ()
 
     @property
     def is_dull(self) -> bool:
@@ -280,9 +280,9 @@ class LabState:
         virtual clock is shown at every second, because no sample follows the one at which the clock stops.
         """
         if self.pace:
-            return self.quiet_looks > 0 and not self.has_ticked
-        every = 4 if self.quiet_looks <= _STILL_LOOKS else _STILL_EVERY
-        return self.quiet_looks % every > 0
+            return self.quiet_snapshots > 0 and not self.has_ticked
+        every = 4 if self.quiet_snapshots <= _STILL_SNAPSHOTS else _STILL_EVERY
+        return self.quiet_snapshots % every > 0
 
     @property
     def is_open(self) -> bool:
@@ -367,21 +367,21 @@ class LabState:
 def update(state: LabState, message: LabMessage) -> None:
     """Apply a message to the state."""
     match message:
-        case LabLooked(look=look):
+        case SnapshotTaken(snapshot=snapshot):
             from lab.session.monitor import events_between
 
-            before, state.look = state.look, look
-            is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
-            state.quiet_looks = state.quiet_looks + 1 if is_quiet else 0
-            state.has_ticked = before is None or int(before.time_seconds) != int(look.time_seconds)
-            found = events_between(before, look, name_of=state.full_disk_name) if before else ()
-            state.new_events = with_first_syncs(found, look, state.first_syncs)
+            before, state.snapshot = state.snapshot, snapshot
+            is_quiet = before is not None and before.arrays == snapshot.arrays and before.disks == snapshot.disks
+            state.quiet_snapshots = state.quiet_snapshots + 1 if is_quiet else 0
+            state.has_ticked = before is None or int(before.time_seconds) != int(snapshot.time_seconds)
+            found = events_between(before, snapshot, name_of=state.full_disk_name) if before else ()
+            state.new_events = with_first_syncs(found, snapshot, state.first_syncs)
             for event in state.new_events:
                 state.events.append(event)
                 if (view := state.marks.get(event.array)) and view.verdict:
                     state.marks[event.array] = replace(view, is_stale=True)
             if state.history:
-                state.history.add(look)
+                state.history.add(snapshot)
         case MachineOpening():
             state.phase, state.target, state.problem = MachinePhase.OPENING, message.target, None
         case SessionOpened():
@@ -442,7 +442,7 @@ def forget_past(state: LabState) -> None:
     """Delete the samples, the history, the events and the first syncs."""
     from lab.session.monitor import History
 
-    state.look, state.history = None, History()
+    state.snapshot, state.history = None, History()
     state.events.clear()
     state.first_syncs.clear()
 
@@ -461,11 +461,11 @@ def _ended(state: LabState, message: SessionEnded) -> None:
 _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "disk-vanished")
 
 
-def with_first_syncs(events: Iterable[Event], look: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
+def with_first_syncs(events: Iterable[Event], snapshot: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
     """The events, with those of first syncs reworded or omitted; ``going_on``, the first syncs, is updated."""
-    kept = []
+    remaining = []
     for event in events:
-        name, kind, status = event.array, event.kind.value, look.array(event.array)
+        name, kind, status = event.array, event.kind.value, snapshot.array(event.array)
         if kind == "array-appeared" and status and _is_new(status):
             going_on.add(name)
         if name in going_on and kind in _LOSSES:
@@ -484,12 +484,12 @@ def with_first_syncs(events: Iterable[Event], look: Snapshot, going_on: set[str]
                 "restored": f"{name} is ready: any one disk may fail now",
             }.get(kind)
             event = replace(event, sentence=words) if words else event
-        kept.append(event)
+        remaining.append(event)
     for name in list(going_on):
-        status = look.array(name)
+        status = snapshot.array(name)
         if status is None or not status.owes_sync:
             going_on.discard(name)
-    return tuple(kept)
+    return tuple(remaining)
 
 
 def purpose(status: ArrayStatus) -> str:

@@ -16,7 +16,7 @@ from lab.actions.action import Choice
 from lab.arrays.geometry import ChunkKind
 from lab.errors import LabError, SpecError
 from lab.microscope.array_map import FoundPlace, find_place
-from lab.microscope.picture import SeenCell, StripePicture, StripeVerdict, flip_plan, look_at_stripe, parse_place
+from lab.microscope.picture import SeenCell, StripePicture, StripeVerdict, flip_plan, parse_place, read_stripe
 from lab.microscope.small_write import (
     CrashOutcome,
     CrashState,
@@ -92,7 +92,7 @@ def write_block(name: str, sector: int, session: LabSession) -> StepText:
     return StepText(f"Block {sector // 8} was written", (*observed_words(seen), *table), seen.predicted)
 
 
-_LOOKS = {ChunkKind.DATA: "data", ChunkKind.COPY: "copy", ChunkKind.P: "p", ChunkKind.Q: "q"}
+_STYLES = {ChunkKind.DATA: "data", ChunkKind.COPY: "copy", ChunkKind.P: "p", ChunkKind.Q: "q"}
 _VERDICTS = {
     StripeVerdict.AGREES: (Tone.GOOD, "AGREES"),
     StripeVerdict.DIFFERS: (Tone.BAD, "DIFFERS"),
@@ -109,9 +109,9 @@ def columns_of(picture: StripePicture) -> tuple[HexColumn, ...]:
             wrong = frozenset(seen.differs)
             what = f"{seen.cell.kind.value} computed" if seen.cell.kind.is_parity else "computed"
             note = (Tone.QUIET, "not stored") if seen.data is None else _fits(seen)
-            look = _LOOKS[seen.cell.kind]
+            style = _STYLES[seen.cell.kind]
             short = (f"{seen.cell.kind.value}=" if seen.cell.kind.is_parity else "=", _count(seen))
-            found.append(HexColumn(seen.cell.slot, "", what, look, seen.computed, wrong, *note, short))
+            found.append(HexColumn(seen.cell.slot, "", what, style, seen.computed, wrong, *note, short))
     return tuple(found)
 
 
@@ -127,7 +127,7 @@ def _stored(picture: StripePicture, seen: SeenCell) -> HexColumn:
         tone, note, wrong = Tone.BAD, "wrong", frozenset(blamed.bytes_wrong)
     name = member.name if member else picture.name_of(cell.slot)
     short = (cell.kind.value if cell.kind.is_parity else f"{cell.number}{chr(39) * min(cell.copy, 3)}", _count(seen))
-    return HexColumn(cell.slot, name, cell.words, _LOOKS[cell.kind], seen.data, wrong, tone, note, short)
+    return HexColumn(cell.slot, name, cell.words, _STYLES[cell.kind], seen.data, wrong, tone, note, short)
 
 
 def _count(seen: SeenCell) -> str:
@@ -280,7 +280,7 @@ class StripeScreen(ModeScreen):
             self.app.show_soon()
 
         self.app.look_up(
-            lambda session: look_at_stripe(session, name, number),
+            lambda session: read_stripe(session, name, number),
             on_done=done,
             on_error=lambda error: done(None, error),
         )
@@ -421,7 +421,7 @@ class StripeScreen(ModeScreen):
                 return f"{error.message}; type a disk and a byte, such as {member}:17"
 
             def make(session: LabSession) -> Plan:
-                return flip_plan(look_at_stripe(session, name, stripe), session.node(disk), byte)
+                return flip_plan(read_stripe(session, name, stripe), session.node(disk), byte)
 
             note = "md does not notice: it returns wrong bytes without an error. c starts a check, i shows the verdict."
             self.app.ask(make, note=note, on_done=self._again)
@@ -537,7 +537,7 @@ class HexColumn:
     name: str
     holds: str
     """The kind of the content: ``data 9``, ``P``, ``computed``."""
-    look: str
+    style: str
     """The style: ``data``, ``copy``, ``p`` or ``q``."""
     data: bytes | None
     wrong: frozenset[int] = frozenset()
@@ -645,7 +645,7 @@ class StripeHex(LineWidget):
                 "cursor" if is_marked else "name",
             )
         if part == "holds":
-            return (f" {column.holds}" if len(column.holds) < room else f" {column.short[0]}"), column.look
+            return (f" {column.holds}" if len(column.holds) < room else f" {column.short[0]}"), column.style
         note = column.note if len(column.note) + 3 <= room else column.short[1]
         sign = column.tone.glyph(self.glyphs) if column.note else ""
         return f" {sign} {note}".rstrip(), column.tone.value

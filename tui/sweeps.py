@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.runs import RunItem
 
-KEPT_NOTICES = 5
+MOST_NOTICES = 5
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class SweepView:
 
     name: str
     progress: SweepProgress | None = None
-    notices: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTICES))
+    notices: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
     outcome: LabError | bool | None = None
     """None while it runs; True: it finished; a LabError: why it ended."""
     is_ending: bool = False
@@ -63,7 +63,7 @@ class SweepView:
 
 
 @dataclass(slots=True)
-class SweepLook:
+class SweepState:
     """The state of a sweep, read without running it."""
 
     work: SweepWork | None = None
@@ -85,33 +85,33 @@ class Sweeps:
         self._frontend = frontend
         self.view: SweepView | None = None
         self.entries: tuple[SweepEntry, ...] = ()
-        self._looks: dict[str, SweepLook] = {}
+        self._states: dict[str, SweepState] = {}
         self._asked: set[str] = set()
         """Names of the sweeps that a thread is reading."""
 
-    def look(self, name: str) -> SweepLook:
+    def state(self, name: str) -> SweepState:
         """The state of a sweep; if it is not known yet, an empty one, while a thread reads it."""
-        if name not in self._looks:
-            self._looks[name] = SweepLook()
-            self._ask(name, partial(_looked, self._frontend, name))
-        return self._looks[name]
+        if name not in self._states:
+            self._states[name] = SweepState()
+            self._ask(name, partial(_read_state, self._frontend, name))
+        return self._states[name]
 
     def watch(self, name: str) -> None:
         """Read the status of another process's run, or whether one has started. It is cheap and called often."""
-        known = self.look(name)
+        known = self.state(name)
         if known.work or known.problem:
             self._ask(name, partial(_watched, self._frontend, name, known))
 
-    def _ask(self, name: str, work: Callable[[], SweepLook]) -> None:
+    def _ask(self, name: str, work: Callable[[], SweepState]) -> None:
         if name in self._asked:
             return
         self._asked.add(name)
 
-        def seen(look: SweepLook) -> None:
+        def seen(sweep: SweepState) -> None:
             self._asked.discard(name)
-            self._looks[name] = look
+            self._states[name] = sweep
 
-        self._frontend.beside("sweep", work, on_done=seen, on_error=lambda error: seen(SweepLook(problem=error)))
+        self._frontend.beside("sweep", work, on_done=seen, on_error=lambda error: seen(SweepState(problem=error)))
 
     def list_again(self) -> None:
         def listed(entries: tuple[SweepEntry, ...]) -> None:
@@ -127,13 +127,13 @@ class Sweeps:
 
         def over(outcome: LabError | bool) -> None:
             view.outcome = outcome
-            self._looks.pop(name, None)
-            self.look(name)
+            self._states.pop(name, None)
+            self.state(name)
             self.list_again()
 
         def done(_: object) -> None:
             over(True)
-            self._frontend.say(f"sweep {name}: all cells have been measured", title="Done")
+            self._frontend.show_message(f"sweep {name}: all cells have been measured", title="Done")
 
         def work(progress: Progress, cancelled: Cancelled) -> object:
             return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
@@ -161,23 +161,23 @@ def _desk(frontend: Frontend) -> SweepDesk:
     return sweeping.desk(parse_target(frontend.lab.target or "uml:"), frontend.client.host)
 
 
-def _looked(frontend: Frontend, name: str) -> SweepLook:
-    desk, look = _desk(frontend), SweepLook()
+def _read_state(frontend: Frontend, name: str) -> SweepState:
+    desk, sweep = _desk(frontend), SweepState()
     try:
-        look.work = desk.work(name)
+        sweep.work = desk.work(name)
     except LabError as error:
-        look.problem = error
-    run_id = look.work.run_id if look.work else desk.newest_run(name)
-    look.status = desk.stand(run_id) if run_id else None
-    return look
+        sweep.problem = error
+    run_id = sweep.work.run_id if sweep.work else desk.newest_run(name)
+    sweep.status = desk.status(run_id) if run_id else None
+    return sweep
 
 
-def _watched(frontend: Frontend, name: str, known: SweepLook) -> SweepLook:
+def _watched(frontend: Frontend, name: str, known: SweepState) -> SweepState:
     desk = _desk(frontend)
     if run_id := desk.going_run(name):
-        return replace(known, status=desk.stand(run_id))
+        return replace(known, status=desk.status(run_id))
     # The end of a run changes its cells and tables.
-    return _looked(frontend, name) if known.runs_elsewhere else known
+    return _read_state(frontend, name) if known.runs_elsewhere else known
 
 
 _SHOWN_CELLS = 8
@@ -200,17 +200,17 @@ class SweepPanel(Vertical):
         with titled(ScrollableContainer(id="sweep-tables"), "Results"):
             yield ChangingText(id="sweep-text", markup=False)
 
-    def show(self, item: RunItem, look: SweepLook, view: SweepView | None) -> None:
+    def show(self, item: RunItem, sweep: SweepState, view: SweepView | None) -> None:
         entitle(self, item.title)
-        is_going = bool(view and view.is_running) or look.runs_elsewhere
-        progress = view.progress if view and view.is_running else look.status.progress if look.status else None
-        tables = look.status.tables if look.status and not is_going else ()
+        is_going = bool(view and view.is_running) or sweep.runs_elsewhere
+        progress = view.progress if view and view.is_running else sweep.status.progress if sweep.status else None
+        tables = sweep.status.tables if sweep.status and not is_going else ()
         is_planned = not is_going and not tables
         # On a low screen the question is hidden once there is progress or a result.
         self._text("sweep-about", item.shows if is_planned or not self.screen.has_class("-low") else "")
-        plan = (*item.details, "", *(look.work.lines if look.work else ())) if is_planned else ()
+        plan = (*item.details, "", *(sweep.work.lines if sweep.work else ())) if is_planned else ()
         self._text("sweep-plan", "\n".join(plan).rstrip())
-        self._show_tiles(look, progress, is_going=is_going)
+        self._show_tiles(sweep, progress, is_going=is_going)
         bar = self.query_one("#sweep-progress", SyncBar)
         bar.display = is_going
         if is_going and progress:
@@ -218,7 +218,7 @@ class SweepPanel(Vertical):
         else:
             bar.show(SyncView("starting", 0.0, note="starting a cluster") if is_going else None)
         verdict = self.query_one("#sweep-verdict", VerdictBanner)
-        if found := _verdict(look, view):
+        if found := _verdict(sweep, view):
             verdict.show(*found)
         else:
             verdict.clear()
@@ -233,17 +233,17 @@ class SweepPanel(Vertical):
         words.display = bool(text)
         words.update(text)
 
-    def _show_tiles(self, look: SweepLook, progress: SweepProgress | None, *, is_going: bool) -> None:
+    def _show_tiles(self, sweep: SweepState, progress: SweepProgress | None, *, is_going: bool) -> None:
         cells, running = self.query_one("#sweep-cells", Tile), self.query_one("#sweep-running", Tile)
         failed = self.query_one("#sweep-failed", Tile)
-        done, planned = (look.work.there, look.work.cells) if look.work else (0, 0)
+        done, planned = (sweep.work.there, sweep.work.cells) if sweep.work else (0, 0)
         if progress and (is_going or not planned):
             done, planned = progress.done, progress.planned
-        cells.say(f"{done:,} of {planned:,}" if planned else "–")
+        cells.show_text(f"{done:,} of {planned:,}" if planned else "–")
         count = progress.failed if progress else 0
-        failed.say(f"{count:,}", Tone.BAD if count else Tone.QUIET)
+        failed.show_text(f"{count:,}", Tone.BAD if count else Tone.QUIET)
         workers = counted(progress.workers, "worker") if progress and is_going else ""
-        running.say(f"{progress.running} on {workers}" if progress and is_going else "–")
+        running.show_text(f"{progress.running} on {workers}" if progress and is_going else "–")
 
     def _show_latest(self, progress: SweepProgress | None, view: SweepView | None) -> None:
         glyphs: Glyphs = self.query_one("#sweep-verdict", VerdictBanner).glyphs
@@ -263,32 +263,32 @@ def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
     return Content.assemble(sign, (f"{cell.told}  ", "bold"), (cell.label, "$text-muted"))
 
 
-def _verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] | None:
+def _verdict(sweep: SweepState, view: SweepView | None) -> tuple[Tone, str, str] | None:
     if view and view.is_running:
         return (Tone.BUSY, "STOPPING", "") if view.is_ending else None
-    if look.runs_elsewhere:
+    if sweep.runs_elsewhere:
         return Tone.BUSY, "RUNNING ELSEWHERE", "Another raidlab process runs this sweep; it is only monitored here."
     if view and isinstance(view.outcome, LabError) and not isinstance(view.outcome, RunCancelled):
         return Tone.BAD, "FAILED", error_sentence(view.outcome)
-    if look.problem:
-        return Tone.NOTICE, "CANNOT RUN", error_sentence(look.problem)
-    if look.work is None:
+    if sweep.problem:
+        return Tone.NOTICE, "CANNOT RUN", error_sentence(sweep.problem)
+    if sweep.work is None:
         return Tone.BUSY, "PLANNING", ""
-    if look.work.missing_dependency:
-        return Tone.NOTICE, "DASK IS MISSING", f"A sweep needs Dask. Install it: {look.work.missing_dependency}"
-    return _state_verdict(look, view)
+    if sweep.work.missing_dependency:
+        return Tone.NOTICE, "DASK IS MISSING", f"A sweep needs Dask. Install it: {sweep.work.missing_dependency}"
+    return _state_verdict(sweep, view)
 
 
-def _state_verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] | None:
+def _state_verdict(sweep: SweepState, view: SweepView | None) -> tuple[Tone, str, str] | None:
     """The verdict on a sweep that can run but does not."""
-    assert look.work is not None
-    work = look.work
+    assert sweep.work is not None
+    work = sweep.work
     report = f" Report: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""
     if view and isinstance(view.outcome, RunCancelled):
         return Tone.NOTICE, "STOPPED", f"{work.there:,} of {work.cells:,} cells are stored; r resumes.{report}"
     if work.run_id and work.there == work.cells:
         return Tone.GOOD, "COMPLETE", f"All cells are measured.{report}"
-    failed = look.status.progress.failed if look.status and look.status.progress else 0
+    failed = sweep.status.progress.failed if sweep.status and sweep.status.progress else 0
     if work.run_id and failed:
         return Tone.BAD, "FAILED", f"{failed:,} cells could not be measured; r retries them.{report}"
     if work.run_id:

@@ -58,7 +58,7 @@ class TerminalSession:
         return self._is_opening or self.is_open
 
     @property
-    def is_wanted(self) -> bool:
+    def can_open(self) -> bool:
         """Whether there is a session in which no terminal has been opened yet."""
         session = self._frontend.client.session
         return not self.takes_keys and session is not None and session is not self._session
@@ -97,7 +97,7 @@ class TerminalSession:
             self.ended = lost or f"The shell exited with status {terminal.status}."
             self.on_change()
 
-    def _tell_command(self, command: TypedCommand) -> None:
+    def _report_command(self, command: TypedCommand) -> None:
         if self._session is not None:
             self._session.on_typed(command.line)
         self._frontend.client.log.ended_in_terminal(command)
@@ -107,7 +107,7 @@ class TerminalSession:
         """Open the terminal and read its output, on a separate thread. A program that prints faster must wait."""
         columns, rows = screen.columns, screen.lines
         try:
-            terminal = session.machine.terminal(columns, rows, on_command=self._tell_command)
+            terminal = session.machine.terminal(columns, rows, on_command=self._report_command)
         except LabError as error:
             self._is_opening, self.ended = False, error.message
             self.on_change()
@@ -135,7 +135,7 @@ class TerminalSession:
             self._frontend.call(self._end, terminal, failure)
 
 
-KEPT_LINES = 2000
+MOST_LINES = 2000
 """Maximum number of scrolled-off lines that are kept."""
 _MOST_HELD = 64 * 1024
 _MOST = 9999
@@ -193,7 +193,7 @@ class TerminalScreen(pyte.Screen):
 
     def __init__(self, columns: int, lines: int, answer: Callable[[bytes], object] = lambda _: None) -> None:
         self.lock = threading.Lock()
-        self.scrolled: deque[list[Run]] = deque(maxlen=KEPT_LINES)
+        self.scrolled: deque[list[Run]] = deque(maxlen=MOST_LINES)
         self.scrolled_count = 0
         """Total number of lines that have scrolled off."""
         self._answer = answer
@@ -240,7 +240,7 @@ class TerminalScreen(pyte.Screen):
         if between or given[:1] in ("<", "=", ">"):
             return
         if final == "m" and not is_private:
-            self.select_graphic_rendition(*_looks(given))
+            self.select_graphic_rendition(*_rendition_parameters(given))
             return
         numbers = [min(int(part), _MOST) if part.isdecimal() else 0 for part in given.lstrip("?").split(";")]
         if final in "hl":
@@ -288,7 +288,7 @@ class TerminalScreen(pyte.Screen):
 
     def _fit(self) -> None:
         while self.cursor.y >= self.lines:
-            self._keep_top_line()
+            self._store_top_line()
             for y in range(max(self.buffer, default=0)):
                 self.buffer[y] = self.buffer[y + 1]
             self.buffer.pop(max(self.buffer, default=0), None)
@@ -303,9 +303,11 @@ class TerminalScreen(pyte.Screen):
     def draw(self, data: str) -> None:
         """Draw text. Zero-width characters that do not combine are dropped: pyte would drop the text after them too."""
         if not data.isascii():
-            kept = [sign for sign in data if wcwidth(sign) > 0 or unicodedata.combining(sign)]
+            visible = [sign for sign in data if wcwidth(sign) > 0 or unicodedata.combining(sign)]
             # Format characters (category Cf) could change the display of the app around the terminal.
-            data = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(sign) == "Cf" else sign for sign in kept)
+            data = "".join(
+                "\N{REPLACEMENT CHARACTER}" if unicodedata.category(sign) == "Cf" else sign for sign in visible
+            )
         if data:
             self._last = data[-1]
             super().draw(data)
@@ -314,10 +316,10 @@ class TerminalScreen(pyte.Screen):
         """Move the cursor down one line; a line that leaves the main screen at the top is kept as scrolled off."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
         if self.cursor.y == bottom and top == 0:
-            self._keep_top_line()
+            self._store_top_line()
         super().index()
 
-    def _keep_top_line(self) -> None:
+    def _store_top_line(self) -> None:
         if self._main is None:
             self.scrolled.append(self.runs(0))
             self.scrolled_count += 1
@@ -383,19 +385,19 @@ class TerminalScreen(pyte.Screen):
 
 
 def _runs(row: StaticDefaultDict[int, Char], columns: int) -> Iterator[Run]:
-    text, look = "", None
+    text, attributes = "", None
     for x in range(columns):
-        sign, *looks = row[x]
-        if tuple(looks) != look:
-            if text and look is not None:
-                yield text, look
-            text, look = "", tuple(looks)
+        sign, *found = row[x]
+        if tuple(found) != attributes:
+            if text and attributes is not None:
+                yield text, attributes
+            text, attributes = "", tuple(found)
         text += sign
-    if text and look is not None:
-        yield text, look
+    if text and attributes is not None:
+        yield text, attributes
 
 
-def _looks(given: str) -> Iterator[int]:
+def _rendition_parameters(given: str) -> Iterator[int]:
     """The parameters of a graphic rendition; those with colons (ITU-T T.416) are converted to the form without."""
     for part in given.split(";"):
         numbers = [min(int(each), 255) if each.isdecimal() else 0 for each in part.split(":")]

@@ -142,13 +142,13 @@ class TerminalView(Widget, can_focus=True):
         self._styles: dict[Any, Style] = {}
 
     def on_mount(self) -> None:
-        self.app.terminal.on_change = self._tell
+        self.app.terminal.on_change = self._post_printed
         self.watch(self.app, "theme", self._forget_styles, init=False)
 
     def on_unmount(self) -> None:
         self.app.terminal.on_change = lambda: None
 
-    def _tell(self) -> None:
+    def _post_printed(self) -> None:
         # Any thread may call this.
         self.post_message(self.Printed())
 
@@ -159,7 +159,7 @@ class TerminalView(Widget, can_focus=True):
 
     def begin(self) -> None:
         """Open a terminal if there is a session without one; called when the machine may have started."""
-        if self.app.terminal.is_wanted and self.size.area:
+        if self.app.terminal.can_open and self.size.area:
             self.app.terminal.open(self.size.width, self.size.height)
             self._back = self._seen_scrolled = 0
             self._paint()
@@ -212,9 +212,9 @@ class TerminalView(Widget, can_focus=True):
                 lines = self._lines_of(screen, width, height)
         lines += [Strip.blank(width, self.rich_style)] * (height - len(lines))
         if not terminal.is_open and height:
-            wanted = "" if terminal.ended or not self.app.lab.is_open else "Opening the terminal …"
+            opening = "" if terminal.ended or not self.app.lab.is_open else "Opening the terminal …"
             then = " Ctrl+R starts it again." if not self.app.lab.is_open else " Enter opens another."
-            text = f"{terminal.ended}{then}" if terminal.ended else wanted or "There is no machine."
+            text = f"{terminal.ended}{then}" if terminal.ended else opening or "There is no machine."
             note = Style(bold=True, reverse=True) if terminal.ended else Style()
             row = min(screen.cursor.y + 1, height - 1) if screen else 0
             lines[row] = self._strip([Segment(text, self.rich_style + note)], width)
@@ -232,7 +232,9 @@ class TerminalView(Widget, can_focus=True):
             :height
         ]
         shown += [screen.runs(y) for y in range(min(height - len(shown), screen.lines))]
-        lines = [self._strip([Segment(text, self._style(look)) for text, look in runs], width) for runs in shown]
+        lines = [
+            self._strip([Segment(text, self._style(attributes)) for text, attributes in runs], width) for runs in shown
+        ]
         cursor = screen.cursor
         is_shown = self.has_focus and self.app.terminal.is_open and not cursor.hidden and not self._back
         if is_shown and cursor.y < len(lines):
@@ -245,10 +247,10 @@ class TerminalView(Widget, can_focus=True):
     def _strip(self, segments: list[Segment], width: int) -> Strip:
         return Strip(segments).adjust_cell_length(width, self.rich_style)
 
-    def _style(self, look: tuple[Any, ...]) -> Style:
-        found = self._styles.get(look)
+    def _style(self, attributes: tuple[Any, ...]) -> Style:
+        found = self._styles.get(attributes)
         if found is None:
-            foreground, background, bold, italics, underscore, strikethrough, is_reversed, _ = look
+            foreground, background, bold, italics, underscore, strikethrough, is_reversed, _ = attributes
             base = self.rich_style
             own = Style(
                 color=self._colour(foreground), bgcolor=self._colour(background), bold=bold, italic=italics,
@@ -257,7 +259,7 @@ class TerminalView(Widget, can_focus=True):
             found = base + own
             if is_reversed:
                 found += Style(color=found.bgcolor, bgcolor=found.color)
-            self._styles[look] = found
+            self._styles[attributes] = found
         return found
 
     def _colour(self, name: str) -> str | None:
@@ -405,12 +407,12 @@ class CommandsScreen(ModeScreen):
         return f"[b]F12[/b] leaves the terminal. Type a command, such as {about}."
 
     def _append(self, log: OptionList, entries: list[CommandEntry]) -> None:
-        wanted = [entry for entry in entries if self._shows_all or entry.origin is not Origin.LAB]
-        if not wanted:
+        selected = [entry for entry in entries if self._shows_all or entry.origin is not Origin.LAB]
+        if not selected:
             return
         was_last = log.highlighted is None or log.highlighted == len(self._shown) - 1
-        self._shown += wanted
-        log.add_options([Option(self._prompt(entry)) for entry in wanted])
+        self._shown += selected
+        log.add_options([Option(self._prompt(entry)) for entry in selected])
         if was_last:
             log.highlighted = len(self._shown) - 1
 

@@ -67,7 +67,6 @@ from tui.quantities import Unit, clock_words, format_value
 from tui.rack import bays_of, inner_lines, sync_view
 from tui.runs import figures_lines, measured_of
 from tui.state import (
-    LabLooked,
     LabMessage,
     LabState,
     LoadEnded,
@@ -77,6 +76,7 @@ from tui.state import (
     PaceChosen,
     SessionEnded,
     SessionOpened,
+    SnapshotTaken,
     condition,
 )
 
@@ -149,7 +149,7 @@ def clock_line(state: LabState) -> str:
         return ""
     how = "is paused" if state.pace.is_paused else f"runs at {state.pace.words}"
     how = "runs to the next event" if state.pace.is_step else how
-    return f"the machine's clock shows {clock_words(state.look.time_seconds if state.look else 0.0)} and {how}."
+    return f"the machine's clock shows {clock_words(state.snapshot.time_seconds if state.snapshot else 0.0)} and {how}."
 
 
 def array_lines(state: LabState) -> Iterator[str]:
@@ -233,11 +233,11 @@ class TextBuild:
     def show(self) -> None:
         for number, row in enumerate(self._draft.rows(), start=1):
             note = f" ({row.note})" if row.note else ""
-            self._app.say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
-        self._app.say(f"disks: {', '.join(self._draft.disks) or 'none'}.")
+            self._app.show_message(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
+        self._app.show_message(f"disks: {', '.join(self._draft.disks) or 'none'}.")
         for line in preview_lines(self._preview(), self._draft.level):
-            self._app.say(line)
-        self._app.say(_HOW)
+            self._app.show_message(line)
+        self._app.show_message(_HOW)
         self._app.listen(self._typed, _HOW)
 
     def _preview(self) -> ArrayPreview:
@@ -257,11 +257,11 @@ class TextBuild:
         elif 1 <= (number := digits(word) or 0) <= len(rows):
             self._choose(rows[number - 1])
         else:
-            self._app.say("cancelled; nothing was built.")
+            self._app.show_message("cancelled; nothing was built.")
 
     def _choose(self, row: ChoiceRow) -> None:
         if not row.values:
-            self._app.say(f"{row.label}: {row.note}.")
+            self._app.show_message(f"{row.label}: {row.note}.")
             self.show()
             return
 
@@ -276,7 +276,7 @@ class TextBuild:
         free = [disk.name for disk in self._app.lab.blank_disks]
         for name in names:
             if name not in free:
-                self._app.say(f"{name} is not free. Free disks: {', '.join(free) or 'none'}.")
+                self._app.show_message(f"{name} is not free. Free disks: {', '.join(free) or 'none'}.")
         self._draft = self._draft.with_disks([name for name in dict.fromkeys(names) if name in free])
         self.show()
 
@@ -349,15 +349,17 @@ class TextDrills:
             case StartDrill(reset=False, exam=None):
                 self._start(verb)
             case ClearDisks() if self._drills.left is None:
-                self._app.say("No drill has left anything on this lab's disks.")
+                self._app.show_message("No drill has left anything on this lab's disks.")
             case ClearDisks():
-                self._drills.clear(partial(self._app.say, "The drill's disks are blank."))
+                self._drills.clear(partial(self._app.show_message, "The drill's disks are blank."))
             case Debrief(name=str(name)):
                 self._show_again("" if name == "latest" else name)
             case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill() if (
                 not self._drills.view
             ):
-                self._app.say("No drill is open in this lab. drill list shows the drills, drill start 1 sets one up.")
+                self._app.show_message(
+                    "No drill is open in this lab. drill list shows the drills, drill start 1 sets one up."
+                )
             case DrillStatus():
                 self._status()
             case DrillHint():
@@ -365,18 +367,18 @@ class TextDrills:
             case Commit():
                 from lab.drills.verdict import committed_words
 
-                self._drills.commit(lambda touched_bytes: self._app.say(f"{committed_words(touched_bytes)}."))
+                self._drills.commit(lambda touched_bytes: self._app.show_message(f"{committed_words(touched_bytes)}."))
             case ResetDrill():
                 from lab.drills.verdict import PUT_BACK
 
-                self._app.say("The disks are being restored.")
-                self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
+                self._app.show_message("The disks are being restored.")
+                self._drills.reset(lambda _: self._app.show_message(f"{PUT_BACK}."))
             case Debrief():
-                self._app.say("The data are being read.")
+                self._app.show_message("The data are being read.")
                 array = verb.array.removeprefix("/dev/")
                 self._drills.debrief(self._debriefed, array=array, as_it_is=verb.as_it_is, again=_AGAIN)
             case LeaveDrill():
-                self._drills.leave(partial(self._app.say, "The drill is closed."))
+                self._drills.leave(partial(self._app.show_message, "The drill is closed."))
             case _:
                 return False
         return True
@@ -384,37 +386,37 @@ class TextDrills:
     def _list(self) -> None:
         def show() -> None:
             for item in self._drills.items:
-                standing = "open now" if item.is_open else item.status
-                self._app.say(
-                    f"{item.number}: {item.title} ({item.minutes} minutes). {standing[0].upper()}{standing[1:]}."
+                status = "open now" if item.is_open else item.status
+                self._app.show_message(
+                    f"{item.number}: {item.title} ({item.minutes} minutes). {status[0].upper()}{status[1:]}."
                 )
             view = self._drills.view
-            self._app.say("drill status shows the open one." if view else "drill start 1 sets up the first.")
+            self._app.show_message("drill status shows the open one." if view else "drill start 1 sets up the first.")
 
         self._drills.open(show)
 
     def _start(self, verb: StartDrill) -> None:
         view = self._drills.view
         if view and not verb.again:
-            self._app.say(f"Drill {view.number} is open. drill debrief ends it, drill leave gives it up.")
+            self._app.show_message(f"Drill {view.number} is open. drill debrief ends it, drill leave gives it up.")
         else:
-            self._tell_foreign(verb.name)
+            self._note_foreign(verb.name)
             own = view.seed if view else None
             self._drills.begin(verb.name, own if verb.seed is None else verb.seed)
 
-    def _tell_foreign(self, name: str) -> None:
+    def _note_foreign(self, name: str) -> None:
         if name.endswith(".toml"):
             from lab.drills.schema import foreign_drill
 
             # Problems of the file are reported when the drill starts.
             with suppress(LabError):
                 if note := foreign_drill(Path(name)):
-                    self._app.say(f"{note}.")
+                    self._app.show_message(f"{note}.")
 
     def _making(self, is_making: bool) -> None:
         self.is_making = is_making
         if is_making:
-            self._app.say(_MAKING)
+            self._app.show_message(_MAKING)
 
     def _opened(self, is_new: bool) -> None:
         view = self._drills.view
@@ -422,11 +424,11 @@ class TextDrills:
             return
         if is_new:
             self._app.show_page(f"{view.briefing}\n{view.rules}")
-            self._app.say("Here: ! LINE runs LINE as root on the machine. drill help lists all commands.")
+            self._app.show_message("Here: ! LINE runs LINE as root on the machine. drill help lists all commands.")
         else:
-            self._app.say(f"Drill {view.number}, {view.title}, continues.")
-        if not self._app.is_first_look:
-            self._app.say(self._app.next_line())
+            self._app.show_message(f"Drill {view.number}, {view.title}, continues.")
+        if not self._app.is_first_snapshot:
+            self._app.show_message(self._app.next_line())
 
     def _status(self) -> None:
         view = self._drills.view
@@ -434,7 +436,7 @@ class TextDrills:
             return
         self._app.show_page("\n\n".join([view.briefing, *view.hints]))
         for label, text in view.status:
-            self._app.say(f"{label}: {text}.")
+            self._app.show_message(f"{label}: {text}.")
 
     def _hint(self) -> None:
         view = self._drills.view
@@ -442,14 +444,14 @@ class TextDrills:
             self._drills.hint()
             self._app.show_page(next(reversed(self._drills.view.hints), "") if self._drills.view else "")
         else:
-            self._app.say("There are no more hints. drill status shows all of them.")
+            self._app.show_message("There are no more hints. drill status shows all of them.")
 
     def _debriefed(self, outcome: DrillOutcome) -> None:
         self._app.show_page(self._drills.page)
         # The first lines of a long page may have scrolled off the screen.
-        self._app.say(f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data.")
-        self._app.say("drill clear makes the drill's disks blank.")
-        self._app.say("drill debrief latest shows this page again; drill list shows your results.")
+        self._app.show_message(f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data.")
+        self._app.show_message("drill clear makes the drill's disks blank.")
+        self._app.show_message("drill debrief latest shows this page again; drill list shows your results.")
 
     def _show_again(self, word: str) -> None:
         host = self._app.client.host
@@ -576,7 +578,7 @@ class TextApp(Frontend):
         self._held: deque[str] = deque()
         self._reported: dict[str, int] = {}
         self._load_reported_seconds = 0.0
-        self.is_first_look = False
+        self.is_first_snapshot = False
         """The machine runs and has not been sampled yet: the first sample is reported in full."""
         self._is_commanded = False
         self.ended_by = 0
@@ -595,7 +597,7 @@ class TextApp(Frontend):
                 if not self._typed(item.strip()):
                     return 0
             elif isinstance(item, LabMessage):
-                self._heard(item)
+                self._handle_message(item)
 
     def end_by(self, number: int) -> None:
         """End the text mode after a signal or a lost terminal. An exception could interrupt a close in progress."""
@@ -616,36 +618,36 @@ class TextApp(Frontend):
         self._inbox.put(message)
         return True
 
-    def _heard(self, message: LabMessage) -> None:
+    def _handle_message(self, message: LabMessage) -> None:
         self.on_lab_message(message)
         match message:
             case OperationChanged(operation=operation) if operation and operation.line:
                 self._line(f"running: {operation.line}")
-            case LabLooked():
-                self._looked()
+            case SnapshotTaken():
+                self._report_snapshot()
             case SessionOpened():
                 self._line(f"The machine {self.lab.target} is running.")
-                self.is_first_look = True
+                self.is_first_snapshot = True
             case SessionEnded():
                 self._ended()
             case LoadTicked():
                 self._load_ticked()
-            case PaceChosen() if self.lab.look:
+            case PaceChosen() if self.lab.snapshot:
                 self._line(clock_line(self.lab))
             case LoadEnded() if line := load_line(self.lab):
                 self._line(line)
             case _:
                 pass
 
-    def _looked(self) -> None:
+    def _report_snapshot(self) -> None:
         if self._text_drills.is_making:
             return
         for event in self.lab.new_events:
             self._line(f"{event.sentence}.")
         for line in progress_lines(self.lab, self._reported):
             self._line(line)
-        if self.is_first_look:
-            self.is_first_look = False
+        if self.is_first_snapshot:
+            self.is_first_snapshot = False
             # While an open drill is being read, the drill shows the next step afterwards.
             self._stand()
             if not self.drills.is_finding:
@@ -791,7 +793,7 @@ class TextApp(Frontend):
         self._line(self.next_line())
 
     def _stand(self) -> None:
-        for line in array_lines(self.lab) if self.lab.look else ():
+        for line in array_lines(self.lab) if self.lab.snapshot else ():
             self._line(line)
         if self.lab.pace:
             self._line(clock_line(self.lab))
@@ -867,7 +869,7 @@ class TextApp(Frontend):
     def show_error(self, error: LabError) -> None:
         self._line(f"problem: {error.message}" + (f". next: {error.hint}" if error.hint else ""))
 
-    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
+    def show_message(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
         self._line(f"{title}. {text}" if title else text)
 
     def show_page(self, markdown: str) -> None:
@@ -970,7 +972,7 @@ def main(
         read_verb=read_verb,
         ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"),
     )
-    with signals.heard_by(app.end_by):
+    with signals.handled_by(app.end_by):
         signals.watch_terminal()
         try:
             status = app.run()

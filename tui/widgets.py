@@ -508,9 +508,9 @@ class Tile(LineWidget):
         self._shown = ("–", Tone.QUIET, "")
 
     def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        self.say(format_value(value, unit), tone, note)
+        self.show_text(format_value(value, unit), tone, note)
 
-    def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
+    def show_text(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
         if (text, tone, note) != self._shown:
             self._shown = (text, tone, note)
             self.changed()

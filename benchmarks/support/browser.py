@@ -71,7 +71,7 @@ class Browser:
     def open(self, page: Path) -> None:
         self.ask("Page.navigate", url=page.as_uri())
 
-    def says(self, expression: str) -> Any:
+    def evaluate(self, expression: str) -> Any:
         """The value of an expression of JavaScript; a promise's once it is kept."""
         found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
@@ -79,7 +79,7 @@ class Browser:
 
     def until(self, expression: str) -> float:
         begin = time.monotonic()
-        while not self.says(expression):
+        while not self.evaluate(expression):
             assert time.monotonic() - begin < _WAIT_SECONDS, expression
             time.sleep(0.01)
         return time.monotonic() - begin

@@ -1,4 +1,4 @@
-"""The real app with a clock that runs faster: it looks, and shows what it saw, as often in minutes as else in hours."""
+"""The real app with a faster clock: it takes and shows as many snapshots in minutes as it otherwise does in hours."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from pathlib import Path
 
 import tui.app
 from tui.client import HERTZ, LabClient
-from tui.state import LabLooked, LabMessage
+from tui.state import LabMessage, SnapshotTaken
 
 EVERY = 50
 
 
-class Looks:
-    """Counts looks and shows, and writes both down every EVERY looks."""
+class Counts:
+    """Counts snapshots and shows, and writes both to the file at every EVERY-th snapshot."""
 
     def __init__(self, file: Path) -> None:
-        self.looks = self.shows = 0
+        self.snapshots = self.shows = 0
         self._file = file
 
-    def hear(self, message: LabMessage) -> None:
-        self.looks += isinstance(message, LabLooked)
-        if isinstance(message, LabLooked) and self.looks % EVERY == 0:
-            self._file.write_text(f"{self.looks} {self.shows}", encoding="ascii")
+    def receive(self, message: LabMessage) -> None:
+        self.snapshots += isinstance(message, SnapshotTaken)
+        if isinstance(message, SnapshotTaken) and self.snapshots % EVERY == 0:
+            self._file.write_text(f"{self.snapshots} {self.shows}", encoding="ascii")
 
 
 def main() -> None:
-    """Arguments: looks a second, and the file that tells how many looks and shows there were."""
+    """Arguments: snapshots per second, and the file for the numbers of snapshots and shows."""
     hertz, file = float(sys.argv[1]), Path(sys.argv[2])
-    # As many shows for each look as at the usual pace.
+    # As many shows for each snapshot as at the usual pace.
     tui.app.SHOW_SECONDS *= HERTZ / hertz
     app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
-    counts = Looks(file)
+    counts = Counts(file)
     app.services += (counts,)
     show = app.show_now
 

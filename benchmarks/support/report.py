@@ -98,7 +98,7 @@ def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, 
     sys.exit(0 if is_within else 1)
 
 
-def say(line: str) -> None:
+def notice(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -114,7 +114,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {name: round(of(values), 4) for name, of in (("min", min), ("median", statistics.median), ("max", max))}
 
 
-class Kept(list[T]):
+class StoredPoints(list[T]):
     """Measured points, also in a file with one a line: a run that was stopped continues from there. None: no file."""
 
     def __init__(self, file: Path | None, kind: type[T]) -> None:
@@ -122,14 +122,14 @@ class Kept(list[T]):
         super().__init__(decode_json(line, kind) for line in lines)
         self._file = file
 
-    def measure(self, wanted: Sequence[U], minutes: float, one: Callable[[U], Sequence[T]]) -> None:
-        """Add what ``one`` measures for each wanted cell; exits after these minutes if cells are left."""
+    def measure(self, missing: Sequence[U], minutes: float, one: Callable[[U], Sequence[T]]) -> None:
+        """Add what ``one`` measures for each missing cell; exits after these minutes if cells are left."""
         end = time.monotonic() + 60 * minutes
-        for number, each in enumerate(wanted):
+        for number, each in enumerate(missing):
             if time.monotonic() > end:
-                sys.exit(f"{len(wanted) - number} measurements are left: run again with the same file of points")
+                sys.exit(f"{len(missing) - number} measurements are left: run again with the same file of points")
             self.add(one(each))
-            say(f"{number + 1} of {len(wanted)}: {self[-1]}")
+            notice(f"{number + 1} of {len(missing)}: {self[-1]}")
 
     def add(self, points: Sequence[T]) -> None:
         self += points

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.support.report import private_state, say
+from benchmarks.support.report import notice, private_state
 from lab.disks import DiskSpec, Lab, open_lab
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
@@ -25,8 +25,8 @@ from lab.tomlfile import decode_toml
 from lab.units import KIB
 
 SETTLE_SECONDS = 3
-STEADY_LOOKS = 4
-"""So many looks in a row must find new I/Os: one alone may be somebody who reads the superblock."""
+STEADY_SAMPLES = 4
+"""So many samples in a row must find new I/Os: one alone may be somebody who reads the superblock."""
 
 # $1 the array's stat file, $2 its column to count by, $3 seconds to settle, $4 seconds to count, then fio's command.
 # Columns: Documentation/block/stat.rst. Prints uptime and count twice, then fio's JSON.
@@ -37,7 +37,7 @@ output=$(mktemp)
 "$@" >"$output" &
 count() {{ cut -d' ' -f1 /proc/uptime; awk "{{print \\$$column}}" "$stat"; }}
 risen=0 last=$(awk "{{print \\$$column}}" "$stat")
-while [ $risen -lt {STEADY_LOOKS} ]; do
+while [ $risen -lt {STEADY_SAMPLES} ]; do
   sleep 0.25
   kill -0 $! || exit 1
   now=$(awk "{{print \\$$column}}" "$stat")
@@ -84,9 +84,9 @@ def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float
 
 
 @contextmanager
-def drives(target: str, wanted: Sequence[DiskSpec]) -> Iterator[Lab]:
+def drives(target: str, disks: Sequence[DiskSpec]) -> Iterator[Lab]:
     """A lab with these disks, and nothing of the user's."""
-    with private_state(), open_lab(parse_target(target), Host.real("benchmark"), wanted=wanted) as lab:
+    with private_state(), open_lab(parse_target(target), Host.real("benchmark"), wanted=disks) as lab:
         yield lab
 
 
@@ -115,16 +115,16 @@ def limit_speed(machine: Machine, member_bytes: int) -> None:
     machine.write("/proc/sys/dev/raid/speed_limit_max", str(member_bytes // KIB // 3))
 
 
-class Told:
+class ProgressPrinter:
     def __init__(self) -> None:
         self._label = ""
 
     def __call__(self, progress: RunProgress) -> None:
         if progress.label != self._label:
             self._label = progress.label
-            say(progress.label)
+            notice(progress.label)
 
 
 def run_toml(text: str, target: str) -> ResultRecord:
-    request = RunRequest(parse_target(target), Host.real("benchmark"), on_progress=Told(), on_notice=say)
+    request = RunRequest(parse_target(target), Host.real("benchmark"), on_progress=ProgressPrinter(), on_notice=notice)
     return run_experiment(decode_toml(text, Experiment, source="benchmark"), text, request)

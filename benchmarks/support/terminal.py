@@ -38,7 +38,7 @@ class AppInTerminal(Window):
             self.output = b""
         return is_open
 
-    def look_until(self, is_reached: Callable[[bytes], object], what: str, since: int = 0) -> None:
+    def read_until(self, is_reached: Callable[[bytes], object], what: str, since: int = 0) -> None:
         """Read until everything painted from the ``since``-th piece on has it."""
 
         def is_over() -> object:
@@ -50,12 +50,12 @@ class AppInTerminal(Window):
 
     def build_array(self) -> None:
         """Build a RAID 5 by its key, and wait until it is in sync."""
-        self.look_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
+        self.read_until(lambda text: b"Nothing is built yet" in text, "the lab is open")
         self.type(b"b")
-        self.look_until(lambda text: b"mdadm --create" in text, "the plan")
+        self.read_until(lambda text: b"mdadm --create" in text, "the plan")
         self.read(0.5)
         self.type(b"r")
-        self.look_until(lambda text: b"writes known data to md0" in text, "an array in sync")
+        self.read_until(lambda text: b"writes known data to md0" in text, "an array in sync")
 
     def cursor_seconds(self, typed: float, since: int, timeout: float = 5.0) -> float:
         """Time from a key until the rack's cursor was painted on another disk."""

@@ -232,7 +232,7 @@ async def play(act: Act, folder: Path, target: str) -> None:
     """Open the app on the embedded kernel, let ``act`` use it, and close it."""
     async with student_at(folder, Story, target=target, disks=(), size=SIZE) as story:
         story.app.animation_level = "none"
-        await story.until(lambda: story.lab.is_open and story.lab.look, "the lab is open")
+        await story.until(lambda: story.lab.is_open and story.lab.snapshot, "the lab is open")
         await act(story)
 
 

@@ -82,8 +82,8 @@ def read_stack(machine: Machine) -> Stack:
     mapped = mapped_devices(machine)
     slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
     folders = {key: f"/sys/block/{kernel}" for key, kernel in slices.items()}
-    wanted = [f"{folder}/{part}" for folder in folders.values() for part in ("holders", "slaves")]
-    listed = machine.list_dirs(wanted) if wanted else {}
+    paths = [f"{folder}/{part}" for folder in folders.values() for part in ("holders", "slaves")]
+    listed = machine.list_dirs(paths) if paths else {}
     arrays: dict[str, dict[int, str]] = {}
     nodes = {}
     for (volume, disk, window), folder in sorted(folders.items()):

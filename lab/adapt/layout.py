@@ -106,13 +106,13 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
 
 def level_out(lines: Sequence[int]) -> tuple[int, ...]:
     """Treat nearly equal disks as equal: each is used up to the size of the smallest within ``EQUAL_WITHIN``."""
-    kept: dict[int, int] = {}
+    levelled: dict[int, int] = {}
     lowest = 0
     for own in sorted(set(lines)):
         if not lowest or own > lowest * (1 + EQUAL_WITHIN):
             lowest = own
-        kept[own] = lowest
-    return tuple(kept[own] for own in lines)
+        levelled[own] = lowest
+    return tuple(levelled[own] for own in lines)
 
 
 @dataclass(frozen=True, slots=True)

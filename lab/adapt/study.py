@@ -198,10 +198,10 @@ class Claim:
         shown = against or unclear
         if shown:
             rest = f"; {len(self.findings) - len(shown)} of {len(self.findings)} comparisons as claimed"
-            said = "; ".join(f"{finding.where}: {finding.value}" for finding in shown) + rest
+            text = "; ".join(f"{finding.where}: {finding.value}" for finding in shown) + rest
         else:
-            said = f"{len(self.findings)} comparisons as claimed" if self.findings else ""
-        return f"{said}; {self.reason}" if self.reason else said
+            text = f"{len(self.findings)} comparisons as claimed" if self.findings else ""
+        return f"{text}; {self.reason}" if self.reason else text
 
 
 def above(test: RatioTest, least: float = 1.0) -> PValues:

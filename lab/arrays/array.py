@@ -147,10 +147,10 @@ class Array(ABC):
         device = read_devices(machine, [kernel]).get(kernel) if kernel else None
         return device.mounted_on if device else ()
 
-    def wait(self, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
-        """Wait until no sync runs or is due; ``on_look`` gets each status. Raises WaitTimedOut without progress."""
+    def wait(self, *, on_status: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
+        """Wait until no sync runs or is due; ``on_status`` gets each status. Raises WaitTimedOut without progress."""
         for name in [each.name for each in self.status().inner] or [self.name]:
-            wait_until_idle(self.arrays.machine, name, on_look=on_look)
+            wait_until_idle(self.arrays.machine, name, on_status=on_status)
         return self.read()
 
     # Operations.

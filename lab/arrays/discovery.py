@@ -231,12 +231,12 @@ def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> 
     found = sorted(
         (_array(members, host_name) for members in by_array.values()), key=lambda array: -array.updated_seconds
     )
-    kept: list[FoundArray] = []
+    arrays: list[FoundArray] = []
     for array in found:
-        taken = any(other.name == array.name and not other.refusal for other in kept)
+        taken = any(other.name == array.name and not other.refusal for other in arrays)
         reason = f"another array has the name {array.name} and was written later"
-        kept.append(replace(array, refusal=reason, needs_asking=True) if taken and not array.refusal else array)
-    return tuple(sorted(kept, key=lambda array: (len(array.name), array.name, array.refusal)))
+        arrays.append(replace(array, refusal=reason, needs_asking=True) if taken and not array.refusal else array)
+    return tuple(sorted(arrays, key=lambda array: (len(array.name), array.name, array.refusal)))
 
 
 def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:

@@ -125,10 +125,10 @@ class Level(ABC):
         return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
 
     def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
-        """How many more members may fail with ``failed`` gone: at worst, and at best; both 0 if data are lost."""
-        gone = len({slot for slot in failed if 0 <= slot < members})
+        """How many more members may fail with ``failed`` missing: at worst, and at best; both 0 if data are lost."""
+        missing = len({slot for slot in failed if 0 <= slot < members})
         least, most = self.minimum_failures_survived(members), self.maximum_failures_survived(members)
-        return max(0, least - gone), max(0, most - gone)
+        return max(0, least - missing), max(0, most - missing)
 
     def small_write(self, members: int) -> SmallWrite:
         """The member I/Os that md makes for one write smaller than a chunk."""

@@ -406,16 +406,16 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     alternative.
     """
     if disk.kind is DiskKind.SPINDLE:
-        gone = disconnect_step(disk, "The cable is out: every further I/O of this drive fails.")
+        step = disconnect_step(disk, "The cable is out: every further I/O of this drive fails.")
     elif re.fullmatch("sd[a-z]+", disk.kernel_name):
         why = "The kernel drops the disk, as if it had been unplugged while in use."
-        gone = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why)
-        gone = dataclasses.replace(gone, writes_devices=(disk.node,))
+        step = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why)
+        step = dataclasses.replace(step, writes_devices=(disk.node,))
     elif _is_pci_disk(disk):
         # Documentation/ABI/testing/sysfs-bus-pci: the driver is unbound, as by a hot-unplug.
         why = "The disk's PCI device is removed, as if it had been unplugged while in use."
-        gone = write_file_step(f"/sys/block/{disk.kernel_name}/device/../remove", "1", why)
-        gone = dataclasses.replace(gone, undo=_PCI_RESCAN.argv, writes_devices=(disk.node,))
+        step = write_file_step(f"/sys/block/{disk.kernel_name}/device/../remove", "1", why)
+        step = dataclasses.replace(step, undo=_PCI_RESCAN.argv, writes_devices=(disk.node,))
     else:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
         hint = (
@@ -425,7 +425,7 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         if disk.kind is DiskKind.VIRTIO:
             hint = "'raidlab array fail' fails it; on the computer outside: virsh detach-disk"
         raise DeviceRefused(f"{disk.name} cannot be pulled: it {reason}", hint=hint)
-    return Plan.of(f"Pull {disk.name}", [gone, *_tell(disk, arrays)])
+    return Plan.of(f"Pull {disk.name}", [step, *_removal_steps(disk, arrays)])
 
 
 def _is_pci_disk(disk: LabDisk) -> bool:
@@ -455,31 +455,31 @@ def slow(disk: LabDisk, model: str) -> Plan:
             hint="'raidlab disks add --kind spindle --model hdd-7200' adds such drives",
         )
     own = find_drive_model(disk.model)
-    wanted = find_drive_model(model) if model not in (OWN_PACE, disk.model) else None
-    if wanted and wanted.service_seconds <= own.service_seconds:
+    slower = find_drive_model(model) if model not in (OWN_PACE, disk.model) else None
+    if slower and slower.service_seconds <= own.service_seconds:
         raise SpecError(
             f"{disk.name} answers in {human_seconds(own.service_seconds)} and cannot become a {model}",
             hint="a drive can only be slowed down; choose a drive model with a longer service time",
         )
-    seconds = wanted.service_seconds if wanted else 0.0
+    seconds = slower.service_seconds if slower else 0.0
     pace = human_seconds(seconds or own.service_seconds)
     why = f"Requests are let through one by one, so that the drive answers one every {pace}."
-    title = f"Slow {disk.name} down to a {model}" if wanted else f"Let {disk.name} run at its own pace"
+    title = f"Slow {disk.name} down to a {model}" if slower else f"Let {disk.name} run at its own pace"
     if is_kernel_drive(disk):
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
-        step = kernel_pace_step(disk, seconds, words if wanted else "Its own service time applies again.")
+        step = kernel_pace_step(disk, seconds, words if slower else "Its own service time applies again.")
         note = write_file_step(
-            pace_note(disk.name), f"0 {model}" if wanted else "", "The lab records the model of that pace."
+            pace_note(disk.name), f"0 {model}" if slower else "", "The lab records the model of that pace."
         )
         return Plan(title, (step, note))
     argv = ("python3", "-IS", program_files(PACE).start, pause_socket(disk.name), pace_note(disk.name))
     own_pace = (*argv, "0", "own")
-    if not wanted:
+    if not slower:
         return Plan(title, (Step(own_pace, "Requests are no longer held back."),))
     return Plan(title, (Step((*argv, f"{seconds:g}", model), why, own_pace),))
 
 
-def _tell(disk: LabDisk, arrays: Sequence[str]) -> tuple[Step, ...]:
+def _removal_steps(disk: LabDisk, arrays: Sequence[str]) -> tuple[Step, ...]:
     """The command that udev runs on most systems when a disk has vanished (mdadm(8), --incremental --fail)."""
     if not arrays:
         return ()
@@ -545,11 +545,11 @@ def list_bad_block(array: str, member: str, sector: int) -> Plan:
         ("failfast", "A flag of the member is changed, so that md writes superblock and list."),
         ("-failfast", "And changed back."),
     )
-    kept = (
+    flag_steps = (
         dataclasses.replace(write_file_step(f"{folder}/state", word, why), writes_devices=(member,))
         for word, why in flags
     )
-    return Plan.of(f"Put 4 KiB of {member} on md's bad-block list", [noted, *kept])
+    return Plan.of(f"Put 4 KiB of {member} on md's bad-block list", [noted, *flag_steps])
 
 
 def _require_region(member: str, data_offset_bytes: int, data_bytes: int, start_bytes: int, length_bytes: int) -> None:

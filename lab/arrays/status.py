@@ -511,10 +511,8 @@ def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[A
     present = [name for name in names if folders[md_path(name)]]
     paths = [path for name in present for path in array_paths(name, folders[md_path(name)])]
     texts = machine.read(paths) if paths else {}
-    standing = (
-        name for name in present if (texts[md_path(name, "array_state")] or "clear").strip() != ArrayState.CLEAR
-    )
-    return tuple(parse_array(name, folders[md_path(name)], texts, folders[_holders(name)]) for name in standing)
+    running = (name for name in present if (texts[md_path(name, "array_state")] or "clear").strip() != ArrayState.CLEAR)
+    return tuple(parse_array(name, folders[md_path(name)], texts, folders[_holders(name)]) for name in running)
 
 
 def _holders(name: str) -> str:
@@ -664,7 +662,7 @@ def wait_until_idle(
     *,
     stall_seconds: float = 60.0,
     timeout_seconds: float = 24 * 3600.0,
-    on_look: Callable[[ArrayStatus], None] | None = None,
+    on_status: Callable[[ArrayStatus], None] | None = None,
 ) -> ArrayStatus:
     """Wait until no resync, rebuild, scrub or reshape runs or is about to, and return the settled state.
 
@@ -678,8 +676,8 @@ def wait_until_idle(
         nonlocal idle_since, is_settled
         status = read_array(machine, name)
         clock.is_busy = status.sync_action.is_busy
-        if on_look:
-            on_look(status)
+        if on_status:
+            on_status(status)
         is_expected = status.awaits_rebuild or status.awaits_resync
         is_syncing = status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None
         is_idle = not is_syncing and not _is_on_its_way_to_raid0(machine, status)

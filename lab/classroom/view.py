@@ -37,7 +37,7 @@ from lab.report.page.blocks import (
 )
 from lab.report.page.build import all_figures
 from lab.report.page.plots import distribution_plots
-from lab.results.statistics import WANTED_COVERAGE, Estimate, estimate
+from lab.results.statistics import REQUIRED_COVERAGE, Estimate, estimate
 from lab.tables import Column, Table
 from lab.units import counted
 
@@ -187,7 +187,7 @@ def share(count: int, of: int) -> Share:
     """
     from scipy import stats
 
-    found = stats.binomtest(count, of).proportion_ci(WANTED_COVERAGE, method="wilson")
+    found = stats.binomtest(count, of).proportion_ci(REQUIRED_COVERAGE, method="wilson")
     return Share(count, of, float(found.low), float(found.high))
 
 
@@ -587,7 +587,7 @@ def _name(word: str) -> str:
 def _share_bars(what: str, shares: Mapping[str, Share], place: int) -> Trace:
     """A bar in per cent for each share, with its interval."""
     found = [
-        Estimate(100 * each.fraction, 100 * each.low, 100 * each.high, each.of, WANTED_COVERAGE)
+        Estimate(100 * each.fraction, 100 * each.low, 100 * each.high, each.of, REQUIRED_COVERAGE)
         for each in shares.values()
     ]
     bars = median_bars(list(map(_name, shares)), found, [each.text() for each in shares.values()], "")

@@ -21,9 +21,9 @@ from lab.cli.session import (
     array_text,
     client_of,
     plan_value,
+    print_array,
     run_plan,
     show_plan,
-    tell,
     wait_with_bar,
 )
 from lab.disks import DiskKind, LabDisk
@@ -42,7 +42,7 @@ from lab.microscope.array_map import (
     read_shape,
     sector_of_member,
 )
-from lab.microscope.picture import SeenCell, StripePicture, flip_plan, look_at_stripe, parse_place
+from lab.microscope.picture import SeenCell, StripePicture, flip_plan, parse_place, read_stripe
 from lab.microscope.small_write import (
     CrashState,
     ObservedWrite,
@@ -213,13 +213,13 @@ def write_text(shape: MappedArray, write: SmallWrite) -> str:
 
 
 def _observed_text(seen: ObservedWrite) -> str:
-    wanted = {(io.slot, io.name): io for io in seen.predicted.ios}
+    predicted = {(io.slot, io.name): io for io in seen.predicted.ios}
     rows = []
     for io in seen.members:
-        expected = wanted[io.slot, io.name]
+        expected = predicted[io.slot, io.name]
         changed = f"{io.changed_sectors[0]} to {io.changed_sectors[-1]}" if io.changed_sectors else "-"
-        told = [human_bytes(each) for each in (io.read_bytes, expected.read_bytes, io.written_bytes)]
-        rows.append((io.name, *told, human_bytes(expected.written_bytes), changed))
+        amounts = [human_bytes(each) for each in (io.read_bytes, expected.read_bytes, io.written_bytes)]
+        rows.append((io.name, *amounts, human_bytes(expected.written_bytes), changed))
     numbers = ("read", "predicted", "written", "predicted ")
     lines = ["actually written:", "", table(("disk", *numbers, "sectors changed"), rows, right=numbers), ""]
     return "\n".join([*lines, *observed_words(seen)])
@@ -267,17 +267,19 @@ def map_(
     with open_session(client_of(context)) as session:
         if file is not None:
             located = locate_file(session, name, file)
-            told, value = _file_text(read_shape(session, name), located), msgspec.to_builtins(located)
+            text, value = _file_text(read_shape(session, name), located), msgspec.to_builtins(located)
         elif member is not None:
             found = sector_of_member(session, name, member, whole(sector or "", "sector"))
-            told = _sector_text(read_shape(session, name), found)
+            text = _sector_text(read_shape(session, name), found)
             value = {**msgspec.to_builtins(found), "blocks": found.blocks}
         else:
             shape = read_shape(session, name)
-            wanted = whole(sector, "sector") if sector is not None else whole(block or "", "block") * BLOCK_SECTORS
-            place = locate(shape, wanted)
-            told, value = _block_text(shape, place), msgspec.to_builtins(place)
-    context.out({"array": name, **value}, told)
+            sector_number = (
+                whole(sector, "sector") if sector is not None else whole(block or "", "block") * BLOCK_SECTORS
+            )
+            place = locate(shape, sector_number)
+            text, value = _block_text(shape, place), msgspec.to_builtins(place)
+    context.out({"array": name, **value}, text)
 
 
 def inspect(
@@ -323,7 +325,7 @@ def inspect(
         else:
             number = _stripe(session, name, stripe, block)
             first = None if offset is None else whole(offset, "offset")
-            _show(context, look_at_stripe(session, name, number), first, whole(count, "bytes"))
+            _show(context, read_stripe(session, name, number), first, whole(count, "bytes"))
 
 
 def _sector(block: str) -> int:
@@ -394,7 +396,7 @@ def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str,
 
 def _flip(context: Context, session: LabSession, name: str, number: int, word: str, *, plan: bool) -> None:
     disk, byte = parse_place(word)
-    picture = look_at_stripe(session, name, number)
+    picture = read_stripe(session, name, number)
     made = flip_plan(picture, session.node(disk), byte)
     if plan:
         show_plan(context, made)
@@ -402,7 +404,7 @@ def _flip(context: Context, session: LabSession, name: str, number: int, word: s
     session.run(made)
     chunk = picture.stripe.cell_sectors * SECTOR_BYTES
     first = byte % chunk // LINE_BYTES * LINE_BYTES
-    _show(context, look_at_stripe(session, name, number), first, LINE_BYTES)
+    _show(context, read_stripe(session, name, number), first, LINE_BYTES)
 
 
 def _step_write(context: Context, session: LabSession, name: str, sector: int, *, really: bool, plan: bool) -> None:
@@ -463,7 +465,7 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
         status = wait_with_bar(context, session, spec.name, action.waits_for) if wait else array.read()
         if status.owes_sync and not wait and context.is_embedded:
             context.narrator.notice("the first resync continues whenever the lab is open: --wait, or raidlab watch")
-        tell(context, array, status, made, is_long=True)
+        print_array(context, array, status, made, is_long=True)
 
 
 def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
@@ -578,9 +580,9 @@ def show(name: str | None = None) -> None:
 
 def _resting_line(session: LabSession, found: FoundArray) -> str:
     word = session.found.word(found)
-    told = found.name if word == found.name else f"{found.name} ({word})"
+    label = found.name if word == found.name else f"{found.name} ({word})"
     starts = "" if found.obstacle else f"; 'raidlab array assemble {word}' starts it"
-    return f"{told}: not running, {found.refusal or 'stopped'}{starts}"
+    return f"{label}: not running, {found.refusal or 'stopped'}{starts}"
 
 
 def _found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class _Run:
     def __init__(self, commands: Sequence[tuple[str, ...]]) -> None:
         self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
 
-    def told(self, result: CommandResult) -> list[str]:
+    def lines_after(self, result: CommandResult) -> list[str]:
         """The line, after the last command has run or one has failed; empty before."""
         if result.status:
             self._left.clear()
@@ -303,7 +303,7 @@ class Narrator:
         if self._quiet or not (self._verbose or result.argv in self._announced):
             return
         run = self._runs.pop(result.argv, None)
-        lines = run.told(result) if run else [f"$ {shlex.join(result.argv)}  {_how(result)}"]
+        lines = run.lines_after(result) if run else [f"$ {shlex.join(result.argv)}  {_how(result)}"]
         for line in lines:
             err(line)
 

@@ -57,13 +57,13 @@ def calibrate_drive(
     with context.open_lab() as lab:
         found = _device(lab, device)
         model, cache = (f"/sys/block/{found.name}/{file}" for file in ("device/model", "queue/write_cache"))
-        told = lab.machine.read([model, cache])
+        attributes = lab.machine.read([model, cache])
         context.narrator.notice(f"reading {found.node} here and there for about half a minute")
         made = calibrate(
             reader(lab.machine, found.node),
             found.size_bytes,
-            title=f"calibrated from {(told[model] or found.node).strip()}",
-            has_write_cache=(told[cache] or "").strip() == "write back",
+            title=f"calibrated from {(attributes[model] or found.node).strip()}",
+            has_write_cache=(attributes[cache] or "").strip() == "write back",
         )
     path = save_drive_model(name, made.model)
     if context.json:
@@ -137,8 +137,8 @@ def show() -> None:
     headings = ("disk", "device", "size", "bytes", "kind", "serial", "used by", "carries")
     out(table(headings, rows, right=("size", "bytes")))
     if others:
-        told = [(each.device.node, human_bytes(each.device.size_bytes), "; ".join(each.reasons)) for each in others]
-        out("\n" + table(("refused", "size", "because"), told, right=("size",)))
+        refusals = [(each.device.node, human_bytes(each.device.size_bytes), "; ".join(each.reasons)) for each in others]
+        out("\n" + table(("refused", "size", "because"), refusals, right=("size",)))
 
 
 def _uses(disk: LabDisk, device: BlockDevice | None, session: LabSession) -> str:
@@ -192,9 +192,9 @@ def add(
         _confirm_physical(path, confirm)
     if asked is DiskKind.SPINDLE and model is None:
         model = "hdd-7200"
-    wanted = DiskSpec(name="", kind=asked, size_bytes=parse_bytes(size), model=model or "", backing=path or "")
+    spec = DiskSpec(name="", kind=asked, size_bytes=parse_bytes(size), model=model or "", backing=path or "")
     add_them = _add_to_folder if context.is_embedded else _add_to_machine
-    _tell(context, "added", add_them(context, wanted, count))
+    _report(context, "added", add_them(context, spec, count))
 
 
 @app.command
@@ -203,12 +203,12 @@ def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
     _require(names)
     context = current()
     if context.is_embedded:
-        _tell(context, "removed", _remove_from_folder(context, names))
+        _report(context, "removed", _remove_from_folder(context, names))
         return
     with context.open_lab() as lab:
         chosen = [lab.disk(name) for name in names]
         lab.detach(chosen)
-    _tell(context, "removed", [disk.name for disk in chosen])
+    _report(context, "removed", [disk.name for disk in chosen])
 
 
 @app.command
@@ -223,7 +223,7 @@ def reset(
     with open_session(client_of(context), start_arrays=not all_disks) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(session.reset_all() if all_disks else session.reset(chosen))
-    _tell(context, "blank", chosen)
+    _report(context, "blank", chosen)
 
 
 def _slow(context: Context, action: Slow, *, plan: bool = False) -> None:
@@ -262,7 +262,7 @@ def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: 
             context.narrator.notice(
                 "emulated drives live in the embedded kernel's memory: the effect ends with the command"
             )
-    _tell(context, what, [name])
+    _report(context, what, [name])
 
 
 @app.command
@@ -283,7 +283,7 @@ def _require(names: tuple[str, ...]) -> None:
         raise SpecError("no disk was named", hint="'raidlab disks' lists them")
 
 
-def _tell(context: Context, what: str, names: list[str]) -> None:
+def _report(context: Context, what: str, names: list[str]) -> None:
     context.out({what: names}, f"{what}: {', '.join(names)}")
 
 
@@ -292,29 +292,29 @@ def _confirm_physical(path: str, again: str | None) -> None:
         err(f"raidlab: everything on {path} may be lost. Type its path again to continue:")
         again = sys.stdin.readline().strip()
     if again != path:
-        told = f"'{again}' is not '{path}'" if again else "it was typed only once"
+        reason = f"'{again}' is not '{path}'" if again else "it was typed only once"
         raise DeviceRefused(
-            f"{path} cannot be added to the lab: {told}",
+            f"{path} cannot be added to the lab: {reason}",
             hint=f"type the path twice: disks add {path} … --confirm {path}",
         )
 
 
-def _add_to_machine(context: Context, wanted: DiskSpec, count: int) -> list[str]:
+def _add_to_machine(context: Context, spec: DiskSpec, count: int) -> list[str]:
     """Attach disks on a machine that retains them between commands."""
     with context.open_lab() as lab:
-        made = lab.attach(new_specs([disk.name for disk in lab.disks], wanted, count))
+        made = lab.attach(new_specs([disk.name for disk in lab.disks], spec, count))
     return [disk.name for disk in made]
 
 
-def _add_to_folder(context: Context, wanted: DiskSpec, count: int) -> list[str]:
+def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
     """Add disks to the list of the embedded lab; the next start creates them."""
     if context.target.is_virtual_time:
-        require_time_of(wanted.kind)
+        require_time_of(spec.kind)
     with _folder(context) as folder:
-        made = add_to_list(folder, wanted, count)
-    if wanted.kind is not DiskKind.FILE:
+        made = add_to_list(folder, spec, count)
+    if spec.kind is not DiskKind.FILE:
         context.narrator.notice(
-            f"{wanted.kind} disks live in the embedded kernel's memory: each command starts with blank ones"
+            f"{spec.kind} disks live in the embedded kernel's memory: each command starts with blank ones"
         )
     return list(made)
 
@@ -344,12 +344,13 @@ def _require_blank_image(folder: LabFolder, spec: DiskSpec) -> None:
         return
     superblock = superblocks_in({spec.name: ends}).get(spec.name)
     types = [each for each in signatures_in(ends) if superblock is None or each != RAID_MEMBER]
-    said = [f"is a member of array {superblock.array_name}"] if superblock else []
-    said += [f"carries {', '.join(types)}"] if types else []
-    if said:
+    contents = [f"is a member of array {superblock.array_name}"] if superblock else []
+    contents += [f"carries {', '.join(types)}"] if types else []
+    if contents:
         destroy = "'raidlab array destroy' removes the array, " if superblock else ""
         raise DeviceRefused(
-            f"{spec.name} {' and '.join(said)}", hint=f"{destroy}'raidlab disks reset {spec.name}' makes a disk blank"
+            f"{spec.name} {' and '.join(contents)}",
+            hint=f"{destroy}'raidlab disks reset {spec.name}' makes a disk blank",
         )
 
 

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from lab.cli.arguments import flag
 from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
-from lab.cli.lesson import PASSED, say, tell_sound
+from lab.cli.lesson import PASSED, print_page, print_sound
 from lab.cli.session import add_verbs, client_of
 from lab.drills.case import (
     DrillCase,
@@ -53,7 +53,7 @@ from lab.errors import DrillError, ExitCode
 from lab.gates.files import FileKind
 from lab.host.clock import utc_text
 from lab.lessons.student import Student, blank_lab
-from lab.session.session import keep_arrival, keep_leftovers, open_session, read_arrival, read_leftovers
+from lab.session.session import open_session, read_arrival, read_leftovers, store_arrival, store_leftovers
 
 EACH_COMMAND = (
     "`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there. Each of them "
@@ -121,7 +121,7 @@ def _start(context: Context, verb: StartDrill) -> None:
         # Before any disk is made blank.
         require_attempt(context.host, chosen.id, minutes=verb.exam, again=verb.again)
     arrival, is_open = read_arrival(folder), False
-    keep_arrival(folder, None)
+    store_arrival(folder, None)
     clears = verb.reset or case is not None
     try:
         # Arrays that are about to be erased are neither started nor reported.
@@ -139,7 +139,7 @@ def _start(context: Context, verb: StartDrill) -> None:
     finally:
         if not is_open:
             # The open drill continues unchanged.
-            keep_arrival(folder, arrival)
+            store_arrival(folder, arrival)
     _show(context, chosen, is_exam=verb.exam is not None)
 
 
@@ -164,7 +164,7 @@ def _status(context: Context, _: DrillStatus) -> None:
             }
         )
         return
-    say(briefing(case.drill))
+    print_page(briefing(case.drill))
     out(pairs(progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
 
 
@@ -176,7 +176,7 @@ def _hint(context: Context, _: DrillHint) -> None:
     if context.json:
         out_json({"number": number, "hint": text})
     else:
-        say(hint_words(case.drill, number))
+        print_page(hint_words(case.drill, number))
 
 
 def _commit(context: Context, _: Commit) -> None:
@@ -195,11 +195,11 @@ def _debrief(context: Context, verb: Debrief) -> int:
     store = DrillStore(context.host)
     if verb.name is not None:
         outcome = store.newest("" if verb.name == "latest" else verb.name)
-        _tell(context, outcome)
+        _print_outcome(context, outcome)
         return ExitCode.DONE
     with _desk(context) as desk:
         outcome = end_drill(desk, verb.array.removeprefix("/dev/"), is_final=verb.as_it_is)
-    _tell(context, outcome, can_clear=True)
+    _print_outcome(context, outcome, can_clear=True)
     return ExitCode.DONE if outcome.verdict == DrillVerdict.SAVED else ExitCode.FAILED
 
 
@@ -215,7 +215,7 @@ def _leave(context: Context, _: LeaveDrill) -> None:
         close_case(folder, case, {})
     elif not forget_drill(folder):
         _require_case(context)
-    keep_arrival(folder, None)
+    store_arrival(folder, None)
     context.narrator.notice("the drill is closed; 'raidlab drill clear' makes its disks blank")
 
 
@@ -226,7 +226,7 @@ def _clear(context: Context, _: ClearDisks) -> None:
         raise DrillError("no drill has left anything on this lab's disks", hint="'raidlab disks' shows what is on them")
     with open_session(client_of(context, watches=False)) as session:
         session.run(session.reset_all(only=left.disks))
-    keep_leftovers(folder, None)
+    store_leftovers(folder, None)
     context.out({"disks": left.disks}, f"{left.disks[0]} to {left.disks[-1]} are blank")
 
 
@@ -261,13 +261,13 @@ def verify(
         require_shared(files, catalogue().values(), is_proof=prove)
     chosen = {path: read_drill(path) for path in files or catalogue().values()}
     if not prove:
-        tell_sound(context, [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in chosen.items()])
+        print_sound(context, [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in chosen.items()])
         return
-    from lab.cli.lesson import prove_and_tell
+    from lab.cli.lesson import prove_and_print
 
     for path, drill in chosen.items():
         context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))
-    prove_and_tell(context, (), chosen, seed, cluster)
+    prove_and_print(context, (), chosen, seed, cluster)
 
 
 def _folder(context: Context) -> Path:
@@ -292,18 +292,18 @@ def _show(context: Context, drill: ReadyDrill, *, is_exam: bool) -> None:
     if context.json:
         out_json({"id": drill.id, "title": drill.drill.title, "seed": drill.seed, "symptom": drill.drill.symptom})
         return
-    say(briefing(drill))
-    say(RULES)
+    print_page(briefing(drill))
+    print_page(RULES)
     if is_exam:
-        say(EXAM_RULES)
+        print_page(EXAM_RULES)
     if context.is_embedded:
-        say(EACH_COMMAND)
+        print_page(EACH_COMMAND)
     else:
-        say("`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there.")
+        print_page("`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there.")
 
 
-def _tell(context: Context, outcome: DrillOutcome, *, can_clear: bool = False) -> None:
+def _print_outcome(context: Context, outcome: DrillOutcome, *, can_clear: bool = False) -> None:
     if context.json:
         out_json(outcome)
         return
-    say(ended_page(outcome, can_clear=can_clear))
+    print_page(ended_page(outcome, can_clear=can_clear))

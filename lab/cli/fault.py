@@ -148,12 +148,12 @@ def run(
     try:
         for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
             journal.add(outcome)
-            _tell_outcome(notice, outcome)
+            _print_outcome(notice, outcome)
     finally:
         journal.forget_if_empty()
         if journal.outcomes and journal.stored.left:
-            told = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
-            notice(f"{told}; to see them again: raidlab fault show {journal.run.id}")
+            count = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
+            notice(f"{count}; to see them again: raidlab fault show {journal.run.id}")
     return _shown(context, journal.stored)
 
 
@@ -203,7 +203,7 @@ def _hooks(notice: Callable[[str], None], journal: ScenarioJournal | None) -> Sc
     )
 
 
-def _tell_outcome(notice: Callable[[str], None], outcome: ScenarioOutcome) -> None:
+def _print_outcome(notice: Callable[[str], None], outcome: ScenarioOutcome) -> None:
     notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}")
     for line in outcome.unmet:
         notice(f"  {line}")
@@ -239,7 +239,7 @@ def campaign(
         if seeds or minutes or level or policy or planted:
             raise SpecError("--resume cannot be combined with other options", hint="give --resume alone")
         with resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
-            return _told(context, [_run(context, journal, calls, shrinks=shrink)])
+            return _print_campaigns(context, [_run(context, journal, calls, shrinks=shrink)])
     Bounds(level, policy)
     bugs = planted_bugs() if planted == ALL else (find_planted_bug(planted),) if planted else (None,)
     asked: dict[str, Any] = {"first": first, "seeds": seeds or 0, "seconds": (minutes or 0.0) * 60}
@@ -251,7 +251,7 @@ def campaign(
             asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
             with begun_campaign(context.host, str(context.target), **asked) as journal:
                 summaries.append(_run(context, journal, calls, shrinks=shrink))
-    return _told(context, summaries)
+    return _print_campaigns(context, summaries)
 
 
 def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool) -> CampaignSummary:
@@ -260,8 +260,8 @@ def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None,
     context.narrator.notice(f"campaign {run.id}; to continue it after an interruption: --resume {run.id}")
     with ProgressBar(quiet=context.quiet) as bar:
 
-        def show(done: int, wanted: int) -> None:
-            bar.show("histories", done / wanted if wanted else 0.0)
+        def show(done: int, planned: int) -> None:
+            bar.show("histories", done / planned if planned else 0.0)
 
         arena = Arena(target, context.host, run.planted)
         workers = calls.workers if calls else WORKERS
@@ -271,19 +271,19 @@ def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None,
         ).run()
 
 
-def _told(context: Context, summaries: list[CampaignSummary]) -> int:
+def _print_campaigns(context: Context, summaries: list[CampaignSummary]) -> int:
     """The exit status: findings are a failure, except in a campaign with a planted bug, which is meant to find it."""
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
         for summary in summaries:
-            _tell(summary)
+            _print_summary(summary)
     found = [record for summary in summaries for record in summary.findings]
     is_planted = any(record.planted for record in found)
     return ExitCode.FAILED if found and not is_planted else ExitCode.DONE
 
 
-def _tell(summary: CampaignSummary) -> None:
+def _print_summary(summary: CampaignSummary) -> None:
     figures = {
         "campaign": summary.run + ("" if summary.is_complete else " (not complete)"),
         "histories": f"{summary.seeds}, {summary.histories_per_second} a second",
@@ -377,30 +377,30 @@ def replay(
     if output is not None:
         _write_evidence(arena, finding_id, history, earlier, output)
         context.narrator.notice(f"evidence is in {output}")
-    _tell_replays(context, finding_id, history, outcomes, repeats)
+    _print_replays(context, finding_id, history, outcomes, repeats)
     return ExitCode.FAILED if any(outcome.differences for outcome in outcomes) else ExitCode.DONE
 
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
     """From the stored finding, whose history this version may not be able to generate; otherwise from the id."""
-    kept: StoredFinding | None = FindingStore(context.host).find(name)
-    if kept is None:
+    stored: StoredFinding | None = FindingStore(context.host).find(name)
+    if stored is None:
         finding_id = parse_id(name)
         return finding_id, *history_of(finding_id)
-    finding_id = parse_id(kept.record.id, is_any_version=True)
-    return finding_id, kept.history, history_of(finding_id)[1] if finding_id.before else []
+    finding_id = parse_id(stored.record.id, is_any_version=True)
+    return finding_id, stored.history, history_of(finding_id)[1] if finding_id.before else []
 
 
-def _tell_replays(
+def _print_replays(
     context: Context,
     finding_id: FindingId,
     history: FaultHistory,
     outcomes: list[HistoryOutcome],
     repeats: Repeats | None,
 ) -> None:
-    kept = FindingStore(context.host).find(str(finding_id))
-    kind = kept.record.kind if kept else ""
-    told = repeats.verdict(kind) if repeats else ""
+    stored = FindingStore(context.host).find(str(finding_id))
+    kind = stored.record.kind if stored else ""
+    verdict = repeats.verdict(kind) if repeats else ""
     verdicts = {tuple((each.kind, each.act, each.text) for each in outcome.differences) for outcome in outcomes}
     if context.json:
         out_json(
@@ -410,7 +410,7 @@ def _tell_replays(
                 "verdicts": len(verdicts),
                 "differences": outcomes[0].differences,
                 "explained": dict(outcomes[0].explained),
-                **({"seen": repeats.seen(kind), "cpus": repeats.cpu_count, "verdict": told} if repeats else {}),
+                **({"seen": repeats.seen(kind), "cpus": repeats.cpu_count, "verdict": verdict} if repeats else {}),
             }
         )
         return
@@ -420,7 +420,7 @@ def _tell_replays(
     if repeats:
         for (what, act_number, text), count in _differences(outcomes).most_common():
             out(f"act {act_number}: {what}: {text} ({count} of {len(outcomes)} runs)")
-        out(told)
+        out(verdict)
         return
     for what, act_number, text in next(iter(verdicts)):
         out(f"act {act_number}: {what}: {text}")
@@ -494,7 +494,7 @@ def _tried(
     cluster: str,
 ) -> int:
     found: list[Explored] = []
-    told: set[int] = set()
+    printed: set[int] = set()
     done, ended = Counter[str](), threading.Event()
     with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
 
@@ -518,13 +518,13 @@ def _tried(
                 found.append(explored)
                 on_points(explored.tally.points if calls else 0)
                 store_points(context.host, explored)
-                _tell_broken(context, explored)
-                told.add(id(explored))
+                _print_broken(context, explored)
+                printed.add(id(explored))
         finally:
             ended.set()
             for explored in found:
-                if id(explored) not in told:
-                    _tell_broken(context, explored)
+                if id(explored) not in printed:
+                    _print_broken(context, explored)
             _show_outcome(context, found, seed)
     return points_exit_code(found)
 
@@ -548,7 +548,7 @@ def points_exit_code(found: Sequence[Explored]) -> int:
     return errors[0].exit_code if errors else ExitCode.DONE
 
 
-def _tell_broken(context: Context, explored: Explored) -> None:
+def _print_broken(context: Context, explored: Explored) -> None:
     """The broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     again = f"--recording {explored.recording}" if explored.recording else f"{name} --seed {seed}"
@@ -642,8 +642,8 @@ def _judged_by_mdadm(
         verdict = judge.verdict(seen)
         found.append(verdict.judgement)
         if context.json:
-            told = {"judgement": verdict.judgement, "reasons": verdict.reasons}
-            out_json({"configuration": configuration.name, **told, **seen})
+            judged = {"judgement": verdict.judgement, "reasons": verdict.reasons}
+            out_json({"configuration": configuration.name, **judged, **seen})
             continue
         policy, is_degraded = configuration.policy, bool(cut_of(verdict.cut).missing)
         out(f"{configuration.name}, cut {verdict.cut}: {verdict.judgement}")

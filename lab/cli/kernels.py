@@ -89,6 +89,6 @@ def _list(kind: Packaged, here: Sequence[tuple[str, Path]], columns: Sequence[st
     context.out(value, table(columns, rows))
 
 
-def _fetch(kind: Packaged, wanted: str) -> str:
+def _fetch(kind: Packaged, version: str) -> str:
     context = current()
-    return fetch(kind, wanted, context.host.processes, context.host.files, on_progress=context.narrator.notice)
+    return fetch(kind, version, context.host.processes, context.host.files, on_progress=context.narrator.notice)

@@ -91,7 +91,7 @@ def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved
         return Unproved(f"{name}: not proved", (f"{name}: {error.message}",))
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request for a proof, sent to a cluster's worker, which has the same course and drills."""
 
     id: str
@@ -104,31 +104,33 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.id} ('{self.word}')"
 
 
-def prove_asked(payload: bytes) -> bytes:
+def prove_requested(payload: bytes) -> bytes:
     """On a worker: carry out the proof, and return it; in its place, why it was not completed."""
-    asked = decode_json(payload, _Asked)
+    request = decode_json(payload, _ProofRequest)
     host = Host.real("raidlab lesson verify")
-    place = (parse_target(asked.target), host)
+    place = (parse_target(request.target), host)
 
     def prove() -> Proof | Unproved:
-        if asked.is_drill:
-            path = find_drill(asked.id)
-            return drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
-        return prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
+        if request.is_drill:
+            path = find_drill(request.id)
+            return drill_proof.prove(ready(read_drill(path), path, request.word), *place)
+        return prove_apart(Student(host).course.find(request.id).ready(request.word), *place)
 
-    found = _attempt(asked.name, prove)
+    found = _attempt(request.name, prove)
     return msgspec.json.encode((found, None) if isinstance(found, Proof) else (None, found))
 
 
-def _called(calls: ClusterCalls, asked: _Asked) -> Proof | Unproved:
-    proof, unproved = decode_json(calls(prove_asked, msgspec.json.encode(asked)), tuple[Proof | None, Unproved | None])
+def _called(calls: ClusterCalls, request: _ProofRequest) -> Proof | Unproved:
+    proof, unproved = decode_json(
+        calls(prove_requested, msgspec.json.encode(request)), tuple[Proof | None, Unproved | None]
+    )
     found = proof or unproved
     if found is None:
         raise LabError("a worker returned no proof", hint="install the same raidlab there")
     return found
 
 
-def prove_and_tell(
+def prove_and_print(
     context: Context,
     lessons: Sequence[LessonFiles],
     drills: Mapping[Path, Drill],
@@ -164,19 +166,19 @@ def _jobs(
     place = (target, context.host)
     for files, word in product(lessons, words):
         here: Callable[[], Proof | Unproved] = partial(prove_apart, files.ready(word), *place)
-        asked = _Asked(id=files.lesson.id, is_drill=False, word=word, target=str(target))
-        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
+        request = _ProofRequest(id=files.lesson.id, is_drill=False, word=word, target=str(target))
+        yield partial(_attempt, request.name, partial(_called, calls, request) if calls else here)
     for (path, drill), word in product(drills.items(), words):
         here = partial(drill_proof.prove, ready(drill, path, word), *place)
-        asked = _Asked(id=drill.id, is_drill=True, word=word, target=str(target))
-        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
+        request = _ProofRequest(id=drill.id, is_drill=True, word=word, target=str(target))
+        yield partial(_attempt, request.name, partial(_called, calls, request) if calls else here)
 
 
 PASSED, OPEN = "✓", "✗"
 _PIPE_COLUMNS = 100
 
 
-def say(markdown: str) -> None:
+def print_page(markdown: str) -> None:
     """Print a page of Markdown: formatted on a terminal, as plain text elsewhere."""
     if not sys.stdout.isatty():
         from lab.plain_page import page_lines
@@ -189,7 +191,7 @@ def say(markdown: str) -> None:
     Console(width=min(100, Console().width)).print(Markdown(markdown))
 
 
-def tell_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
+def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
     """Files without errors (id, path, kind, shell lines); for foreign ones also the commands that they would run."""
     notes = {path: foreign_note(path, kind, lines) for _, path, kind, lines in files}
     foreign = [(name, foreign_lines(lines)) for name, path, _, lines in files if notes[path]]
@@ -213,16 +215,16 @@ def show_lesson(opened: LessonSession) -> None:
     if done:
         _show_explanation(opened, lesson.steps[done - 1])
     elif step is not None:
-        say(f"# {lesson.title}\n\n{words.label('goal')}: {lesson.goal}\n")
+        print_page(f"# {lesson.title}\n\n{words.label('goal')}: {lesson.goal}\n")
     if step is None:
-        say(f"**{words.label('lesson-done', title=lesson.title)}**\n")
+        print_page(f"**{words.label('lesson-done', title=lesson.title)}**\n")
         return
-    say(f"\n## {words.label('step-of', number=done + 1, count=len(lesson.steps))}\n\n{step.text}\n")
+    print_page(f"\n## {words.label('step-of', number=done + 1, count=len(lesson.steps))}\n\n{step.text}\n")
     progress = opened.progress.in_step(step.id)
     if step.ask is not None:
         marks = {progress.answer: " ←"}
         options = "\n".join(f"- `{key}` {text}{marks.get(key, '')}" for key, text in step.ask.options.items())
-        say(f"\n**{words.label('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
+        print_page(f"\n**{words.label('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
     _ask_measurements(words, step)
     if step.read is not None and is_predicted(step, progress):
         _ask_reading(words, step.read)
@@ -231,19 +233,19 @@ def show_lesson(opened: LessonSession) -> None:
 def _ask_measurements(words: LessonWords, step: ReadyStep) -> None:
     for each in step.apart:
         if isinstance(each, RunMeasurement):
-            say(f"\n**{words.label('measure')}** `{each.by_hand()}`\n")
+            print_page(f"\n**{words.label('measure')}** `{each.by_hand()}`\n")
 
 
 def _ask_reading(words: LessonWords, read: Reading) -> None:
     unit = f" ({read.unit})" if read.unit else ""
-    say(f"\n**{words.label('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
+    print_page(f"\n**{words.label('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
 def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     words = opened.words
     chosen = opened.progress.in_step(step.id).answer
-    told = words.predicted(step.ask, chosen) if step.ask and chosen in step.ask.options else ""
-    say(f"## {words.label('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
+    prediction = words.predicted(step.ask, chosen) if step.ask and chosen in step.ask.options else ""
+    print_page(f"## {words.label('why')}\n\n" + (f"*{prediction}*\n\n" if prediction else "") + step.explain + "\n")
 
 
 def _check_line(words: LessonWords, check: DisplayedCheck) -> str:
@@ -256,10 +258,10 @@ def _check_line(words: LessonWords, check: DisplayedCheck) -> str:
 
 def check_lines(opened: LessonSession, view: StepView) -> list[str]:
     """All checks of a view, and the recognised mistake."""
-    told = displayed(opened.words, view)
-    lines = [_check_line(opened.words, each) for each in told.checks]
-    if told.mistake:
-        lines += ["", f"{opened.words.label('mistake')}: {told.mistake.hint.strip()}"]
+    described = displayed(opened.words, view)
+    lines = [_check_line(opened.words, each) for each in described.checks]
+    if described.mistake:
+        lines += ["", f"{opened.words.label('mistake')}: {described.mistake.hint.strip()}"]
     return lines
 
 
@@ -298,7 +300,7 @@ def view_value(opened: LessonSession, view: StepView | None) -> dict[str, Any]:
     """A view for JSON."""
     if view is None:
         return {"lesson": opened.lesson.id, "is_lesson_done": True}
-    told = displayed(opened.words, view)
+    described = displayed(opened.words, view)
     return {
         "lesson": opened.lesson.id,
         "step": view.step.id,
@@ -306,9 +308,9 @@ def view_value(opened: LessonSession, view: StepView | None) -> dict[str, Any]:
         "is_lesson_done": opened.step is None,
         "checks": [
             {"check": each.name, "wanted": each.required, "found": each.found, "is_passed": each.is_passed}
-            for each in told.checks
+            for each in described.checks
         ],
-        "mistake": {"id": told.mistake.id, "hint": told.mistake.hint} if told.mistake else None,
+        "mistake": {"id": described.mistake.id, "hint": described.mistake.hint} if described.mistake else None,
     }
 
 
@@ -384,7 +386,7 @@ def _answer(context: Context, verb: Answer) -> int:
     opened.answer(verb.text)
     step = opened.step
     if step is None or step.ask is None or verb.text not in step.ask.options:
-        return _tell(context, opened, evaluate_step(opened, _opener(context)))
+        return _print_results(context, opened, evaluate_step(opened, _opener(context)))
     if context.json:
         out_json(lesson_value(opened))
     else:
@@ -397,7 +399,7 @@ def _answer(context: Context, verb: Answer) -> int:
 
 def _check(context: Context, _: CheckStep) -> int:
     opened = Student(context.host).require_lesson()
-    return _tell(context, opened, evaluate_step(opened, _opener(context)))
+    return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
 def _hint(context: Context, _: LessonHint) -> None:
@@ -409,14 +411,14 @@ def _hint(context: Context, _: LessonHint) -> None:
         out_json({"number": count, "hint": text})
         return
     heading = opened.words.label("hint-of", number=count, count=len(step.hints) if step else 0)
-    say(f"**{heading}** {text}")
+    print_page(f"**{heading}** {text}")
 
 
 def _do(context: Context, verb: DoStep) -> int:
     opened = Student(context.host).require_lesson()
     step = opened.step
     if step is None:
-        return _tell(context, opened, None)
+        return _print_results(context, opened, None)
     if verb.plan or not step.do:
         if verb.plan and step.do:
             # The commands are the last hint.
@@ -434,13 +436,13 @@ def _do(context: Context, verb: DoStep) -> int:
         run_apart=partial(_do_apart, context, opened),
         before_action=lambda action: context.narrator.notice(action.by_hand()),
     )
-    return _tell(context, opened, view)
+    return _print_results(context, opened, view)
 
 
 def _measure(context: Context, verb: Measure) -> int:
     opened = Student(context.host).require_lesson()
     _do_apart(context, opened, RunMeasurement(measure=verb.name))
-    return _tell(context, opened, evaluate_step(opened, _opener(context)))
+    return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
 def _reset(context: Context, _: ResetLesson) -> None:
@@ -499,9 +501,9 @@ def verify(
     if prove:
         for each in chosen:
             context.announce_foreign(each.path, FileKind.LESSON, each.shell_lines)
-        prove_and_tell(context, chosen, drills, seed, cluster)
+        prove_and_print(context, chosen, drills, seed, cluster)
         return
-    tell_sound(
+    print_sound(
         context,
         [
             *((each.lesson.id, each.path, FileKind.LESSON, each.shell_lines) for each in chosen),
@@ -521,7 +523,7 @@ def _show(context: Context, opened: LessonSession) -> None:
         show_lesson(opened)
 
 
-def _tell(context: Context, opened: LessonSession, view: StepView | None) -> int:
+def _print_results(context: Context, opened: LessonSession, view: StepView | None) -> int:
     """The results of the checks, and the next step if this one is done."""
     is_done = view is None or view.is_done
     if context.json:

@@ -78,7 +78,7 @@ def _failure(error: BaseException) -> int:
         return error.exit_status
     if isinstance(error, BrokenPipeError):
         # The reader of standard output has closed it.
-        streams.give_up(sys.stdout.fileno())
+        streams.silence(sys.stdout.fileno())
         return ExitCode.DONE
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
@@ -94,10 +94,10 @@ def _failure(error: BaseException) -> int:
             from lab.cli.arguments import usage_words
 
             return _report(*usage_words(error), "UsageError", ExitCode.USAGE)
-    from lab.host.files import bug_words, keep_traceback
+    from lab.host.files import bug_words, store_traceback
 
     assert isinstance(error, Exception)
-    return _report(bug_words(error), keep_traceback(error), "Bug", ExitCode.FAILED)
+    return _report(bug_words(error), store_traceback(error), "Bug", ExitCode.FAILED)
 
 
 def _report(message: str, hint: str, kind: str, status: int) -> int:

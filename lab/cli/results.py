@@ -351,28 +351,30 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
     named = list(find_results(names, ResultStore(context.host.state.results)))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
     found: dict[str, PlatformComparison] = {}
-    told = [each for each in named if isinstance(each, str)]
+    problems = [each for each in named if isinstance(each, str)]
     for experiment, group in by_experiment(platforms).items():
         if len(group) < 2:
-            told.append(f"arm-missing: {experiment} was measured on {group[0].name} only")
+            problems.append(f"arm-missing: {experiment} was measured on {group[0].name} only")
             continue
         try:
             found[experiment] = compare_platforms(group, margin=margin)
         except SpecError as error:
-            told.append(error.message)
+            problems.append(error.message)
             continue
-        told += found[experiment].left_out
+        problems += found[experiment].left_out
         for each in found[experiment].platforms:
-            told += [f"{each.name}: {said}" for said in (*each.problems, *worked_out_stamps(each.record))]
-    for problem in told:
+            problems += [
+                f"{each.name}: {each_problem}" for each_problem in (*each.problems, *worked_out_stamps(each.record))
+            ]
+    for problem in problems:
         context.narrator.notice(problem)
     if not found:
         raise ResultError(
-            f"nothing can be compared: {'; '.join(told) or 'no result was named'}",
+            f"nothing can be compared: {'; '.join(problems) or 'no result was named'}",
             hint="name results of the same experiment on two or more machines",
         )
     context.out(
-        {"problems": told, "experiments": {name: _compare_plain(each) for name, each in found.items()}},
+        {"problems": problems, "experiments": {name: _compare_plain(each) for name, each in found.items()}},
         "\n\n".join(_platforms_text(name, each) for name, each in found.items()),
     )
 
@@ -452,8 +454,8 @@ def report(
     if faults and chosen is Format.CSV:
         raise SpecError("verdicts on faults cannot be written to a CSV file", hint="use 'raidlab fault show --json'")
     others = (outcome_table(load_run(context.host, faults)),) if faults else ()
-    wanted = names or (() if others else ("latest",))
-    found = collect(each_result(wanted, ResultStore(context.host.state.results)) if wanted else (), others=others)
+    selected = names or (() if others else ("latest",))
+    found = collect(each_result(selected, ResultStore(context.host.state.results)) if selected else (), others=others)
     for problem in found.problems:
         context.narrator.notice(problem)
     for each in found.detailed:
@@ -494,10 +496,10 @@ def _is_of_collection(
     reports = (
         each.write(names, kind, output, title, context.host, not has_faults) for each in extensions(CollectionReport)
     )
-    told = next((told for told in reports if told is not None), None)
-    if told is not None:
-        out_json({"file": str(output), "told": told}) if context.json and output else out(told)
-    return told is not None
+    message = next((message for message in reports if message is not None), None)
+    if message is not None:
+        out_json({"file": str(output), "told": message}) if context.json and output else out(message)
+    return message is not None
 
 
 def _by_ending(output: Path | None) -> Format:

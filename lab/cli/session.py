@@ -153,7 +153,7 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 PlanFlag = Annotated[bool, flag("Print the commands with their reasons; do nothing.")]
 BreakArrayFlag = Annotated[bool, flag("Even if an array loses its data.")]
 
@@ -189,11 +189,13 @@ def run_plan(
             # The array may have another name now.
             array = session.array(name)
         if action.waits_for and not array.waits_itself:
-            _wait_or_tell(context, session, array.name, action.waits_for, wait=wait)
-        tell(context, array, array.status_now, made)
+            _wait_or_report(context, session, array.name, action.waits_for, wait=wait)
+        print_array(context, array, array.status_now, made)
 
 
-def tell(context: Context, array: Array, status: ArrayStatus | None, made: Plan, *, is_long: bool = False) -> None:
+def print_array(
+    context: Context, array: Array, status: ArrayStatus | None, made: Plan, *, is_long: bool = False
+) -> None:
     """Report an array's state: in one line, or with all details."""
     if context.json:
         out_json({"array": array.value(status) if status else None, "plan": plan_value(made)})
@@ -209,7 +211,7 @@ def array_text(array: Array, status: ArrayStatus) -> str:
     return "\n\n".join([pairs(facts), *(table.as_text() for table in tables)])
 
 
-def _wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
+def _wait_or_report(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
     """Wait for the sync if requested, or if it would stop with this command; otherwise report that it continues."""
     if session.is_embedded if wait is None else wait:
         wait_with_bar(context, session, name, what)
@@ -223,11 +225,11 @@ def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -
     with ProgressBar(quiet=context.quiet) as bar:
         bar.show(label, 0.0)
 
-        def look(status: ArrayStatus) -> None:
+        def show_progress(status: ArrayStatus) -> None:
             if status.sync_progress:
                 bar.show(label, status.sync_progress.fraction)
 
-        return session.array(name).wait(on_look=look)
+        return session.array(name).wait(on_status=show_progress)
 
 
 def show_plan(context: Context, plan: Plan) -> None:
@@ -291,7 +293,7 @@ def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
     """Count, and answer requests from inside the machine, until the command has ended."""
     from lab.drills.verdict import answer_one
 
-    while not is_over.wait(_LOOK_SECONDS):
+    while not is_over.wait(_POLL_SECONDS):
         try:
             desk.update()
             if answer_one(desk):
@@ -330,7 +332,9 @@ def _watched(context: Context, session: LabSession) -> Iterator[None]:
         return
     if view is not None and view.is_done:
         words = opened.words
-        told = words.label("step-done", number=number, count=len(opened.lesson.steps))
-        context.narrator.notice(f"{opened.lesson.title}: {told} 'raidlab lesson show' says why, and what comes next")
+        sentence = words.label("step-done", number=number, count=len(opened.lesson.steps))
+        context.narrator.notice(
+            f"{opened.lesson.title}: {sentence} 'raidlab lesson show' says why, and what comes next"
+        )
     elif view is not None and (mistake := displayed(opened.words, view).mistake):
         context.narrator.notice(f"{opened.words.label('mistake')}: {mistake.hint.strip()}")

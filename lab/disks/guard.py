@@ -176,8 +176,8 @@ class Guard:
         own = [disk.name for disk in self._disks.values() if disk.node in carried]
         reset = f"blank {' '.join(own)} with 'raidlab disks reset {' '.join(own)}'"
         hint = f"choose other disks, or {reset}" if own and not in_use else _CHOOSE_OTHERS
-        told = [*in_use.values(), *(f"{node} carries {', '.join(types)}" for node, types in carried.items())]
-        raise DeviceRefused("; ".join(told), hint=hint)
+        contents = [*in_use.values(), *(f"{node} carries {', '.join(types)}" for node, types in carried.items())]
+        raise DeviceRefused("; ".join(contents), hint=hint)
 
     def check_unused(self, nodes: Iterable[str]) -> None:
         """Raises DeviceRefused for disks in use, regardless of their content."""
@@ -188,7 +188,7 @@ class Guard:
         """Node -> description of its users; only nodes in use."""
         devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in nodes])
         found = {node: device for node in nodes if (device := devices.get(node.removeprefix("/dev/")))}
-        return {node: "; ".join(said) for node, device in found.items() if (said := [*_users(node, device)])}
+        return {node: "; ".join(users) for node, device in found.items() if (users := [*_users(node, device)])}
 
     def carried(self, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Node -> types of all signatures that wipefs or the lab itself finds on it; only nodes that carry some.
@@ -217,9 +217,9 @@ class Guard:
             listed = None
         # wipefs prints nothing if it cannot read a disk; this must not count as "no signatures".
         if listed is None or result.status != 0:
-            said = result.stderr.strip() or f"wipefs exited with status {result.status}"
+            message = result.stderr.strip() or f"wipefs exited with status {result.status}"
             raise DeviceRefused(
-                f"the signatures on {', '.join(nodes)} cannot be read: {said}",
+                f"the signatures on {', '.join(nodes)} cannot be read: {message}",
                 hint="try 'wipefs' on them, and fix what it reports",
             )
         found: dict[str, list[str]] = {}

@@ -237,8 +237,8 @@ class LabFolder:
     def save(self, disk_specs: Sequence[DiskSpec]) -> None:
         """Replace the list for the next start, and remove images of dropped disks. Raises LabError, with no change."""
         check_specs(disk_specs)
-        kept = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
-        dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in kept]
+        names = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
+        dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in names]
         for spec in dropped:
             self.images.check(spec)
         _save(self._lock.folder, disk_specs)
@@ -308,9 +308,9 @@ def _read_list(path: Path) -> tuple[DiskSpec, ...]:
             raise SpecError(f"the embedded kernel has no disk like {odd.name}")
         return listed
     except LabError as error:
-        told = error.message if str(path) in error.message else f"'{path}' is damaged: {error.message}"
+        message = error.message if str(path) in error.message else f"'{path}' is damaged: {error.message}"
         hint = "move that file elsewhere: the disks whose images exist are then listed again"
-        raise LabError(f"the list of disks {told}", hint=hint) from None
+        raise LabError(f"the list of disks {message}", hint=hint) from None
 
 
 def scratch_folder(state: StateFolder, wanted: Sequence[DiskSpec]) -> LabFolder:
@@ -351,9 +351,9 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
         if len({disk.name for disk in listed}) < len(listed):
             raise SpecError("several disks have the same name")
     except (ValueError, SpecError) as error:
-        told = error.message if isinstance(error, SpecError) else error
+        message = error.message if isinstance(error, SpecError) else error
         raise LabError(
-            f"the list of disks {REGISTRY} on {machine.facts.target} is damaged: {told}",
+            f"the list of disks {REGISTRY} on {machine.facts.target} is damaged: {message}",
             hint="remove that file there; disks that it named stay attached until they are detached by hand "
             "(losetup --list), or the machine starts again",
         ) from None
@@ -553,20 +553,20 @@ class Lab:
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
-        wanted = {disk.name for disk in disks}
+        names = {disk.name for disk in disks}
         for index, (attached, plan) in reversed(list(enumerate(self._detach))):
-            if wanted & {disk.name for disk in attached}:
+            if names & {disk.name for disk in attached}:
                 self.execute(plan)
                 del self._detach[index]
-                wanted -= {disk.name for disk in attached}
+                names -= {disk.name for disk in attached}
         # The remaining disks were attached by an earlier command.
         for disk in disks:
-            if disk.name in wanted:
+            if disk.name in names:
                 self.execute(detach_plan(disk))
-        wanted = {disk.name for disk in disks}
+        names = {disk.name for disk in disks}
         bared = {disk.backing for disk in disks if disk.kind is DiskKind.SPINDLE}
         again = [disk for disk in virtio_disks(self.machine) if disk.node in bared] if bared - {"memory"} else []
-        self.use([*(disk for disk in self._disks if disk.name not in wanted), *again])
+        self.use([*(disk for disk in self._disks if disk.name not in names), *again])
 
     def check_unused(self, disks: Sequence[LabDisk]) -> None:
         """Raises DeviceRefused for a disk that an array or a mount uses."""
@@ -617,9 +617,9 @@ class Lab:
         if self.folder:
             self.folder.start_writing_out({disk.name for disk in disks})
 
-    def release(self, kept: int = 0) -> None:
-        """Detach the disks that this lab attached, newest first, except those of the first ``kept`` attachments."""
-        while len(self._detach) > kept:
+    def release(self, remaining: int = 0) -> None:
+        """Detach the disks that this lab attached, newest first, except the first ``remaining`` attachments."""
+        while len(self._detach) > remaining:
             _, plan = self._detach.pop()
             for step in plan.steps:
                 self.machine.run(step.argv, check=False)
@@ -641,14 +641,14 @@ def packed(argv: tuple[str, ...], stdin_text: str) -> tuple[tuple[str, ...], str
 
 def explain(error: CommandFailed, target: str) -> LabError:
     """The error for a failed command, more specific if its output shows the cause."""
-    said = error.stderr_tail
-    if "Module" in said and "not found" in said:
-        module = said.partition("Module ")[2].split()[0]
+    message = error.stderr_tail
+    if "Module" in message and "not found" in message:
+        module = message.partition("Module ")[2].split()[0]
         return ModuleMissing(
             f"the kernel of {target} has no driver '{module}'",
             hint="install the distribution's extra kernel modules there (Ubuntu: linux-modules-extra-$(uname -r))",
         )
-    if "No space left on device" in said:
+    if "No space left on device" in message:
         return LabError(f"{target} is full: {error.message}", hint="free some space there, then try again")
     return error
 
@@ -701,7 +701,7 @@ def open_lab(
             disks=ubd_disks(folder, files),
             memory_bytes=embedded_memory_bytes(others, is_virtual_time=target.is_virtual_time),
             seed=secrets.randbits(63) if seed is None else seed,
-            kept_locks=(folder.lock_fd,),
+            held_locks=(folder.lock_fd,),
             shown=tuple(shown),
             keeps_logs=keeps_logs,
         )

@@ -38,7 +38,7 @@ def ask(control: socket.socket, letter: bytes) -> None:
         raise ConnectionError("the server has exited")
 
 
-def keep_pace(control: socket.socket, period: float) -> None:
+def serve_at_pace(control: socket.socket, period: float) -> None:
     """Let one request through per period, until a signal or the server's end."""
     due = time.monotonic()
     while True:
@@ -62,21 +62,21 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"{path}: {error.strerror}\n")
         return 1
-    heard, told = os.pipe()
+    read_end, write_end = os.pipe()
     if os.fork():
         # The child writes a byte once the note exists, and removes the note when it ends; no byte means that it failed.
-        os.close(told)
-        return 0 if os.read(heard, 1) else 1
+        os.close(write_end)
+        return 0 if os.read(read_end, 1) else 1
     os.setsid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     note.write_text(f"{os.getpid()} {name}\n")
-    os.write(told, b".")
-    os.close(told)
+    os.write(write_end, b".")
+    os.close(write_end)
     silence = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(silence, number)
     try:
-        keep_pace(control, period)
+        serve_at_pace(control, period)
     except OSError:
         return 0
     finally:

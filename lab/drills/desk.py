@@ -49,10 +49,10 @@ from lab.session.session import (
     LabSession,
     Leftovers,
     arrive,
-    keep_arrival,
-    keep_leftovers,
     require_kernel,
     require_mdadm,
+    store_arrival,
+    store_leftovers,
 )
 from lab.units import KIB, SECTOR_BYTES
 
@@ -567,7 +567,7 @@ class DrillDesk:
         folder = session.folder / "drill"
         shutil.rmtree(folder, ignore_errors=True)
         session.host.state.make(folder, what="the folder of the drill")
-        keep_arrival(session.folder, None)
+        store_arrival(session.folder, None)
         maker = DisasterMaker(session, drill, folder)
         try:
             for step in drill.drill.setup:
@@ -695,7 +695,7 @@ class DrillDesk:
             script=guest_files(self.case.folder) + self.case.drill.drill.arrive,
             environment=self.environment(),
         )
-        keep_arrival(self.session.folder, arrival)
+        store_arrival(self.session.folder, arrival)
         if self.session.is_embedded:
             # The kernel log shows how the drill was made. This log is the lab's own, unlike that of a computer.
             self.session.machine.run(("dmesg", "--clear"), check=False)
@@ -727,8 +727,8 @@ def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) 
     """
     uuids = {plain_uuid(picture.uuid) for picture in (*case.record.before.values(), *now.values()) if picture.uuid}
     left = Leftovers(title=case.drill.drill.title, disks=case.drill.disk_names, uuids=tuple(sorted(uuids)))
-    keep_leftovers(folder, left)
-    keep_arrival(folder, None)
+    store_leftovers(folder, left)
+    store_arrival(folder, None)
     forget_drill(folder)
 
 

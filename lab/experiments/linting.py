@@ -162,13 +162,13 @@ def _unequal_members(plan: LintedPlan) -> Iterator[Seen]:
 
 def _file_exceeds_fs(plan: LintedPlan) -> Iterator[Seen]:
     for load in plan.loads:
-        wanted = (load.workload.file_bytes or 0) * load.workload.region_count
+        file_bytes = (load.workload.file_bytes or 0) * load.workload.region_count
         for array in plan.experiment.arrays:
-            usable = _usable_bytes(plan.experiment, array) if wanted and array.id in load.arrays else None
-            if usable is not None and wanted > int(usable * ROOM_FRACTION):
+            usable = _usable_bytes(plan.experiment, array) if file_bytes and array.id in load.arrays else None
+            if usable is not None and file_bytes > int(usable * ROOM_FRACTION):
                 least = human_bytes(int(usable * ROOM_FRACTION))
                 subject = f"{load.workload.id} on {array.id}"
-                yield Seen(subject, f"files of {human_bytes(wanted)}", f"at most about {least}")
+                yield Seen(subject, f"files of {human_bytes(file_bytes)}", f"at most about {least}")
 
 
 def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:

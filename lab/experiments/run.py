@@ -428,7 +428,7 @@ def run_experiment(
     experiment = seeded(experiment, seed)
     store = ResultStore(request.host.state.results)
     if earlier is None:
-        _tell_of_incomplete(store, experiment, request)
+        _report_incomplete(store, experiment, request)
     clock = request.host.clock
     stopwatch = Stopwatch(clock, request.started_seconds)
     findings = lint_experiment(experiment)
@@ -484,7 +484,7 @@ def _draft(result_id: str, experiment: Experiment, text: str, seed: int | None, 
     )
 
 
-def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
+def _report_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
     for summary in store.list():
         if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
             request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")

@@ -162,12 +162,12 @@ def estimated_seconds(experiment: Experiment) -> float:
     """Expected wall time: the measured times, plus typical times to start fio and to build arrays."""
     per_cell = 1.3
     total = 10.0
-    standing = ""
+    built = ""
     for cell in cells(experiment):
         total += load_seconds(cell.workload) + per_cell
-        if experiment.disks.sharing is Sharing.SHARED and cell.array != standing:
-            standing = cell.array
-            total += _build_seconds(experiment, experiment.array(standing))
+        if experiment.disks.sharing is Sharing.SHARED and cell.array != built:
+            built = cell.array
+            total += _build_seconds(experiment, experiment.array(built))
     if experiment.disks.sharing is Sharing.SEPARATE:
         total += sum(_build_seconds(experiment, array) for array in experiment.arrays)
     for rebuild in rebuild_cells(experiment):
@@ -324,28 +324,28 @@ class ProgressMeter:
             if over := self._steps_seconds - self._boot_seconds:
                 self._pace = (self._began_seconds - self._first_seconds) / over
         self._sample = None
-        self._tell(replace(self._now, label=what, step_seconds=expected_seconds * (self._pace or 0.0), rates=None))
+        self._report(replace(self._now, label=what, step_seconds=expected_seconds * (self._pace or 0.0), rates=None))
 
     def done(self, key: str) -> None:
         count = self._now.done_count + 1
         # Cells with a wide interval get more repeats than planned.
         planned = max(self._now.planned_count, count)
-        self._tell(replace(self._now, done_count=count, planned_count=planned, rates=None))
+        self._report(replace(self._now, done_count=count, planned_count=planned, rates=None))
 
     def on_sample(self, sample: Sample) -> None:
         """Update the progress within a step, and the rates of the array."""
         earlier, self._sample = self._sample, sample
         device = next((name for name in sample.disks if is_array_name(name)), None) or next(iter(sample.disks), None)
         rates = rates_between(earlier, sample, device) if earlier and device else None
-        self._tell(replace(self._now, time_seconds=sample.time_seconds, rates=rates))
+        self._report(replace(self._now, time_seconds=sample.time_seconds, rates=rates))
 
-    def _tell(self, progress: RunProgress) -> None:
+    def _report(self, progress: RunProgress) -> None:
         passed = self._clock.monotonic_seconds() - self._began_seconds
         in_step = min(self._step_seconds, passed / self._pace if self._pace else 0.0)
-        gone = min(self._total_seconds, self._steps_seconds + in_step)
+        elapsed = min(self._total_seconds, self._steps_seconds + in_step)
         # Estimates are rough, so never report the end before it is reached.
-        fraction = max(self._now.fraction, min(0.99, gone / self._total_seconds))
-        left = (self._total_seconds - gone) * self._pace if self._pace is not None else None
+        fraction = max(self._now.fraction, min(0.99, elapsed / self._total_seconds))
+        left = (self._total_seconds - elapsed) * self._pace if self._pace is not None else None
         self._now = replace(progress, fraction=fraction, left_seconds=left)
         self._on_progress(self._now)
 

@@ -116,7 +116,7 @@ class SweepDesk(ABC):
         """The newest run of the same file, if it is running now."""
 
     @abstractmethod
-    def stand(self, run_id: str) -> SweepStatus:
+    def status(self, run_id: str) -> SweepStatus:
         """Status of a run, with its results unless it is running. Raises ResultError if it does not exist."""
 
     @abstractmethod

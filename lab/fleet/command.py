@@ -171,12 +171,12 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 
 def _assumptions(found: Figures) -> Iterator[str]:
     """What the variants count, and the formula of their MTTDL; variants with the same text are combined."""
-    for word, told in (
+    for word, texts in (
         ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
         ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),
     ):
-        for said in dict.fromkeys(told.values()):
-            yield f"{word}, {', '.join(name for name, each in told.items() if each == said)}: {said}"
+        for text in dict.fromkeys(texts.values()):
+            yield f"{word}, {', '.join(name for name, each in texts.items() if each == text)}: {text}"
 
 
 def _shares(figures: LossFigures) -> list[str]:
@@ -231,7 +231,7 @@ def _to_mttdl(figures: LossFigures) -> str:
 
 
 def _sampling(figures: LossFigures) -> str:
-    told = f"{figures.trials:,} arrays"
+    text = f"{figures.trials:,} arrays"
     if not figures.is_biased:
-        return told
-    return f"{told}, rare events weighted (mean weight {figures.weight_mean:.3f} ± {figures.weight_error:.3f})"
+        return text
+    return f"{text}, rare events weighted (mean weight {figures.weight_mean:.3f} ± {figures.weight_error:.3f})"

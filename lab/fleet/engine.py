@@ -297,7 +297,7 @@ AIM = 1.5
 """Expected number of failures in copies from one event to the end of the next rebuild."""
 BIASED_WRONG_DISK = 0.25
 """Probability in copies that a wrong disk is pulled; the true one if that is higher."""
-_KEPT_SHARE = 0.75
+_LEAST_SHARE = 0.75
 """Finished arrays are removed when less than this share of the arrays is still simulated."""
 _MOST_HELD = 1 << 17
 """Maximum number of members of arrays that wait for their copies: some hundred bytes each."""
@@ -363,7 +363,7 @@ class _Walk:
             if not len(going):
                 return
             now, slots = now[going], slots[going]
-            if len(going) < _KEPT_SHARE * arrays.count:
+            if len(going) < _LEAST_SHARE * arrays.count:
                 self._arrays, going = arrays.take(going), numpy.arange(len(going))
             self._step(going, slots, now)
 
@@ -883,9 +883,9 @@ def mttdl_by_hand(model: FleetModel) -> str:
     power = {1: f"{life:,.0f} h", 2: f"({life:,.0f} h)²", 3: f"({life:,.0f} h)³"}
     top = f"{ways} × " if ways > 1 else ""
     bottom = " × ".join(factors)
-    told = f"{years:,.0f}" if years < 1e6 else f"{years:.3g}"
+    rounded = f"{years:,.0f}" if years < 1e6 else f"{years:.3g}"
     top += power.get(lost, f"({life:,.0f} h)^{lost}")
-    formula = f"{top} ÷ {f'({bottom})' if len(factors) > 1 else bottom} = {told} years"
+    formula = f"{top} ÷ {f'({bottom})' if len(factors) > 1 else bottom} = {rounded} years"
     rest = mttdl_years(model) - years
     return formula if not 0.5 <= rest < 1e6 else f"{formula}, and {rest:,.0f} until the first failures"
 
@@ -899,14 +899,14 @@ def counted_words(model: FleetModel) -> str:
         steps = f"{noticed}{rebuilt} on {spares}; a used spare is replaced after {model.replenish_hours:g} h"
     else:
         steps = f"{noticed}replaced after {model.replenish_hours:g} h, {rebuilt}"
-    said = [f"a failed drive is {steps}"]
+    clauses = [f"a failed drive is {steps}"]
     errs = f"a wrong drive is pulled at {100 * model.wrong_disk:g} % of the replacements"
-    said.append(errs if model.wrong_disk else "nobody errs")
+    clauses.append(errs if model.wrong_disk else "nobody errs")
     if model.life.shape != 1:
-        said.append(f"drives age (Weibull, shape {model.life.shape:g})")
+        clauses.append(f"drives age (Weibull, shape {model.life.shape:g})")
     if model.bad_share:
-        said.append(f"{100 * model.bad_share:g} % of the lots are bad")
-    return "; ".join(said)
+        clauses.append(f"{100 * model.bad_share:g} % of the lots are bad")
+    return "; ".join(clauses)
 
 
 def at_least_once(chance: float, of: int) -> float:

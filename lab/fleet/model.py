@@ -212,8 +212,8 @@ def within(value: float, kind: Any, what: str) -> float:
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
-        told = f"{what}: {shown(value)} is not possible: write {bounds(kind)}"
-        raise SpecError(told, hint="write a value that a drive can have") from None
+        message = f"{what}: {shown(value)} is not possible: write {bounds(kind)}"
+        raise SpecError(message, hint="write a value that a drive can have") from None
 
 
 FORMAT_VERSION = 2
@@ -434,8 +434,8 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             (replaced * self.run.trials, MOST_FAILURES, f"{self.run.trials:,} arrays (run.trials)"),
         ):
             if count > most:
-                told = f"in {what} up to {count:,.0f} drives fail within the years, and {most:,} is the maximum"
-                raise SpecError(told, hint="write fewer years or trials, or longer lives in [failures]")
+                message = f"in {what} up to {count:,.0f} drives fail within the years, and {most:,} is the maximum"
+                raise SpecError(message, hint="write fewer years or trials, or longer lives in [failures]")
 
     def layout(self) -> tuple[int, int, int, float]:
         """Groups, members per group, failures that a group tolerates, and number of data members in total.

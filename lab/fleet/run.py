@@ -92,12 +92,12 @@ def local_spreader(workers: int) -> Spreader:
     def here(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
         with spread(partial(_numbered, work), blocks, min(workers, len(blocks))) as answers:
             waiting: dict[int, BlockSums] = {}
-            wanted = [block.number for block in blocks]
+            remaining = [block.number for block in blocks]
             for number, sums in answers:
                 waiting[number] = sums
                 # Floating-point sums depend on their order.
-                while wanted and wanted[0] in waiting:
-                    yield waiting.pop(wanted.pop(0))
+                while remaining and remaining[0] in waiting:
+                    yield waiting.pop(remaining.pop(0))
 
     return here
 
@@ -153,11 +153,11 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
     if method is not Method.AUTO:
         return msgspec.structs.replace(model, is_biased=method is Method.BIASED)
     seen = simulate_block(msgspec.structs.replace(model, is_biased=False), blocks_of(trials)[0])
-    told = [seen.losses, seen.first, seen.lost_bytes]
-    told += [
+    estimates = [seen.losses, seen.first, seen.lost_bytes]
+    estimates += [
         each[cause] for cause in most_lost(model) for each in (seen.cause_losses, seen.cause_first, seen.cause_bytes)
     ]
-    return msgspec.structs.replace(model, is_biased=any(each.seen <= _ENOUGH_LOSSES for each in told))
+    return msgspec.structs.replace(model, is_biased=any(each.seen <= _ENOUGH_LOSSES for each in estimates))
 
 
 def run_spec(

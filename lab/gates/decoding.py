@@ -179,8 +179,8 @@ def real(text: str, what: str = "") -> float:
         # float() also accepts digits of other scripts, and 1_000.
         return float(text if text.isascii() and "_" not in text else "")
     except ValueError:
-        told = f"{what} '{shortened(text)}' is not a number".lstrip()
-        raise SpecError(told, hint="write digits and one dot, such as 1.5") from None
+        message = f"{what} '{shortened(text)}' is not a number".lstrip()
+        raise SpecError(message, hint="write digits and one dot, such as 1.5") from None
 
 
 def parse_bytes(text: str | int, *, what: str = "size") -> int:
@@ -203,8 +203,8 @@ def checked(value: N, kind: Any, what: str) -> N:
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
-        told = shown(value)
-        raise SpecError(f"{what} {told} is not possible", hint=f"write {_range(kind)}") from None
+        value_text = shown(value)
+        raise SpecError(f"{what} {value_text} is not possible", hint=f"write {_range(kind)}") from None
 
 
 def shown(value: float) -> str:
@@ -275,8 +275,8 @@ def _require_shallow(structure: str, source: str) -> None:
         if word.count(".") > MOST_DEPTH:
             raise _too_deep(source)
         if len(word.strip()) > _LONGEST_WORD:
-            told = f"has a word of {len(word.strip()):,} characters: {shortened(word.strip())}"
-            raise _refused(source, told, f"write numbers and keys of at most {_LONGEST_WORD} characters")
+            problem = f"has a word of {len(word.strip()):,} characters: {shortened(word.strip())}"
+            raise _refused(source, problem, f"write numbers and keys of at most {_LONGEST_WORD} characters")
 
 
 def _require_few(tree: dict[str, Any], source: str) -> None:
@@ -286,8 +286,8 @@ def _require_few(tree: dict[str, Any], source: str) -> None:
         for node in level:
             if len(node) > MOST_ENTRIES:
                 some = ", ".join(shortened(str(each)) for each in list(node)[:3])
-                told = f"has a table or list of {len(node):,} entries: {some} and so on"
-                raise _refused(source, told, f"write at most {MOST_ENTRIES:,}")
+                problem = f"has a table or list of {len(node):,} entries: {some} and so on"
+                raise _refused(source, problem, f"write at most {MOST_ENTRIES:,}")
             inner = node.values() if isinstance(node, dict) else node
             below += [each for each in inner if isinstance(each, dict | list)]
         level = below
@@ -301,8 +301,8 @@ def _too_deep(source: str) -> SpecError:
     )
 
 
-def _refused(source: str, told: str, hint: str) -> SpecError:
-    return SpecError(f"'{shortened(source, 200)}' {told}", hint=hint)
+def _refused(source: str, problem: str, hint: str) -> SpecError:
+    return SpecError(f"'{shortened(source, 200)}' {problem}", hint=hint)
 
 
 def read_own_json(

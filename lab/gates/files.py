@@ -237,22 +237,22 @@ def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError,
 
     Raises ``error`` with a hint if the file cannot be read for any reason; ``hint`` is for a file that is too large.
     """
-    told = f"'{shortened(str(path), 200)}' cannot be read"
+    message = f"'{shortened(str(path), 200)}' cannot be read"
     try:
         data = read_plain(path, most_bytes, error=error, hint=hint)
         if (zero := data.find(b"\0")) >= 0:
-            raise error(f"{told}: byte {zero + 1} is zero, so it is not text", hint=_NO_TEXT)
+            raise error(f"{message}: byte {zero + 1} is zero, so it is not text", hint=_NO_TEXT)
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as problem:
-        raise error(f"{told}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
+        raise error(f"{message}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
     except OSError as problem:
         if problem.errno == errno.ENOENT:
-            told = f"there is no file '{shortened(str(path), 200)}'"
+            message = f"there is no file '{shortened(str(path), 200)}'"
         else:
-            told = f"{told}: {problem.strerror}"
-        raise error(told, hint=_NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")) from None
+            message = f"{message}: {problem.strerror}"
+        raise error(message, hint=_NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")) from None
     except ValueError:
-        raise error(f"{told}: a path cannot contain a zero byte", hint="check the path") from None
+        raise error(f"{message}: a path cannot contain a zero byte", hint="check the path") from None
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:

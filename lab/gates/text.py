@@ -30,8 +30,8 @@ def visible(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    kept = "\n\t" if lines else ""
-    return "".join(c if c in kept or _is_seen(c) else _escape(c) for c in text)
+    allowed = "\n\t" if lines else ""
+    return "".join(c if c in allowed or _is_seen(c) else _escape(c) for c in text)
 
 
 def visible_name(name: str) -> str:
@@ -45,8 +45,8 @@ def require_utf8(words: Iterable[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError:
-            told = shortened(visible(word))
-            raise SpecError(f"'{told}' is not UTF-8", hint="rename the file, or write it in UTF-8") from None
+            text = shortened(visible(word))
+            raise SpecError(f"'{text}' is not UTF-8", hint="rename the file, or write it in UTF-8") from None
 
 
 def shortened(text: str, most: int = 40) -> str:

@@ -135,7 +135,7 @@ def write_all(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-def require_kept(descriptor: int) -> None:
+def require_written(descriptor: int) -> None:
     """Raise OSError for a write error that a file system reports only on close: a quota, a full server (close(2), NFS).
 
     Closing a copy of the descriptor reports it too, while the write can still be undone.
@@ -222,7 +222,7 @@ def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
     write_all(descriptor, data)
     if is_durable:
         os.fsync(descriptor)
-    require_kept(descriptor)
+    require_written(descriptor)
 
 
 def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
@@ -247,7 +247,7 @@ def new_file(path: Path) -> Iterator[Path]:
         if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
             raise OSError(errno.EPERM, "another program has replaced it", str(path))
         os.fsync(descriptor)
-        require_kept(descriptor)
+        require_written(descriptor)
         os.rename(name, path.name, src_dir_fd=inner, dst_dir_fd=inner)
         os.fsync(inner)
 
@@ -273,7 +273,7 @@ def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
     try:
         yield temporary, descriptor
     finally:
-        # Errors of close(2) were checked after the write (require_kept).
+        # Errors of close(2) were checked after the write (require_written).
         with contextlib.suppress(OSError):
             os.close(descriptor)
         with contextlib.suppress(OSError):
@@ -365,7 +365,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
         raise storage_error(f"the folder '{path}' cannot be made", error) from error
 
 
-def keep_traceback(error: BaseException) -> str:
+def store_traceback(error: BaseException) -> str:
     """Write the traceback to a new file and return how to report it; by the error's source line if that fails."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")

@@ -88,7 +88,7 @@ def _start(work: Callable[[Job], Answer], workers: dict[Connection, SpawnProcess
 def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> Iterator[Answer]:
     busy: set[Connection] = set()
 
-    def give(pipe: Connection) -> None:
+    def send_next_job(pipe: Connection) -> None:
         for job in jobs:
             # A worker that has ended is detected when its result is read.
             with suppress(BrokenPipeError):
@@ -97,7 +97,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
             return
 
     for pipe in workers:
-        give(pipe)
+        send_next_job(pipe)
     while busy:
         ready = wait(list(busy))
         for pipe in [each for each in busy if each in ready]:
@@ -109,7 +109,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
                 raise RuntimeError(answer)
             busy.discard(pipe)
             # Before the result is used, so that its worker runs meanwhile.
-            give(pipe)
+            send_next_job(pipe)
             yield answer
 
 

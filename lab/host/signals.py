@@ -25,8 +25,8 @@ FORCE_SECONDS = 0.6
 UNHURRIED_SECONDS = 10.0
 _COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}
 _IMPATIENT_FROM = 3
-_LOOK_SECONDS = 1.0
-_GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
+_POLL_SECONDS = 1.0
+_HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
 class Interrupted(BaseException):
@@ -60,12 +60,12 @@ class _Ending:
                 return
         self.received += 1
         if self.received >= _IMPATIENT_FROM or not self.is_anything_open:
-            _say("raidlab: interrupted")
+            _write_message("raidlab: interrupted")
             os._exit(128 + number)
         if number in self.seconds:
             self.start_deadline(self.seconds[number], 128 + number)
         if self.received > 1:
-            _say("raidlab: closing; another signal ends it at once")
+            _write_message("raidlab: closing; another signal ends it at once")
         elif self.listener:
             self.listener(number)
         else:
@@ -100,17 +100,17 @@ def install() -> None:
     should continue.
     """
     _ending.handled = tuple(number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN)
-    take_back()
+    reinstall()
 
 
-def take_back() -> None:
+def reinstall() -> None:
     """Set the handlers again, after other code has set its own."""
     for number in _ending.handled:
         signal.signal(number, _ending.handle)
 
 
 @contextmanager
-def heard_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
+def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
     """Handle signals for an app: ``APP_SECONDS`` limits its close, and the loss of its terminal always ends it.
 
     Args:
@@ -174,7 +174,7 @@ def watch_terminal(descriptors: tuple[int, ...] = (1,)) -> None:
 
 def _watch(poll: select.poll) -> None:
     recorder = _recorder()
-    while not any(event & _GONE for _, event in poll.poll(_LOOK_SECONDS * 1000 if recorder else None)):
+    while not any(event & _HUNG_UP for _, event in poll.poll(_POLL_SECONDS * 1000 if recorder else None)):
         if recorder and _is_cut_off(recorder):
             break
     terminal_is_lost()
@@ -226,7 +226,7 @@ def ignore() -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def restored() -> Iterator[None]:
     """Restore the handlers after code that sets its own (asyncio would restore Python's handlers instead)."""
     before = [(number, signal.getsignal(number)) for number in ENDING]
     try:
@@ -250,7 +250,7 @@ def _leave_lost_terminal() -> None:
             os.close(null)
 
 
-def _say(text: str) -> None:
+def _write_message(text: str) -> None:
     """Write to standard error if it is ready: a handler waits for no terminal, and for no lock of Python's streams."""
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:

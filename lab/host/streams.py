@@ -23,7 +23,7 @@ from types import FrameType
 from typing import IO
 
 from lab.errors import BrokenOutput
-from lab.host.files import advice, require_kept
+from lab.host.files import advice, require_written
 
 _OUTPUT, _ERROR = 1, 2
 
@@ -40,7 +40,7 @@ class _Guarded(io.FileIO):
             try:
                 written = super().write(data)  # type: ignore[arg-type]
             except OSError as error:
-                give_up(self.fileno())
+                silence(self.fileno())
                 if self.fileno() == _ERROR:
                     return memoryview(data).nbytes  # type: ignore[arg-type]
                 if isinstance(error, BrokenPipeError):
@@ -62,9 +62,9 @@ def finish() -> None:
     """Flush standard output and verify that all of it was written. Raises BrokenOutput, BrokenPipeError."""
     sys.stdout.flush()
     try:
-        require_kept(_OUTPUT)
+        require_written(_OUTPUT)
     except OSError as error:
-        give_up(_OUTPUT)
+        silence(_OUTPUT)
         raise _lost(error) from None
 
 
@@ -87,7 +87,7 @@ def prepare() -> None:
     sys.stderr = _guarded(_ERROR, sys.stderr)
 
 
-def give_up(descriptor: int) -> None:
+def silence(descriptor: int) -> None:
     """Send all further output on the descriptor to /dev/null."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, descriptor)

@@ -154,10 +154,10 @@ CELL_CHECKS: Mapping[str, Check[CellFacts]] = {
 
 def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
     for device in machine.devices:
-        wanted = machine.expected_holders.get(device.name)
-        strangers = [holder for holder in device.holders if holder != wanted]
+        expected = machine.expected_holders.get(device.name)
+        strangers = [holder for holder in device.holders if holder != expected]
         if device.name in machine.expected_holders and strangers:
-            yield Seen(device.name, f"is used by {', '.join(strangers)}", f"no user beside {wanted or 'none'}")
+            yield Seen(device.name, f"is used by {', '.join(strangers)}", f"no user beside {expected or 'none'}")
 
 
 def _loop_buffered(machine: LintedMachine) -> Iterator[Seen]:
@@ -456,9 +456,9 @@ def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
     that limit the whole result precede all others.
     """
     origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
-    said = (*worked_out_stamps(record), *origin)
-    rules = {_rule_of(stamp) for stamp in said}
-    return (*said, *(stamp for stamp in record.stamps if _rule_of(stamp) not in rules))
+    stamps = (*worked_out_stamps(record), *origin)
+    rules = {_rule_of(stamp) for stamp in stamps}
+    return (*stamps, *(stamp for stamp in record.stamps if _rule_of(stamp) not in rules))
 
 
 def _rule_of(stamp: str) -> str:
@@ -562,7 +562,7 @@ CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {
 }
 
 
-def _too_few_kept(record: ResultRecord) -> Iterator[Seen]:
+def _too_few_repeats(record: ResultRecord) -> Iterator[Seen]:
     for key, cells in _by_load(record.cells).items():
         if len(cells) < TRUSTWORTHY_REPEATS:
             yield Seen("/".join(key), f"{len(cells)} repeats kept", f"{TRUSTWORTHY_REPEATS}")
@@ -613,13 +613,15 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
     for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
             continue
-        name, wanted = "/".join(key), "another one for each"
+        name, expected = "/".join(key), "another one for each"
         addresses = {each.addresses or fingerprint(each.job_text, (), each.figures.fio_version) for each in cells}
         deaf, jobs = deaf_jobs(cells[0].job_text, cells[0].figures.fio_version)
         if len(addresses) == 1 and addresses != {""}:
-            yield Seen(name, f"{len(cells)} repeats on one sequence of addresses", wanted)
+            yield Seen(name, f"{len(cells)} repeats on one sequence of addresses", expected)
         elif deaf and not cells[0].addresses:
-            yield Seen(name, f"{deaf} of {jobs} jobs on one sequence of addresses in all {len(cells)} repeats", wanted)
+            yield Seen(
+                name, f"{deaf} of {jobs} jobs on one sequence of addresses in all {len(cells)} repeats", expected
+            )
 
 
 def _resumed(record: ResultRecord) -> Iterator[Seen]:
@@ -640,7 +642,7 @@ SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _
 
 
 RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
-    "too-few-repeats": _too_few_kept,
+    "too-few-repeats": _too_few_repeats,
     "no-dispersion": _no_dispersion,
     "no-percentiles": _no_percentiles,
     "file-fits-cache": _file_fits_cache,

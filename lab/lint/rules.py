@@ -127,10 +127,10 @@ def run_checks(checks: Mapping[str, Check[T]], facts: T) -> Iterator[LintFinding
 
 def distinct(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
     """Findings without duplicates, in order; the first one per rule and object is used, regardless of its text."""
-    kept: dict[tuple[str, str], LintFinding] = {}
+    unique: dict[tuple[str, str], LintFinding] = {}
     for finding in findings:
-        kept.setdefault((finding.rule_id, finding.subject), finding)
-    return tuple(kept.values())
+        unique.setdefault((finding.rule_id, finding.subject), finding)
+    return tuple(unique.values())
 
 
 class FileLint(NamedTuple):

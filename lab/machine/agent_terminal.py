@@ -103,14 +103,14 @@ class PseudoTerminal:
 
     def watch(self) -> None:
         """Watch for reading while the client has room, for writing while typed input is pending."""
-        wanted = (selectors.EVENT_READ if self.room > 0 else 0) | (selectors.EVENT_WRITE if self.typed else 0)
-        if wanted == self.watched or self.is_hung_up:
+        events = (selectors.EVENT_READ if self.room > 0 else 0) | (selectors.EVENT_WRITE if self.typed else 0)
+        if events == self.watched or self.is_hung_up:
             return
         if self.watched:
             self.agent.selector.unregister(self.master)
-        if wanted:
-            self.agent.selector.register(self.master, wanted, self.on_ready)
-        self.watched = wanted
+        if events:
+            self.agent.selector.register(self.master, events, self.on_ready)
+        self.watched = events
 
     def on_ready(self, master: int) -> None:
         self.write()

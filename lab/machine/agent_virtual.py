@@ -20,13 +20,13 @@ else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from agent import Agent
 
-LOOK_SECONDS = 10.0
+POLL_SECONDS = 10.0
 
 
 class VirtualAgent(Agent):
     """Stops the clock between requests."""
 
-    next_look = 0.0
+    next_poll = 0.0
 
     def listen(self) -> None:
         """Do nothing: the selector does not watch the line."""
@@ -37,15 +37,15 @@ class VirtualAgent(Agent):
                 self.receive()
             line, _, self.pending = self.pending.partition(b"\n")
             self.obey(line)
-            self.next_look = time.monotonic() + LOOK_SECONDS
+            self.next_poll = time.monotonic() + POLL_SECONDS
         due = super().next_due()
-        return self.next_look if due is None else min(due, self.next_look)
+        return self.next_poll if due is None else min(due, self.next_poll)
 
     def is_to_read(self) -> bool:
         if not any(task.passes_time for task in self.running.values()):
             return True
         now = time.monotonic()
-        if now < self.next_look:
+        if now < self.next_poll:
             return False
-        self.next_look = now + LOOK_SECONDS
+        self.next_poll = now + POLL_SECONDS
         return bool(self.pending or select.select([self.channel_in], [], [], 0)[0])

@@ -24,7 +24,7 @@ END_TIMEOUT_SECONDS = 5.0
 _SSH_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15")
 # Vagrant itself takes one to three seconds to start, more on a busy computer.
 VAGRANT_TIMEOUT_SECONDS = 120.0
-_KEPT_OPTIONS = {
+_COPIED_OPTIONS = {
     *("hostname", "user", "port", "proxycommand", "proxyjump", "identityfile", "identitiesonly"),
     *("userknownhostsfile", "stricthostkeychecking"),
 }
@@ -73,14 +73,14 @@ def start_local(processes: Processes) -> tuple[AgentProcess, Channel]:
     return _start(processes, argv, _local_loss)
 
 
-def _local_loss(status: int, said: str) -> LabError:
-    if "password is required" in said or "not allowed" in said or "sudoers" in said:
+def _local_loss(status: int, output: str) -> LabError:
+    if "password is required" in output or "not allowed" in output or "sudoers" in output:
         return PrivilegeRefused(
-            f"sudo refused to start the lab's agent as root: {said.splitlines()[-1]}",
+            f"sudo refused to start the lab's agent as root: {output.splitlines()[-1]}",
             hint="run 'sudo -v' first, allow your user in sudoers, or use the embedded kernel: --on uml:",
         )
     return MachineLost(
-        f"the agent on this computer ended (status {status}): {said or 'it said nothing'}", hint=RUN_AGAIN
+        f"the agent on this computer ended (status {status}): {output or 'it said nothing'}", hint=RUN_AGAIN
     )
 
 
@@ -108,7 +108,7 @@ def _vagrant_arguments(config: str) -> dict[str, list[str]]:
         if key == "Host" and value.strip():
             # Vagrant's own LogLevel would hide why a connection failed. The user's configuration must not interfere.
             argv = hosts[value.strip()] = [*_SSH_OPTIONS, "-F", "/dev/null", "-o", "LogLevel=ERROR"]
-        elif line.startswith((" ", "\t")) and value.strip() and key.lower() in _KEPT_OPTIONS:
+        elif line.startswith((" ", "\t")) and value.strip() and key.lower() in _COPIED_OPTIONS:
             argv += ["-o", f"{key}={value.strip()}"]
     return {name: [*argv, "--", name] for name, argv in hosts.items()}
 
@@ -139,21 +139,21 @@ def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[s
 
 
 def _vagrant_refusal(target: Target, answer: Completed) -> LabError:
-    said = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
+    output = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
     folder = os.path.abspath(os.environ.get("VAGRANT_CWD", "."))  # noqa: PTH100 - of this process, not of a path
-    if "environment or target machine is required" in said:
+    if "environment or target machine is required" in output:
         return LabError(f"there is no Vagrantfile in {folder}", hint="go to raidlab's folder, then try again")
-    if "was not found configured" in said:
+    if "was not found configured" in output:
         return SpecError(
             f"'{target}': the Vagrantfile has no machine '{target.host}'", hint="'vagrant status' lists them"
         )
-    if "not yet ready for SSH" in said:
+    if "not yet ready for SSH" in output:
         up = " ".join(("vagrant up", target.host)).strip()
         return LabError(f"the virtual machine of {folder} is not running", hint=f"start it: {up}")
     if answer.status == 124:
-        return LabError(f"vagrant did not answer: {said}", hint="find out what delays 'vagrant status'")
+        return LabError(f"vagrant did not answer: {output}", hint="find out what delays 'vagrant status'")
     return LabError(
-        f"vagrant refused: {said[-500:]}", hint="look at the output of 'vagrant status', and fix the problem"
+        f"vagrant refused: {output[-500:]}", hint="look at the output of 'vagrant status', and fix the problem"
     )
 
 
@@ -193,29 +193,29 @@ def start_ssh(
         raise ToolMissing("ssh is not installed", hint="apt install openssh-client")
     source = AGENT_FILE.read_bytes()
     argv = [ssh, *arguments, remote_command(len(source))]
-    return _start(processes, argv, lambda status, said: _ssh_loss(name, status, said, by_hand), first_input=source)
+    return _start(processes, argv, lambda status, output: _ssh_loss(name, status, output, by_hand), first_input=source)
 
 
-def _ssh_loss(host: str, status: int, said: str, by_hand: str = "") -> LabError:
-    last = said.splitlines()[-1] if said else "it said nothing"
+def _ssh_loss(host: str, status: int, output: str, by_hand: str = "") -> LabError:
+    last = output.splitlines()[-1] if output else "it said nothing"
     fix = f"try '{by_hand or f'ssh {host} true'}' and fix what it reports"
-    if "Permission denied" in said:
+    if "Permission denied" in output:
         return MachineLost(f"{host} does not let this user in: {last}", hint=fix)
-    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in output:
         return MachineLost(
             f"the host key of {host} has changed",
             hint=f"if it was reinstalled: ssh-keygen -R {host.split('@')[-1]}, then connect by hand: ssh {host}",
         )
-    if "Host key verification failed" in said:
+    if "Host key verification failed" in output:
         return MachineLost(f"{host} has an unknown host key", hint=f"connect once by hand: ssh {host}")
     if status == _SSH_CANNOT_CONNECT:
         return MachineLost(f"the connection to {host} failed: {last}", hint=fix)
-    if status == _SHELL_NOT_FOUND or "raidlab: python3" in said:
+    if status == _SHELL_NOT_FOUND or "raidlab: python3" in output:
         return ToolMissing(
             f"python3 (3.9 or later) or sudo is not installed on {host}: {last}",
             hint="apt install python3 sudo, on that computer",
         )
-    if "password is required" in said or "sudoers" in said:
+    if "password is required" in output or "sudoers" in output:
         return PrivilegeRefused(
             f"sudo on {host} refused to start the lab's agent: {last}",
             hint=f"log in as root: --on ssh:root@{host.split('@')[-1]}",

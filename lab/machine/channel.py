@@ -62,7 +62,12 @@ class _Answer(TypedDict, total=False):
     text: str
 
 
-_OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("names",), "terminal": ("status",)}
+_REQUIRED_FIELDS = {
+    "run": ("status", "seconds", "started"),
+    "read": ("files",),
+    "list": ("names",),
+    "terminal": ("status",),
+}
 """Fields that the last answer to a request must have, unless it is an error."""
 
 
@@ -82,7 +87,7 @@ def is_understood(verb: str, message: Message) -> bool:
         return False
     if "error" in message:
         return "text" in message
-    return not message.get("done") or all(key in message for key in _OWED.get(verb, ()))
+    return not message.get("done") or all(key in message for key in _REQUIRED_FIELDS.get(verb, ()))
 
 
 class Pending:
@@ -277,8 +282,8 @@ class Channel:
     def _awaited(self) -> tuple[str, ...]:
         """Return the verbs of all outstanding requests; the greeting counts as one."""
         with self._state:
-            owed = [*self._pending.values(), *(() if self._has_greeted else (self._hello,))]
-            return () if self._is_closing else tuple(pending.verb for pending in owed)
+            outstanding = [*self._pending.values(), *(() if self._has_greeted else (self._hello,))]
+            return () if self._is_closing else tuple(pending.verb for pending in outstanding)
 
     def _ping(self) -> None:
         """Send a read request for no files if the line has room; no caller waits for the answer."""

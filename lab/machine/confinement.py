@@ -194,20 +194,20 @@ def _use_namespace(writable: Collection[str], readable: Collection[str], devices
     user, group = os.geteuid(), os.getegid()
     # Root can still read other users' files; it bypasses write permissions only if one of their files was given to it.
     is_others = any(os.stat(path).st_uid != user for path in writable)
-    kept = 1 << CAP_DAC_READ_SEARCH | (1 << CAP_DAC_OVERRIDE if is_others else 0)
+    capabilities = 1 << CAP_DAC_READ_SEARCH | (1 << CAP_DAC_OVERRIDE if is_others else 0)
     try:
         _check(_libc.unshare(CLONE_ALL))
     except PermissionError:
         _check(_libc.unshare(CLONE_NEWUSER | CLONE_ALL))
-        kept = 0
+        capabilities = 0
     try:
-        if not kept:
+        if not capabilities:
             maps = ("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")
             for name, text in maps:
                 with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                     file.write(text)
         _use_own_root(writable, readable, devices)
-        _keep_capabilities(kept)
+        _retain_capabilities(capabilities)
     except OSError as error:
         raise HalfConfined(error.errno, error.strerror) from error
 
@@ -220,7 +220,7 @@ def use_root(readable: Iterable[str]) -> None:
     _check(_libc.pivot_root(b"/usr", os.fsencode(f"/usr{OLD_ROOT}")))
     os.chdir("/")
     for path in readable:
-        _bring(path)
+        _bind_mount(path)
     for folder in EMPTY_FOLDERS:
         os.makedirs(folder, exist_ok=True)
     if not os.path.lexists("/etc/mtab"):
@@ -237,8 +237,8 @@ def _use_own_root(writable: Collection[str], readable: Collection[str], more_dev
     # First stop the propagation of mounts to the host's own namespace.
     _mount("none", "/", MS_REC | MS_PRIVATE)
     use_root(readable)
-    devices = [path for path in (*DEVICES, *more_devices) if _bring(path)]
-    places = [_bring(path, is_own=True) for path in writable]
+    devices = [path for path in (*DEVICES, *more_devices) if _bind_mount(path)]
+    places = [_bind_mount(path, is_own=True) for path in writable]
     leave_old_root()
     _set_mount("/", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE)
     for path in places:
@@ -247,7 +247,7 @@ def _use_own_root(writable: Collection[str], readable: Collection[str], more_dev
         _set_mount(path, 0, MOUNT_ATTR_NODEV)
 
 
-def _bring(path: str, *, is_own: bool = False) -> str:
+def _bind_mount(path: str, *, is_own: bool = False) -> str:
     """Bind-mount a file or folder of the old root at the same path in the new one, with the links that lead there.
 
     Returns its path without links; empty if it is missing. An existing path is left alone, unless it ``is_own``: that
@@ -294,16 +294,19 @@ def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -
     _call(MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
 
 
-def _keep_capabilities(kept: int) -> None:
+def _retain_capabilities(capabilities: int) -> None:
     """Drop all capabilities except these, including those that a program run by root would gain at its start."""
     for capability in range(64):
-        if not kept >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+        if not capabilities >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             number = ctypes.get_errno()
             if number != errno.EINVAL:
                 raise OSError(number, os.strerror(number))
             # Past the last capability.
             break
-    header, sets = struct.pack("=Ii", CAPABILITY_VERSION_3, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0)
+    header, sets = (
+        struct.pack("=Ii", CAPABILITY_VERSION_3, 0),
+        struct.pack("=6I", capabilities, capabilities, 0, 0, 0, 0),
+    )
     _check(_libc.capset(header, sets))
 
 

@@ -14,8 +14,8 @@ import _thread
 import os
 import time
 
-LOOK_SECONDS = 1.0
-STILL_LOOKS = 2
+CHECK_SECONDS = 1.0
+STALLED_CHECKS = 2
 """Consecutive checks that find requests in flight and none completed: a healthy disk takes milliseconds for one."""
 MOST_READS = 8
 """The event of a rescuing read can be lost too, so several are allowed; a disk that never answers holds them all."""
@@ -45,27 +45,27 @@ class DiskRescue:
     passes_time = False
 
     def __init__(self) -> None:
-        self.due = time.monotonic() + LOOK_SECONDS
+        self.due = time.monotonic() + CHECK_SECONDS
         self.before: dict[str, tuple[int, tuple[str, ...]]] = {}
-        self.still_looks = 0
+        self.stalled_checks = 0
         self.reading: list[str] = []
 
     def on_time(self, now: float) -> None:
         with open("/proc/diskstats", encoding="ascii") as file:
-            self.look(file.read(), now)
+            self.check(file.read(), now)
 
-    def look(self, diskstats: str, now: float) -> None:
-        self.due = now + LOOK_SECONDS
+    def check(self, diskstats: str, now: float) -> None:
+        self.due = now + CHECK_SECONDS
         disks = file_disks(diskstats)
-        still = [name for name, look in disks.items() if look[0] and self.before.get(name) == look]
-        is_moving = any(self.before.get(name, look)[1] != look[1] for name, look in disks.items())
+        stalled = [name for name, sample in disks.items() if sample[0] and self.before.get(name) == sample]
+        is_moving = any(self.before.get(name, sample)[1] != sample[1] for name, sample in disks.items())
         self.before = disks
-        self.still_looks = self.still_looks + 1 if still and not is_moving else 0
-        if self.still_looks >= STILL_LOOKS and len(self.reading) < MOST_READS:
-            self.still_looks = 0
+        self.stalled_checks = self.stalled_checks + 1 if stalled and not is_moving else 0
+        if self.stalled_checks >= STALLED_CHECKS and len(self.reading) < MOST_READS:
+            self.stalled_checks = 0
             # A disk whose own requests are all in flight would not accept another.
             calmest = min(disks, key=lambda name: disks[name][0])
-            tell(f"{', '.join(still)} {RESCUED} {STILL_LOOKS * LOOK_SECONDS:g} s; reading from {calmest}")
+            log_error(f"{', '.join(stalled)} {RESCUED} {STALLED_CHECKS * CHECK_SECONDS:g} s; reading from {calmest}")
             self.reading.append(f"/dev/{calmest}")
             # On a thread, since the read may wait as long as the disk.
             _thread.start_new_thread(self.read_block, (f"/dev/{calmest}",))
@@ -82,7 +82,7 @@ class DiskRescue:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            tell(f"{device} could not be read: {error.strerror}")
+            log_error(f"{device} could not be read: {error.strerror}")
         finally:
             self.reading.remove(device)
 
@@ -90,7 +90,7 @@ class DiskRescue:
         """Do nothing: the task runs as long as the machine."""
 
 
-def tell(what: str) -> None:
+def log_error(text: str) -> None:
     """Write to the kernel's log, as an error (level 3), so that it appears in the console's log too."""
     with open("/dev/kmsg", "w", encoding="ascii") as log:
-        log.write(f"<3>raidlab: {what}\n")
+        log.write(f"<3>raidlab: {text}\n")

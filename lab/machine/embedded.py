@@ -35,7 +35,7 @@ from lab.machine.state_folder import (
     make_memory_folder,
     remove_instance,
 )
-from lab.machine.supervisor import KEEP_FREE, NO_ROOM, NO_ROOM_STATUS
+from lab.machine.supervisor import NO_ROOM, NO_ROOM_STATUS, SPARE_VARIABLE
 from lab.units import MIB
 
 MAX_UBD_DISKS = 16
@@ -117,7 +117,7 @@ class EmbeddedOptions:
     seed: int = 0
     """In virtual time, the seed of all randomness on the machine."""
     kernel_path: str = ""
-    kept_locks: tuple[int, ...] = ()
+    held_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
     layers: tuple[str, ...] | None = None
     """Layers that confine it (lab/machine/confinement.py); None for all that the host has."""
@@ -211,7 +211,7 @@ class EmbeddedKernel:
         """Explain why the kernel is gone, from its exit status and the last lines of its console."""
         status = self._wait_for_supervisor(3.0)
         kill_recorded_kernel(self._instance.folder, self._processes, self._files)
-        message, hint = told_loss(status, self.console_log)
+        message, hint = cause_of_loss(status, self.console_log)
         return MachineLost(message, hint=hint)
 
     def _wait_for_supervisor(self, seconds: float) -> int | None:
@@ -221,7 +221,7 @@ class EmbeddedKernel:
             return None
 
 
-def told_loss(status: int | None, console: Path) -> tuple[str, str]:
+def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
     """Return why a kernel ended, and a hint. ``status`` is its exit status (None if it has not ended)."""
     try:
         lines = [visible(line.strip()) for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
@@ -231,8 +231,8 @@ def told_loss(status: int | None, console: Path) -> tuple[str, str]:
     if _STOPPED.search(text):
         return f"the embedded kernel {_STOPPED_WORDS}", f"{RUN_AGAIN}; {_STOPPED_HINT}"
     if status == NO_ROOM_STATUS:
-        said = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
-        return f"{said}: the embedded kernel was stopped before a write to them could fail", _NO_ROOM_HINT
+        message = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
+        return f"{message}: the embedded kernel was stopped before a write to them could fail", _NO_ROOM_HINT
     hint = next((hint for words, hint in _CAUSES.items() if re.search(words, text)), "")
     return loss_message(status, lines), hint or _HINTS_OF_STATUS.get(status, _LOSS_HINT)
 
@@ -389,12 +389,14 @@ def start_embedded(
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
         memory = make_memory_folder(folder, options.memory_bytes)
-        extra_env = {"TMPDIR": str(memory), **kept_free()} | ({"LD_PRELOAD": str(preloaded)} if preloaded else {})
+        extra_env = {"TMPDIR": str(memory), **spare_space_environment()} | (
+            {"LD_PRELOAD": str(preloaded)} if preloaded else {}
+        )
         readable = [*used, *([str(preloaded)] if preloaded else [])]
         confinement = confined_paths(options, folder, readable, writable=(folder / GUEST_FOLDER, memory))
         supervisor = processes.start(
             supervisor_argv(python, folder, kernel_fds, confinement, arguments),
-            pass_fds=[*kernel_fds, instance.fd, *options.kept_locks],
+            pass_fds=[*kernel_fds, instance.fd, *options.held_locks],
             stderr_fd=console,
             extra_env=extra_env,
         )
@@ -413,10 +415,10 @@ def start_embedded(
     return kernel, channel
 
 
-def kept_free() -> dict[str, str]:
+def spare_space_environment() -> dict[str, str]:
     """Return the number of bytes to leave free on the host's disk, if the user has set it."""
-    wanted = os.environ.get(KEEP_FREE)
-    return {KEEP_FREE: str(parse_bytes(wanted, what=KEEP_FREE))} if wanted else {}
+    setting = os.environ.get(SPARE_VARIABLE)
+    return {SPARE_VARIABLE: str(parse_bytes(setting, what=SPARE_VARIABLE))} if setting else {}
 
 
 def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
@@ -452,16 +454,16 @@ def confined_paths(
     Its record, by which processes are killed, is read-only.
     """
     paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
-    kept = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
-    return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(kept)}
+    applied = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
+    return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(applied)}
 
 
 def supervisor_argv(
-    python: str, folder: Path, kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], kernel: Sequence[str]
+    python: str, folder: Path, held_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], kernel: Sequence[str]
 ) -> list[str]:
     """Return the command line of supervisor.py for a kernel's command line."""
     start = [python, "-IS", str(_HERE / "supervisor.py"), str(folder / KERNEL_RECORD)]
-    return [*start, ",".join(map(str, kept_fds)), json.dumps(confinement), *kernel]
+    return [*start, ",".join(map(str, held_fds)), json.dumps(confinement), *kernel]
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:

@@ -71,9 +71,9 @@ def use_own_root(readable: list[str]) -> None:
     confinement.leave_old_root()
 
 
-def cover(folders: dict[str, str], kept: list[str]) -> None:
-    """Mount an empty, writable file system with these options over each folder; ``kept`` paths below stay visible."""
-    below = [path for path in kept if path.startswith(tuple(f"{folder}/" for folder in folders))]
+def cover(folders: dict[str, str], visible: list[str]) -> None:
+    """Mount an empty, writable file system with these options over each folder; ``visible`` paths below remain."""
+    below = [path for path in visible if path.startswith(tuple(f"{folder}/" for folder in folders))]
     held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below if os.path.exists(path)}
     for folder, options in folders.items():
         mount("tmpfs", folder, "tmpfs", options)

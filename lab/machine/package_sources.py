@@ -22,7 +22,7 @@ from lab.host.processes import Completed, Processes
 
 _TRY_AGAIN = "make sure that this computer can reach its package sources, then try again"
 _NO_APT = "without apt, name a file of this computer: --on 'qemu:?kernel=PATH', --on 'uml:?mdadm=FOLDER'"
-_WANTED = re.compile(r"\d+(\.\d+)*[\w.+~-]*")
+_VERSION = re.compile(r"\d+(\.\d+)*[\w.+~-]*")
 _PREFIX = ".fetch-"
 _LIST_SECONDS = 300.0
 PACKAGE_SECONDS = 1200.0
@@ -56,9 +56,9 @@ def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
     return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
 
 
-def is_version(known: str, wanted: str) -> bool:
+def is_version(known: str, version: str) -> bool:
     """Whether a version is, or begins with, the wanted one: 6.12.117 with 6.12, but not with 6.1."""
-    return re.match(rf"{re.escape(wanted)}(?!\d)", known) is not None
+    return re.match(rf"{re.escape(version)}(?!\d)", known) is not None
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
@@ -71,31 +71,31 @@ def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterato
 
 def fetch(
     kind: Packaged,
-    wanted: str,
+    requested: str,
     processes: Processes,
     files: HostFiles,
     *,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Fetch the newest version that is or begins with ``wanted`` (7.2), and return it.
+    """Fetch the newest version that is or begins with ``requested`` (7.2), and return it.
 
     A suite is searched only if those before it lack the version. Raises SpecError if none has it.
     """
-    if not _WANTED.fullmatch(wanted):
+    if not _VERSION.fullmatch(requested):
         raise SpecError(
-            f"'{shortened(wanted)}' is not the version of {kind.what}",
+            f"'{shortened(requested)}' is not the version of {kind.what}",
             hint=f"'{kind.command} list --all' lists those that can be fetched",
         )
     for suite, sources in _suites(processes, files):
         on_progress(f"reading the package lists of {suite}")
         with _open_apt(processes, sources, kind.store) as (apt, folder):
-            if fitting := [each for each in kind.versions(apt) if is_version(each, wanted)]:
+            if fitting := [each for each in kind.versions(apt) if is_version(each, requested)]:
                 version = max(fitting, key=version_key)
                 on_progress(f"fetching {version} from {suite}")
                 kind.install(apt, version, folder)
                 return version
     raise SpecError(
-        f"no package source of this computer has {kind.what} {shortened(wanted)}",
+        f"no package source of this computer has {kind.what} {shortened(requested)}",
         hint=f"'{kind.command} list --all' lists those that can be fetched",
     )
 
@@ -147,8 +147,8 @@ class Apt:
         """These packages, and those that they depend on, directly or not, whose names fit."""
         found = list(names)
         for name in found:
-            told = self.run("apt-cache", "depends", name.partition("=")[0])
-            needs = re.findall(r"^ +(?:Pre)?Depends: ([^\s<]+)", told, re.MULTILINE)
+            output = self.run("apt-cache", "depends", name.partition("=")[0])
+            needs = re.findall(r"^ +(?:Pre)?Depends: ([^\s<]+)", output, re.MULTILINE)
             found += [each for each in dict.fromkeys(needs) if fits(each) and each not in found]
         return found
 

@@ -32,9 +32,9 @@ from lab.machine.embedded import (
     check_path,
     confined_paths,
     install_agent,
-    kept_free,
     mdadm_parameter,
     shown_files,
+    spare_space_environment,
     supervisor_argv,
 )
 from lab.machine.kernel_image import guest_python, kernel_cache
@@ -353,9 +353,9 @@ def start_qemu(
             arguments += _logs(each)
         supervisor = processes.start(
             supervisor_argv(python, folder, fds, confinement, arguments),
-            pass_fds=[*fds, instance.fd, *options.kept_locks],
+            pass_fds=[*fds, instance.fd, *options.held_locks],
             stderr_fd=console,
-            extra_env=kept_free(),
+            extra_env=spare_space_environment(),
         )
         started = QemuKernel(supervisor, instance, processes, files)
         undo.callback(started.release, has_left=False)

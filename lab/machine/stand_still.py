@@ -25,9 +25,9 @@ _ANSWER_SECONDS = 1.0
 _ALIVE = "version"
 _WORDS = (_ALIVE, "proc mdstat", "proc diskstats", "proc interrupts", "sysrq 9", "sysrq w", "sysrq m", "sysrq t")
 """Print everything. Blocked tasks come before all tasks: printing all tasks has killed a kernel (6.1) half-way."""
-KEPT_FOLDER = "stood-still"
+EVIDENCE_FOLDER = "stood-still"
 """Folder below the state folder for the evidence on kernels that did not answer, which outlives them."""
-KEPT_COUNT = 10
+MOST_FILES = 10
 STILL_SECONDS = 10
 """A kernel with nothing to do answers within milliseconds, and a busy one idle for so long is waiting for nothing."""
 SILENT_SECONDS = 120
@@ -184,21 +184,21 @@ class Vigil:
         return _Pulse(running / 1e9, waiting / 1e9, stat[0] if stat else "")
 
     def _lost(self, group: int, what: str) -> LabError:
-        kept = self._keep(group)
+        file = self._store_evidence(group)
         return MachineLost(
             f"the embedded kernel is hung: {what}",
-            hint=f"{RUN_AGAIN}: it starts afresh, arrays stay on their disks; report it with {kept}",
+            hint=f"{RUN_AGAIN}: it starts afresh, arrays stay on their disks; report it with {file}",
         )
 
-    def _keep(self, group: int) -> Path:
-        """Write all evidence to a file that outlives the machine; remove the oldest files beyond KEPT_COUNT."""
-        kept = self._folder.parents[1] / KEPT_FOLDER
-        file = kept / f"{self._folder.name}.txt"
+    def _store_evidence(self, group: int) -> Path:
+        """Write all evidence to a file that outlives the machine; remove the oldest files beyond MOST_FILES."""
+        folder = self._folder.parents[1] / EVIDENCE_FOLDER
+        file = folder / f"{self._folder.name}.txt"
         text = stand_still_evidence(self._files, self._folder, group)
         with suppress(OSError):
-            kept.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             console = self._console.read_text("utf-8", "replace")
             replace_file(file, f"{text}== console\n{console}".encode())
-            for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_COUNT]:
+            for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-MOST_FILES]:
                 old.unlink()
         return file

@@ -201,7 +201,7 @@ def initramfs(
     return gzip.compress(cpio(entries), compresslevel=1, mtime=0)
 
 
-def needed_modules(folder: Path, wanted: tuple[str, ...], *, is_complete: bool = True) -> list[Path]:
+def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = True) -> list[Path]:
     """Return the files of these modules and of those that they need, in the order of loading (modules.dep(5)).
 
     Modules that are built in are left out. Raises LabError if one is neither available nor built in and the list is to
@@ -218,7 +218,7 @@ def needed_modules(folder: Path, wanted: tuple[str, ...], *, is_complete: bool =
         else set()
     )
     found: dict[str, None] = {}
-    for name in wanted:
+    for name in names:
         if name in needs:
             path, below = needs[name]
             found.update(dict.fromkeys([*reversed(below), path]))

@@ -45,7 +45,7 @@ KICK_SECONDS = 0.2
 MOST_KERNELS_A_PROCESSOR = 64
 # Room on the host's disk: below the first it is checked often; below the second a kernel that takes more is paused.
 LITTLE_BYTES, SPARE_BYTES = 1 << 30, 64 << 20
-KEEP_FREE = "RAIDLAB_KEEP_FREE"
+SPARE_VARIABLE = "RAIDLAB_KEEP_FREE"
 """Variable with the number of bytes to leave free instead of SPARE_BYTES."""
 MOST_TAKEN_BYTES = 1 << 20
 TIGHT_SECONDS = 0.01
@@ -61,7 +61,7 @@ NO_OWN_ROOT = "RAIDLAB_OWN_ROOT=0"
 
 
 def start_kernel(
-    argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], processor: int | None
+    argv: list[str], held_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], processor: int | None
 ) -> tuple[int, int, list[str]]:
     """Fork the kernel into its own process group, confined, on one processor; it dies with the supervisor.
 
@@ -72,7 +72,7 @@ def start_kernel(
     if child == 0:
         os.close(report_read)
         os.close(go_write)
-        become_kernel(argv, kept_fds, confinement, processor, go_read, report_write)
+        become_kernel(argv, held_fds, confinement, processor, go_read, report_write)
     os.close(report_write)
     os.close(go_read)
     with open(report_read, "rb", buffering=0) as words, open(go_write, "wb", buffering=0) as go:
@@ -80,7 +80,7 @@ def start_kernel(
         if answer == HALF_CONFINED:
             os.waitpid(child, 0)
             rest = [layer for layer in confinement.get("layers", LAYERS) if layer != NAMESPACE]
-            return start_kernel(argv, kept_fds, {**confinement, "layers": rest}, processor)
+            return start_kernel(argv, held_fds, {**confinement, "layers": rest}, processor)
         awaited, layers = json.loads(answer or f"[{child}, []]")
         if awaited != child:
             # Its parent ends at once; this process, a subreaper, then becomes its parent.
@@ -94,7 +94,7 @@ def start_kernel(
 
 def become_kernel(
     argv: list[str],
-    kept_fds: Sequence[int],
+    held_fds: Sequence[int],
     confinement: Mapping[str, Sequence[str]],
     processor: int | None,
     go_read: int,
@@ -121,7 +121,7 @@ def become_kernel(
         os.setpgid(0, 0)
         # Fails if the supervisor has died.
         os.write(report_write, str(own_id(proc)).encode())
-        for fd in kept_fds:
+        for fd in held_fds:
             os.set_inheritable(fd, True)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         # Messages that the kernel prints before it has a console belong in the same log.
@@ -239,11 +239,11 @@ class TimerRescue:
 
     def __init__(self, kernel: int, argv: Sequence[str]) -> None:
         self.kernel = kernel
-        self.is_wanted = is_user_mode(argv) and not is_virtual_time(argv)
+        self.is_needed = is_user_mode(argv) and not is_virtual_time(argv)
         self.is_caught = False
 
     def kick(self) -> None:
-        if not self.is_wanted:
+        if not self.is_needed:
             return
         # The signal would kill a kernel that has no handler yet.
         self.is_caught = self.is_caught or catches(self.kernel, signal.SIGALRM)
@@ -278,7 +278,7 @@ class RoomKeeper:
         folders = {os.path.dirname(path) for path in self.images}
         return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Pause or resume the kernel according to the room. Returns False if the pause has lasted too long."""
         try:
             room = self.room_bytes()
@@ -331,7 +331,7 @@ def wait_for_end(
     next_kick = 0.0
     while not received:
         ready, _, _ = select.select([0, wake_read], [], [], room.seconds)
-        if not room.look():
+        if not room.check():
             return NO_ROOM_STATUS
         if not ready and time.monotonic() >= next_kick:
             rescue.kick()
@@ -375,7 +375,7 @@ def children() -> list[int]:
 
 def main() -> None:
     """Start the kernel, record it, wait for its end, clean up."""
-    record, kept, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[4:]
+    record, held_fds, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[4:]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -384,13 +384,13 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda each, _: received.append(each))
     processor, _name = own_processor() if is_user_mode(argv) else (None, None)
-    child, kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]), processor)
+    child, kernel, layers = start_kernel(argv, held_fds, json.loads(sys.argv[3]), processor)
     status = None
     try:
         write_record(record, kernel, layers)
-        for fd in kept:
+        for fd in held_fds:
             os.close(fd)
-        spare = int(os.environ.get(KEEP_FREE) or SPARE_BYTES)
+        spare = int(os.environ.get(SPARE_VARIABLE) or SPARE_BYTES)
         room = RoomKeeper(kernel, json.loads(sys.argv[3])["writable"], spare)
         status = wait_for_end(child, wake_read, received, TimerRescue(kernel, argv), room)
     finally:

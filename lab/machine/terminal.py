@@ -65,7 +65,7 @@ class MarkFilter:
         """Return the output to show. The start of a mark is held back until its end has arrived."""
         data = self._rest + data
         self._rest = b""
-        shown = _MARK.sub(self._hear, data)
+        shown = _MARK.sub(self._read_mark, data)
         start = shown.rfind(_MARK_START)
         if start < 0:
             tail = shown[-len(_MARK_START) + 1 :]
@@ -75,7 +75,7 @@ class MarkFilter:
             shown, self._rest = shown[:start], shown[start:]
         return shown
 
-    def _hear(self, mark: re.Match[bytes]) -> bytes:
+    def _read_mark(self, mark: re.Match[bytes]) -> bytes:
         word, *fields = mark.group(1).decode("utf-8", "replace").split(";")
         if word == self._word and len(fields) == 4:
             status, micros, folder, line = fields
@@ -119,7 +119,7 @@ class Terminal:
         )
         self.status: int | None = None
         """The shell's exit status, 128 + N if signal N ended it; None while it runs."""
-        self._wanted = threading.Condition()
+        self._changed = threading.Condition()
         self._typed = bytearray()
         self._size: tuple[int, int] | None = None
         self._is_over = False
@@ -143,9 +143,9 @@ class Terminal:
                     self._channel.request("taken", target=self._pending.request_id, bytes=shown)
                     shown = 0
         finally:
-            with self._wanted:
+            with self._changed:
                 self._is_over = True
-                self._wanted.notify_all()
+                self._changed.notify_all()
         if "error" in message:
             raise LabError(
                 f"the machine could not open a terminal: {message['text']}",
@@ -155,14 +155,14 @@ class Terminal:
         self.status = status if status >= 0 else 128 - status
 
     def type(self, data: bytes) -> None:
-        with self._wanted:
+        with self._changed:
             self._typed += data
-            self._wanted.notify_all()
+            self._changed.notify_all()
 
     def resize(self, columns: int, rows: int) -> None:
-        with self._wanted:
+        with self._changed:
             self._size = columns, rows
-            self._wanted.notify_all()
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Hang up, as when a window is closed: SIGHUP to the session, SIGKILL to the rest two seconds later."""
@@ -174,8 +174,8 @@ class Terminal:
         # The reader of the output gets the error if the machine is lost.
         with contextlib.suppress(LabError):
             while True:
-                with self._wanted:
-                    self._wanted.wait_for(lambda: self._is_over or self._typed or self._size)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._is_over or self._typed or self._size)
                     if self._is_over:
                         return
                     size, self._size = self._size, None

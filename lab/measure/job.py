@@ -151,13 +151,13 @@ class FioRun:
         """Read the output of a process to its end; None if it was stopped before it printed any figures."""
         cut = WindowCut(invocation.window) if invocation.window else None
         feed = LiveFeed(cut, self._workload.request_bytes, is_due=self._is_due)
-        tell = self._on_live if invocation.phase is not FioPhase.PREPARE else lambda _: None
+        on_interval = self._on_live if invocation.phase is not FioPhase.PREPARE else lambda _: None
         try:
             for chunk in command.chunks():
                 for interval in feed.feed(chunk):
-                    tell(interval)
+                    on_interval(interval)
             for interval in feed.finish():
-                tell(interval)
+                on_interval(interval)
         except BaseException:
             # Its output would have no reader.
             with suppress(LabError):
@@ -363,14 +363,14 @@ def run_workload(
         )
     fio = FioRun(lab, workload, on_live)
 
-    def hear(sample: Sample) -> None:
+    def on_recorded(sample: Sample) -> None:
         if is_cancelled():
             fio.stop()
         on_sample(sample)
 
     waited = lab.machine.waited_seconds()
     began = lab.host.clock.monotonic_seconds()
-    with Recorder(lab.machine, target.array, target.members, hertz=options.hertz, on_sample=hear) as recorder:
+    with Recorder(lab.machine, target.array, target.members, hertz=options.hertz, on_sample=on_recorded) as recorder:
         parts = fio.run(invocations)
         if fio.is_stopped or is_cancelled():
             raise RunCancelled(f"{workload.title} was stopped before it was complete")

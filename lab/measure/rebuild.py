@@ -201,11 +201,11 @@ _Point = tuple[Sample | None, Sample]
 
 def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
     """Join the recordings on the machine's clock; None if no recording has two samples."""
-    kept = [recording for recording in recordings if len(recording.samples) > 1]
-    if not kept:
+    usable = [recording for recording in recordings if len(recording.samples) > 1]
+    if not usable:
         return None
-    step = math.ceil(sum(len(recording.samples) for recording in kept) / MOST_POINTS)
-    points = [point for recording in kept for point in _points(recording.samples, step)]
+    step = math.ceil(sum(len(recording.samples) for recording in usable) / MOST_POINTS)
+    points = [point for recording in usable for point in _points(recording.samples, step)]
     start = points[0][1].time_seconds
     whole = _rates(array, points)
     return Timeline(
@@ -216,7 +216,7 @@ def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[s
         rebuilt_fraction=tuple(_rebuilt(later) for _, later in points),
         busy_fraction=tuple(busy_fraction(earlier, later) if earlier else None for earlier, later in points),
         members=tuple(_member(name, points) for name in members),
-        stretches=tuple(_stretches(kept, start)),
+        stretches=tuple(_stretches(usable, start)),
     )
 
 

@@ -361,8 +361,8 @@ def read_moment(
             f"{human_bytes(total)} of members are more than can be read at once",
             hint=f"inspect a part of the chunks: --bytes and --offset; {human_bytes(MOST_BYTES)} at most",
         )
-    wanted = [[place.device, place.offset, place.length] for place in places]
-    request = msgspec.json.encode({"array": array, "hold": hold, "places": wanted}).decode()
+    requested = [[place.device, place.offset, place.length] for place in places]
+    request = msgspec.json.encode({"array": array, "hold": hold, "places": requested}).decode()
     try:
         answer = decoded_json(machine.call(MEMBERS, (request,), timeout_seconds=120.0), _Answer)
     except CommandFailed as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PAGE_BYTES = 4096
 
 
-def tell(path: str, text: str) -> None:
+def write_sysfs(path: str, text: str) -> None:
     """Write a value to a sysfs file."""
     fd = os.open(path, os.O_WRONLY)
     try:
@@ -93,8 +93,8 @@ def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:
 def let_writes_wait(folder: str, first: int, end: int) -> str:
     """Suspend writes to these sectors; returns the error message, or an empty string."""
     try:
-        tell(f"{folder}/suspend_lo", str(first))
-        tell(f"{folder}/suspend_hi", str(end))
+        write_sysfs(f"{folder}/suspend_lo", str(first))
+        write_sysfs(f"{folder}/suspend_hi", str(end))
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     finally:
         if hold and not why_not:
             # Set the end first, so that no region is suspended at any time in between.
-            tell(f"{hold[0]}/suspend_hi", "0")
-            tell(f"{hold[0]}/suspend_lo", "0")
+            write_sysfs(f"{hold[0]}/suspend_hi", "0")
+            write_sysfs(f"{hold[0]}/suspend_lo", "0")
     packed = base64.b64encode(zlib.compress(data, 1)).decode()
     return json.dumps({"data": packed, "failed": failed, "held": not why_not, "why_not": why_not})

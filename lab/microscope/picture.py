@@ -379,7 +379,7 @@ class StripePicture:
         return found[0].name if found else f"slot {slot}"
 
 
-def look_at_stripe(
+def read_stripe(
     arrays: OpenArrays, name: str, number: int, *, skip_bytes: int = 0, length_bytes: int | None = None
 ) -> StripePicture:
     """Read a stripe from the members and evaluate it: of each chunk ``length_bytes`` from ``skip_bytes`` on.
@@ -395,12 +395,12 @@ def look_at_stripe(
     most = MOST_BYTES // len(cells) // PAGE_BYTES * PAGE_BYTES
     length = min(whole - skip_bytes, most if length_bytes is None else length_bytes)
     holders, missing = _holders(shape, cells, stripe.cell_sectors, is_before=is_before)
-    wanted = []
+    ranges = []
     for (_, sector), member in holders.items():
         at = (shape.offset_of(member, is_before=is_before) + sector) * SECTOR_BYTES
-        wanted.append(BytesAt(member.device, at + skip_bytes, length))
+        ranges.append(BytesAt(member.device, at + skip_bytes, length))
     hold, why_not = hold_of(shape, stripe.first_sector, stripe.sectors)
-    moment = read_moment(arrays.machine, wanted, array=f"/dev/{name}", hold=hold, why_not=why_not)
+    moment = read_moment(arrays.machine, ranges, array=f"/dev/{name}", hold=hold, why_not=why_not)
     read = iter(moment.places)
     seen = []
     for cell in cells:

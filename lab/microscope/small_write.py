@@ -28,8 +28,8 @@ from lab.microscope.picture import (
     differing,
     empty_stripes,
     filled_in,
-    look_at_stripe,
     parities_of,
+    read_stripe,
 )
 from lab.plans import Danger, Plan, Step, write_file_step
 from lab.session.session import LabSession
@@ -270,9 +270,9 @@ class ObservedWrite:
     def differences(self) -> tuple[str, ...]:
         """Differences between md's I/O and the prediction; empty if there are none."""
         found = []
-        wanted = {(io.slot, io.name): io for io in self.predicted.ios}
+        predicted = {(io.slot, io.name): io for io in self.predicted.ios}
         for seen in self.members:
-            io = wanted[seen.slot, seen.name]
+            io = predicted[seen.slot, seen.name]
             # Compare bytes: a cache flush counts as a write of no bytes.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
                 did, should = (
@@ -290,7 +290,7 @@ def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[Small
     Raises ArrayError as ``small_write``.
     """
     write = small_write(read_shape(session, name), sector)
-    picture = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
+    picture = read_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
     return write, picture
 
 
@@ -357,7 +357,7 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
             session.machine.write(md_path(name, "safe_mode_delay"), before.shape.files["safe_mode_delay"])
         raise
     first, last = counts[0], counts[1] if len(counts) > 1 else _counters(session)
-    after = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
+    after = read_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
     observed = []
     for io in write.ios:
         old, new = (counters[kernel_name(io.device)] for counters in (first, last))
@@ -526,11 +526,11 @@ def _parity_states(
         # parity anew.
         before = parities_of(row, data, length)
         parity = {slot: added((parity[slot], before[slot], held[slot]), length) for slot in parity if slot in held}
-    wanted = {target: new, **parity}
+    expected = {target: new, **parity}
     states = []
     for written in _subsets(write.written_slots):
-        after = {slot: wanted[slot] if slot in written else part for slot, part in held.items()}
-        judge = _Reader(picture, row, data, target, new, after, {**held, **wanted})
+        after = {slot: expected[slot] if slot in written else part for slot, part in held.items()}
+        judge = _Reader(picture, row, data, target, new, after, {**held, **expected})
         states.append(
             CrashState(
                 written=written,

@@ -170,7 +170,7 @@ _WIPES = {"wipefs", "blkdiscard", "sgdisk", "shred", "dd"}
 _RESYNCED = ("1", "4", "5", "6", "10")
 _WITHOUT_RESYNC = {"assume-clean", "readonly", "write-journal", "write-zeroes"}
 _WAITING_OPTIONS = {"wait", "stop", "readonly", "action"}
-_TOLD_OF_RESYNC = ("mdstat", "sync_", "resync", "md/array_state", "--detail", "-D")
+_RESYNC_SOURCES = ("mdstat", "sync_", "resync", "md/array_state", "--detail", "-D")
 _WAITERS = re.compile(r"wait|sync.|idle|settled|ready")
 _LONG_SLEEP_SECONDS = 60.0
 """Shorter sleeps are for udev, and do not wait for a resync."""
@@ -425,9 +425,9 @@ def _may_wait(command: ShellCommand) -> bool:
         seconds = sum(seconds_of(word) or _LONG_SLEEP_SECONDS for word in command.argv[1:])
         return command.is_conditional or seconds >= _LONG_SLEEP_SECONDS
     # A single cat of /proc/mdstat does not wait.
-    looks = any(part in word for word in command.argv for part in _TOLD_OF_RESYNC)
+    reads_progress = any(part in word for word in command.argv for part in _RESYNC_SOURCES)
     is_set = command.writes_to.startswith("/sys/") or command.program in ("tee", "read")
-    return is_set or (looks and command.is_conditional) or bool(_WAITERS.search(command.program))
+    return is_set or (reads_progress and command.is_conditional) or bool(_WAITERS.search(command.program))
 
 
 def _may_be(device: str, member: Word) -> bool:
@@ -760,8 +760,8 @@ def _file_exceeds_fs(published: Publication) -> Iterator[Seen]:
     for array, level in parse_recipe(published.commands).levels.items():
         # A mirror has the capacity of one image, less md's superblock and the metadata of the file system.
         if level == "1" and published.file_bytes >= published.image_bytes:
-            wanted, has = human_bytes(published.file_bytes), human_bytes(published.image_bytes)
-            yield Seen(array, f"a file of {wanted} on mirrored images of {has}", "files that fit on the smallest array")
+            size, has = human_bytes(published.file_bytes), human_bytes(published.image_bytes)
+            yield Seen(array, f"a file of {size} on mirrored images of {has}", "files that fit on the smallest array")
 
 
 def _file_fits_cache(published: Publication) -> Iterator[Seen]:

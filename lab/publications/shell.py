@@ -218,8 +218,8 @@ class _Lexer:
         if char == "\\":
             following = text[self._at + 1 : self._at + 2]
             self._at, self._line = self._at + 2, self._line + (following == "\n")
-            keeps = quoted and following not in '$`"\\\n'
-            yield Piece(("\\" if keeps else "") + following.replace("\n", ""), is_quoted=True)
+            is_literal = quoted and following not in '$`"\\\n'
+            yield Piece(("\\" if is_literal else "") + following.replace("\n", ""), is_quoted=True)
         elif char == "'":
             body = self._until("'", self._at + 1)
             yield Piece(body, is_quoted=True)
@@ -548,16 +548,16 @@ def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
 
 def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
     """The commands of a ``case`` without its word and patterns; a nested ``case`` is unchanged."""
-    kept: list[Token] = []
+    remaining: list[Token] = []
     is_pattern, depth = True, 0
     for token in tokens:
         if not is_pattern:
             depth += {"case": 1, "esac": -1}.get(token.plain, 0)
-            kept.append(token)
+            remaining.append(token)
             is_pattern = token.operator == ";;" and not depth
         elif token.operator == ")":
             is_pattern = False
-    return kept
+    return remaining
 
 
 def _without_prefixes(words: list[Word]) -> list[Word]:

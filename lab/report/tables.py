@@ -65,8 +65,8 @@ from lab.workloads.workload import Direction, Workload
 
 def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
     """The first row of the healthy array in this direction."""
-    wanted = (array, direction, HEALTHY)
-    return next((row for row in all_rows if (row.array, row.direction, row.phase) == wanted), None)
+    key = (array, direction, HEALTHY)
+    return next((row for row in all_rows if (row.array, row.direction, row.phase) == key), None)
 
 
 _WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
@@ -319,8 +319,8 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
         columns = (Column("figure without unit", False), Column("of", False), *map(Column, names))
         body = tuple((row.measure.value, row.what, *map(_covered_text, row.values)) for row in found.rows)
         has_all = all(each.has_enough for row in found.rows for each in row.values if each)
-        told = (RATIO_NOTE,) if has_all else (RATIO_NOTE, _TOO_FEW_NOTE)
-        yield Table(f"{experiment} on {len(names)} machines", columns, body, told)
+        ratio_notes = (RATIO_NOTE,) if has_all else (RATIO_NOTE, _TOO_FEW_NOTE)
+        yield Table(f"{experiment} on {len(names)} machines", columns, body, ratio_notes)
     if found.agreements:
         columns = (Column(f"same order as on {names[0]}", False), Column("of", False), Column("arrays"))
         columns += (Column("Kendall's tau", form=".2f"), Column("pairs known"), Column("reversed"))
@@ -349,12 +349,12 @@ def _covered_text(found: Estimate | None) -> str:
 
 def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
     """One row for each conclusion that can be checked somewhere, one row for all others, and the reasons for those."""
-    untold = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
-    rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in untold]
-    if untold:
-        pairs = f"{counted(len(untold), 'pair')} of arrays"
-        settings = len(dict.fromkeys(each.what for each in untold))
-        what = untold[0].what if settings == 1 else f"{settings} loads"
+    undecided = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
+    rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in undecided]
+    if undecided:
+        pairs = f"{counted(len(undecided), 'pair')} of arrays"
+        settings = len(dict.fromkeys(each.what for each in undecided))
+        what = undecided[0].what if settings == 1 else f"{settings} loads"
         rows.append((pairs, what, *[str(Transfer.CANNOT_TELL)] * (len(found.platforms) - 1)))
     reasons: dict[str, int] = {}
     for each in found.conclusions:
@@ -871,24 +871,24 @@ _PROCESSOR_BOUND = (
 STUDY_ANTIOQUIA = "antioquia"
 
 
-class _Told(msgspec.Struct):
+class _StudyKeys(msgspec.Struct):
     """The keys of an experiment file that reports use."""
 
     study: str = ""
     why: str = ""
 
 
-def _told(record: ResultRecord) -> _Told:
+def _study_keys(record: ResultRecord) -> _StudyKeys:
     try:
         # Other keys are ignored: a different version of raidlab may have written keys that this one does not know.
-        return convert(parse_toml(record.experiment_toml), _Told)
+        return convert(parse_toml(record.experiment_toml), _StudyKeys)
     except (SpecError, msgspec.ValidationError):
-        return _Told()
+        return _StudyKeys()
 
 
 def study_of(record: ResultRecord) -> str:
     """The study of the result's experiment; empty for none."""
-    return _told(record).study
+    return _study_keys(record).study
 
 
 def tables_of(record: ResultRecord) -> tuple[Table, ...]:
@@ -957,7 +957,7 @@ def foremost(record: ResultRecord) -> str:
     """
     seen = next(iter(processor_bound(record)), None)
     if seen is None:
-        why = _told(record).why[:400]
+        why = _study_keys(record).why[:400]
         return "".join(character if character.isprintable() else " " for character in why)
     return f"The {seen.subject} limited these figures: {seen.observed}. {_PROCESSOR_BOUND}"
 
@@ -965,9 +965,9 @@ def foremost(record: ResultRecord) -> str:
 def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
     """Heading, tables and warnings of a result, for a terminal or as Markdown."""
     tables = (table.as_document(is_markdown) for table in tables_of(record))
-    said = foremost(record)
+    first_stamp = foremost(record)
     parts = [as_line(heading(record), is_markdown)]
-    parts += [f"First of all: {as_line(said, is_markdown)}"] if said else []
+    parts += [f"First of all: {as_line(first_stamp, is_markdown)}"] if first_stamp else []
     parts += tables
     if stamps := shown_stamps(record):
         head, bullet = (("Be careful:", ""), "- ") if is_markdown else (("Be careful:",), "  ")

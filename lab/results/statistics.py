@@ -25,9 +25,9 @@ from lab.gates.decoding import MOST_REPEATS, convert, parse_toml
 if TYPE_CHECKING:
     from lab.results.record import ResultRecord
 
-WANTED_COVERAGE = 0.95
+REQUIRED_COVERAGE = 0.95
 """Reached with six or more repeats; five give 93.75 %."""
-_MISSES = 1 - WANTED_COVERAGE
+_MISSES = 1 - REQUIRED_COVERAGE
 FEWEST_FOR_INTERVAL = 6
 DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
 """The smallest number of repeats whose range covers the median with 95 %."""
@@ -152,7 +152,7 @@ class Estimate:
     @property
     def has_enough(self) -> bool:
         """Whether there are enough repeats for an interval with the wanted coverage."""
-        return self.coverage >= WANTED_COVERAGE
+        return self.coverage >= REQUIRED_COVERAGE
 
     def text(self, digits: int = 2) -> str:
         """The estimate as text: ``0.53 [0.50–0.56]``; without an interval for one sample."""

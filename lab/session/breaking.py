@@ -98,21 +98,21 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
     return Plan(f"Corrupt {length // KIB} KiB of {kind} on {disk}, silently", plan.steps)
 
 
-def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, wanted: int) -> tuple[int, int, str]:
+def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, length: int) -> tuple[int, int, str]:
     """Start and length of the region on the member's data, and the kind of its content."""
     block = operations.CORRUPTION_BLOCK_BYTES
-    wanted = max(block, wanted - wanted % block)
+    length = max(block, length - length % block)
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)
     # In a RAID 0 of members of different sizes, the end of the array lies on some members only.
     has_zones = status.level == LevelName.RAID0 and len({each.data_size_kib for each in status.members}) > 1
     if mark is None or not mark.is_raw or has_zones:
         middle = used // 2
-        return middle - middle % block, min(wanted, used - middle), "data"
+        return middle - middle % block, min(length, used - middle), "data"
     end = mark.start_bytes + mark.length_bytes
     chunk = status.chunk_bytes
     if chunk is None:
-        return mark.start_bytes, min(wanted, mark.length_bytes), "data"
+        return mark.start_bytes, min(length, mark.length_bytes), "data"
     assert member.slot is not None
     geometry, parity = status.geometry, None
     for number in range(mark.start_bytes // chunk, -(-end // chunk)):
@@ -120,7 +120,7 @@ def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, want
         place = geometry.place_on(member.slot, number * chunk // SECTOR_BYTES)
         if place is None or last - first < block:
             continue
-        region = (place.sector * SECTOR_BYTES + first - number * chunk, min(wanted, last - first))
+        region = (place.sector * SECTOR_BYTES + first - number * chunk, min(length, last - first))
         if not place.kind.is_parity:
             return (*region, "data")
         parity = parity or (*region, f"parity {place.kind.value}")

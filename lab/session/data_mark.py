@@ -50,9 +50,9 @@ def load_target(session: LabSession, word: str) -> LoadTarget:
     if kind is not FileSystem.RAW and not array.mounted_on:
         session.run(filesystem.mount(kind, status.device))
     members = tuple(kernel_name(member.device) for member in status.members)
-    kept = mark_bytes(status.size_bytes) if kind is FileSystem.RAW else 0
+    reserved = mark_bytes(status.size_bytes) if kind is FileSystem.RAW else 0
     uuid = status.uuid or (array.found.uuid.replace("-", "").replace(":", "") if array.found else word)
-    return LoadTarget(word, status.device, members, kind, status.size_bytes - kept, uuid, kept)
+    return LoadTarget(word, status.device, members, kind, status.size_bytes - reserved, uuid, reserved)
 
 
 def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
@@ -89,12 +89,12 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
 
 def _mount_of(session: LabSession, target: LoadTarget) -> str:
     """The mount point of an array's file system. Raises ArrayError if it is not one of the lab's."""
-    name, wanted = target.array or "", filesystem.mount_point(target.device)
+    name, expected = target.array or "", filesystem.mount_point(target.device)
     folders = session.array(name).mounted_on
-    if wanted in folders:
-        return wanted
+    if expected in folders:
+        return expected
     raise ArrayError(
-        f"{name} is mounted on {', '.join(folders) or 'nothing'}", hint=f"mount it on {wanted}, or unmount it"
+        f"{name} is mounted on {', '.join(folders) or 'nothing'}", hint=f"mount it on {expected}, or unmount it"
     )
 
 
@@ -103,7 +103,7 @@ _VERDICTS_FILE = "verdicts.json"
 _MARK_FILE_NAME = ".raidlab-mark"
 _BLOCK_BYTES = 4 * KIB
 _NAMED_STRETCHES = 3
-_KEPT_MARKS = 64
+_MOST_MARKS = 64
 
 
 class DataMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ def write_mark(session: LabSession, name: str) -> DataMark:
     _save(session, others)
     _call(session, "write", mark)
     _save(session, {**others, mark.uuid: mark})
-    _keep_verdict(session, mark.uuid, None)
+    _store_verdict(session, mark.uuid, None)
     return mark
 
 
@@ -186,7 +186,7 @@ def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
     Raises MachineLost; problems with the data are part of the verdict and raise no error.
     """
     found = _verify(session, mark)
-    _keep_verdict(session, mark.uuid, found)
+    _store_verdict(session, mark.uuid, found)
     return found
 
 
@@ -294,19 +294,19 @@ _PAST = {"write": "written", "verify": "read"}
 
 def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
     """Store the newest marks only, so that the file does not grow without bound."""
-    _keep(session, _MARKS_FILE, tuple(marks.values())[-_KEPT_MARKS:])
+    _store(session, _MARKS_FILE, tuple(marks.values())[-_MOST_MARKS:])
 
 
-def _keep_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) -> None:
+def _store_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) -> None:
     """Store the verdict on a mark; None if the data have not been verified yet."""
-    kept = last_verdicts(session)
-    kept.pop(uuid, None)
+    verdicts = last_verdicts(session)
+    verdicts.pop(uuid, None)
     if verdict is not None:
         lost = verdict.unreadable[:_NAMED_STRETCHES]
-        kept[uuid] = LastVerdict(verdict=verdict.verdict, checked_utc=utc_text(session.host.clock), unreadable=lost)
-    _keep(session, _VERDICTS_FILE, dict(tuple(kept.items())[-_KEPT_MARKS:]))
+        verdicts[uuid] = LastVerdict(verdict=verdict.verdict, checked_utc=utc_text(session.host.clock), unreadable=lost)
+    _store(session, _VERDICTS_FILE, dict(tuple(verdicts.items())[-_MOST_MARKS:]))
 
 
-def _keep(session: LabSession, name: str, value: object) -> None:
+def _store(session: LabSession, name: str, value: object) -> None:
     folder = session.host.state.make(session.folder, what="the lab's folder")
     write_file(folder / name, msgspec.json.encode(value))

@@ -79,11 +79,11 @@ class Load:
         self._working_set = working_set_bytes
         self._on_live, self._on_phase, self._on_end = on_live, on_phase, on_end
         is_hurried = is_aside and session.machine.facts.is_virtual_time
-        self._told_seconds = -math.inf
+        self._reported_seconds = -math.inf
         self._fio = FioRun(
             session.lab,
             self.workload,
-            self._tell,
+            self._report,
             is_aside=is_aside,
             is_due=self._is_due if is_hurried else lambda: True,
         )
@@ -147,8 +147,8 @@ class Load:
     def _file_bytes(self, where: LoadTarget) -> int:
         files, block_bytes = self.workload.region_count, self.workload.block_bytes
         room = where.available_bytes // files
-        wanted = self._working_set // files if self._working_set else self.workload.file_bytes
-        size = min(wanted or WORKING_SET_BYTES // files, room - room // 16)
+        requested = self._working_set // files if self._working_set else self.workload.file_bytes
+        size = min(requested or WORKING_SET_BYTES // files, room - room // 16)
         size -= size % max(block_bytes, MIB if size >= 2 * MIB else 1)
         return max(size, block_bytes)
 
@@ -165,12 +165,12 @@ class Load:
     def _is_due(self) -> bool:
         # Hours of machine time may pass in seconds, too fast to show every half second.
         now = self._session.host.clock.monotonic_seconds()
-        if now - self._told_seconds < _HURRIED_SECONDS:
+        if now - self._reported_seconds < _HURRIED_SECONDS:
             return False
-        self._told_seconds = now
+        self._reported_seconds = now
         return True
 
-    def _tell(self, interval: LiveInterval) -> None:
+    def _report(self, interval: LiveInterval) -> None:
         self._enter(LoadPhase.WARMING_UP if interval.is_warmup else LoadPhase.RUNNING)
         self._on_live(interval)
 

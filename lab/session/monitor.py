@@ -218,12 +218,12 @@ def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
 
 
 class Monitor:
-    """``Monitor(session, on_look=…, on_end=…).start()``: takes ``hertz`` snapshots a second, on its own thread.
+    """``Monitor(session, on_snapshot=…, on_end=…).start()``: takes ``hertz`` snapshots a second, on its own thread.
 
     Args:
         session: an open lab; the monitor follows arrays as they appear and disappear, including those made by hand.
         hertz: snapshots per second; in virtual time, of this computer's clock, and unchanged ones are not reported.
-        on_look: called with each snapshot, on the monitor's thread; a slow callback delays the next snapshot.
+        on_snapshot: called with each snapshot, on the monitor's thread; a slow callback delays the next snapshot.
         on_end: called once at the end: with None after ``stop``, otherwise with the error (MachineLost).
     """
 
@@ -231,12 +231,12 @@ class Monitor:
         self,
         session: LabSession,
         *,
-        on_look: Callable[[Snapshot], None],
+        on_snapshot: Callable[[Snapshot], None],
         on_end: Callable[[LabError | None], None] = lambda _: None,
         hertz: float = DEFAULT_HERTZ,
     ) -> None:
         self._session = session
-        self._on_look = on_look
+        self._on_snapshot = on_snapshot
         self._on_end = on_end
         self._interval = 1 / hertz
         self._is_virtual = session.machine.facts.is_virtual_time
@@ -296,7 +296,7 @@ class Monitor:
                 stream.stop()
                 break
             for raw in stream:
-                self._tell(raw)
+                self._report(raw)
                 if self._maker.misses_devices:
                     # A new device has appeared that this stream does not cover; the next stream covers it.
                     stream.stop()
@@ -305,7 +305,7 @@ class Monitor:
                 break
 
     def _follow_asking(self) -> None:
-        told: object = None
+        reported: object = None
         found: BroughtUp | None = None
         while not self._stopping.is_set():
             # Work takes no time in virtual time, so threads have no CPU time to report.
@@ -313,20 +313,20 @@ class Monitor:
             for raw in self._session.machine.sample(request):
                 if found is not self._session.found:
                     # A plan has run: it may have changed values that only sysfs shows.
-                    found, told = self._session.found, None
+                    found, reported = self._session.found, None
                     self._maker.forget()
                 # The sample itself takes a few microseconds.
                 files = {path: text for path, text in raw.files.items() if path != "/proc/stat"}
                 shown = (files, round(raw.time_seconds, 2))
-                if shown != told:
-                    told = shown
-                    self._tell(raw)
+                if shown != reported:
+                    reported = shown
+                    self._report(raw)
             self._stopping.wait(self._interval)
 
-    def _tell(self, raw: RawSample) -> None:
-        look = self._maker.look(raw)
-        self._newest = (look.time_seconds, self._session.host.clock.monotonic_seconds())
-        self._on_look(look)
+    def _report(self, raw: RawSample) -> None:
+        snapshot = self._maker.snapshot(raw)
+        self._newest = (snapshot.time_seconds, self._session.host.clock.monotonic_seconds())
+        self._on_snapshot(snapshot)
 
 
 class SnapshotMaker:
@@ -362,7 +362,7 @@ class SnapshotMaker:
             prefixes,
         )
 
-    def look(self, raw: RawSample) -> Snapshot:
+    def snapshot(self, raw: RawSample) -> Snapshot:
         text = raw.files.get(MDSTAT) or ""
         stat = parse_mdstat(text)
         # Knowledge of arrays made of other arrays changes with ``found``.
@@ -420,7 +420,7 @@ def _by_array(counters: Mapping[str, DiskCounters], arrays: tuple[ArrayStatus, .
 
 RATE_SECONDS = 5.0
 """The period over which a sync's speed is averaged; a few snapshots if they are further apart."""
-_RATE_LOOKS = 6
+_RATE_SNAPSHOTS = 6
 LEAST_SECONDS = 1.0
 """The remaining time is reported only after this period: extrapolated from a burst or a pause it has no meaning."""
 
@@ -435,9 +435,9 @@ class SyncPace:
     """None while the sync makes no progress, and in its first second."""
 
 
-def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
+def sync_pace(snapshots: Sequence[Snapshot], name: str) -> SyncPace | None:
     """The pace of the sync in the newest snapshot; None without a sync, or with only one snapshot of it."""
-    seen = [(look.time_seconds, status) for look in looks if (status := look.array(name))]
+    seen = [(snapshot.time_seconds, status) for snapshot in snapshots if (status := snapshot.array(name))]
     if not seen or seen[-1][1].sync_progress is None:
         return None
     newest_time, newest = seen[-1]
@@ -454,11 +454,11 @@ def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
     return None
 
 
-def recent(looks: Sequence[Snapshot]) -> list[Snapshot]:
+def recent(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
     """The newest snapshot and those of the period before it, but at least a few; oldest first."""
-    oldest = looks[-1].time_seconds - RATE_SECONDS if looks else 0.0
-    few = len(looks) - _RATE_LOOKS
-    return [look for number, look in enumerate(looks) if look.time_seconds >= oldest or number >= few]
+    oldest = snapshots[-1].time_seconds - RATE_SECONDS if snapshots else 0.0
+    few = len(snapshots) - _RATE_SNAPSHOTS
+    return [snapshot for number, snapshot in enumerate(snapshots) if snapshot.time_seconds >= oldest or number >= few]
 
 
 DEFAULT_SECONDS = 600.0
@@ -499,51 +499,51 @@ class History:
         self._times: deque[float] = deque(maxlen=self._size)
         self._series: dict[tuple[str, str], deque[float]] = {}
         self._seen_last: dict[tuple[str, str], int] = {}
-        self._looks: deque[Snapshot] = deque(maxlen=max(2, round(6 * hertz)))
+        self._snapshots: deque[Snapshot] = deque(maxlen=max(2, round(6 * hertz)))
         self._load: deque[tuple[float, LiveInterval]] = deque(maxlen=self._size)
         self._count = 0
 
     @property
     def newest(self) -> Snapshot | None:
-        return self._looks[-1] if self._looks else None
+        return self._snapshots[-1] if self._snapshots else None
 
     @property
     def devices(self) -> tuple[str, ...]:
         return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
 
-    def span_seconds(self, looks: int) -> float:
-        """The machine time covered by the newest ``looks`` snapshots."""
-        return self._times[-1] - self._times[max(0, len(self._times) - looks - 1)] if self._times else 0.0
+    def span_seconds(self, snapshots: int) -> float:
+        """The machine time covered by that many of the newest snapshots."""
+        return self._times[-1] - self._times[max(0, len(self._times) - snapshots - 1)] if self._times else 0.0
 
-    def add(self, look: Snapshot) -> None:
+    def add(self, snapshot: Snapshot) -> None:
         """Append a snapshot to the axis. Snapshots that are not later than the newest are ignored."""
         before = self.newest
-        if before and look.time_seconds <= before.time_seconds:
+        if before and snapshot.time_seconds <= before.time_seconds:
             return
-        self._looks.append(look)
-        self._times.append(look.time_seconds)
+        self._snapshots.append(snapshot)
+        self._times.append(snapshot.time_seconds)
         self._count += 1
         if before:
-            self._add_rates(before, look)
-        for status in look.arrays:
+            self._add_rates(before, snapshot)
+        for status in snapshot.arrays:
             if status.sync_progress:
                 self._put(status.name, "sync_fraction", status.sync_progress.fraction)
-                pace = sync_pace(recent(tuple(self._looks)), status.name)
+                pace = sync_pace(recent(tuple(self._snapshots)), status.name)
                 if pace:
                     self._put(status.name, "sync_bytes_per_second", pace.bytes_per_second)
         self._fill_gaps()
 
-    def _add_rates(self, before: Snapshot, look: Snapshot) -> None:
-        for device in look.disks:
-            rates = rates_between(before, look, device)
+    def _add_rates(self, before: Snapshot, snapshot: Snapshot) -> None:
+        for device in snapshot.disks:
+            rates = rates_between(before, snapshot, device)
             for measure in Measure if rates else ():
                 if (value := getattr(rates, measure.value)) is not None:
                     self._put(device, measure, value)
-        busy = busy_fraction(before, look)
+        busy = busy_fraction(before, snapshot)
         if busy is not None:
             self._put("", "cpu", busy)
-        seconds = look.time_seconds - before.time_seconds
-        for name, ticks in look.md_thread_ticks.items():
+        seconds = snapshot.time_seconds - before.time_seconds
+        for name, ticks in snapshot.md_thread_ticks.items():
             more = ticks - before.md_thread_ticks.get(name, 0)
             self._put(name, "md_cpu", max(0.0, more / TICKS_PER_SECOND / seconds))
 
@@ -587,7 +587,7 @@ class History:
         return self._points(name, "sync_bytes_per_second", seconds)
 
     def pace(self, name: str) -> SyncPace | None:
-        return sync_pace(recent(tuple(self._looks)), name)
+        return sync_pace(recent(tuple(self._snapshots)), name)
 
     def load(self, measure: LoadMeasure, *, seconds: float | None = None) -> list[Point]:
         start = self._start(seconds)

@@ -170,7 +170,7 @@ class Pacer:
         while self._is_still(pace) and now < end:
             began = clock.monotonic_seconds()
             portion = max(_LEAST_SECONDS, min(self._portions.next(pace.speed, TICK_SECONDS), end - now))
-            now = self._sleep_until_told(portion, before)
+            now = self._sleep_until_change(portion, before)
             self._portions.took(portion, clock.monotonic_seconds() - began)
             if self._watched() != before:
                 self._settle()
@@ -185,7 +185,7 @@ class Pacer:
             before = seen
             self._machine.sleep(_TOGETHER_SECONDS)
 
-    def _sleep_until_told(self, seconds: float, watched: Mapping[str, str]) -> float:
+    def _sleep_until_change(self, seconds: float, watched: Mapping[str, str]) -> float:
         """Advance time until md reports a change; returns the machine's clock."""
         # md reports array_state too, but on each write to a clean array.
         until = [path for path in watched if not path.endswith("/array_state")]

@@ -70,8 +70,8 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
     """Raises UnfitVersion if the machine's mdadm cannot do ``what`` on its kernel."""
     if needed is None or version_numbers(machine.facts.kernel_release) < version_numbers(needed.from_kernel):
         return
-    told = machine.run(("mdadm", "--version"), check=False)
-    there = version_numbers(told.stdout or told.stderr)
+    result = machine.run(("mdadm", "--version"), check=False)
+    there = version_numbers(result.stdout or result.stderr)
     if there < version_numbers(needed.mdadm):
         raise UnfitVersion(
             f"{what} needs {needed.sentence}, and {_place(machine)} has mdadm "
@@ -104,26 +104,26 @@ LARGER_COUNT = 2
 """A single larger disk gains nothing: its additional space would have no redundancy."""
 
 
-def new_specs(taken: Sequence[str], wanted: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
-    """``count`` disks like ``wanted``, named by numbers after the existing ones. Raises SpecError if not possible."""
+def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
+    """``count`` disks like ``template``, named by numbers after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
-    if wanted.kind is DiskKind.PHYSICAL and count != 1:
+    if template.kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at once", hint="add one disk at a time")
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
     names = (f"disk{number:02d}" for number in range(first, first + count))
-    made = tuple(msgspec.structs.replace(wanted, name=name) for name in names)
+    made = tuple(msgspec.structs.replace(template, name=name) for name in names)
     check_specs(made, taken)
     return made
 
 
-def add_to_list(folder: LabFolder, wanted: DiskSpec, count: int) -> tuple[str, ...]:
-    """Add disks like ``wanted`` to an embedded lab for its next start; returns their names. Raises SpecError."""
-    if wanted.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
+def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str, ...]:
+    """Add disks like ``template`` to an embedded lab for its next start; returns their names. Raises SpecError."""
+    if template.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
-            f"the embedded kernel has no {wanted.kind} disks", hint="use --kind file, or --on local: for real disks"
+            f"the embedded kernel has no {template.kind} disks", hint="use --kind file, or --on local: for real disks"
         )
-    made = new_specs([spec.name for spec in folder.specs], wanted, count)
+    made = new_specs([spec.name for spec in folder.specs], template, count)
     listed = (*folder.specs, *made)
     files = [spec for spec in listed if spec.kind is DiskKind.FILE]
     if len(files) > MAX_UBD_DISKS:
@@ -138,8 +138,8 @@ def add_to_list(folder: LabFolder, wanted: DiskSpec, count: int) -> tuple[str, .
     return tuple(spec.name for spec in made)
 
 
-def _require_memory(folder: LabFolder, wanted: Sequence[DiskSpec]) -> None:
-    without, needed = embedded_memory_bytes([]), embedded_memory_bytes(wanted)
+def _require_memory(folder: LabFolder, specs: Sequence[DiskSpec]) -> None:
+    without, needed = embedded_memory_bytes([]), embedded_memory_bytes(specs)
     room = memory_room_bytes(folder.path)
     if needed > max(without, room):
         raise SpecError(
@@ -182,12 +182,12 @@ def read_arrival(folder: Path) -> Arrival | None:
         return None
 
 
-def keep_arrival(folder: Path, arrival: Arrival | None) -> None:
+def store_arrival(folder: Path, arrival: Arrival | None) -> None:
     """Store the arrival for later sessions; None restores the usual start. Raises ResultError."""
-    _keep(folder / _FILE, arrival)
+    _store(folder / _FILE, arrival)
 
 
-def _keep(path: Path, value: msgspec.Struct | None) -> None:
+def _store(path: Path, value: msgspec.Struct | None) -> None:
     if value is None:
         path.unlink(missing_ok=True)
     else:
@@ -222,9 +222,9 @@ def read_leftovers(folder: Path) -> Leftovers | None:
         return None
 
 
-def keep_leftovers(folder: Path, left: Leftovers | None) -> None:
+def store_leftovers(folder: Path, left: Leftovers | None) -> None:
     """Store the leftovers for later sessions; None after the disks have been cleared. Raises ResultError."""
-    _keep(folder / _LEFTOVER_FILE, left)
+    _store(folder / _LEFTOVER_FILE, left)
 
 
 def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
@@ -233,7 +233,7 @@ def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
     if left is None:
         return None
     if not {*left.uuids} & {plain_uuid(uuid) for uuid in uuids}:
-        keep_leftovers(folder, None)
+        store_leftovers(folder, None)
         return None
     return left
 
@@ -435,7 +435,7 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
             yield session
 
 
-KEPT_CHARACTERS = 64_000
+MOST_CHARACTERS = 64_000
 """Maximum number of characters of a command's output that is stored; earlier output is passed to ``on_output`` only."""
 
 # $1 folder (empty: the home folder), $2 file with the saved state, $3 the line.
@@ -496,14 +496,14 @@ class Shell:
             self._interrupts = 0
         # Evaluated for each line: a drill may have begun since.
         self._session.on_typed(line)
-        kept: deque[str] = deque()
+        chunks: deque[str] = deque()
         size = 0
         try:
             for chunk in command.chunks():
-                kept.append(chunk)
+                chunks.append(chunk)
                 size += len(chunk)
-                while size - len(kept[0]) > KEPT_CHARACTERS:
-                    size -= len(kept.popleft())
+                while size - len(chunks[0]) > MOST_CHARACTERS:
+                    size -= len(chunks.popleft())
                 on_output(chunk)
             result = command.result()
         finally:
@@ -512,7 +512,7 @@ class Shell:
         path = f"{self._state}.folder"
         self.folder = (self._machine.read([path])[path] or "").strip() or self.folder
         status = result.status if result.status >= 0 else 128 - result.status
-        return ShellResult(line, status, "".join(kept)[-KEPT_CHARACTERS:], result.duration_seconds)
+        return ShellResult(line, status, "".join(chunks)[-MOST_CHARACTERS:], result.duration_seconds)
 
     def interrupt(self) -> None:
         """Send SIGINT, like Ctrl-C; a second call sends SIGKILL. Has no effect if no line is running."""

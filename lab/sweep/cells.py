@@ -97,8 +97,8 @@ def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time:
     ``depends_on`` is the result of lab.measure.job.depends_on, plus the computer in real time.
     """
     experiment = msgspec.to_builtins(cell.experiment)
-    told = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+    identity = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}
+    return hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).hexdigest()
 
 
 def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer: str, seconds: float) -> bytes:
@@ -183,11 +183,11 @@ class CellStore:
         assert re.match(CELL_KEY, key), key
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
-    def keys(self, wanted: Iterable[str]) -> set[str]:
-        """The keys in ``wanted`` that have a file; the files are not read."""
+    def keys(self, candidates: Iterable[str]) -> set[str]:
+        """The keys in ``candidates`` that have a file; the files are not read."""
         there: dict[str, set[str]] = {}
         found = set()
-        for key in wanted:
+        for key in candidates:
             folder = key[:2]
             if folder not in there:
                 there[folder] = set()
@@ -243,9 +243,9 @@ _NO_JOB = JobPlan(workload="")
 
 def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
     """A line for each value that differs from that in ``plain``."""
-    told = {name: value for name, value in tree.items() if value != plain[name] and value is not None}
+    changed = {name: value for name, value in tree.items() if value != plain[name] and value is not None}
     # Strings, numbers, booleans and lists of these have the same notation in JSON and TOML.
-    return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in told.items()]
+    return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in changed.items()]
 
 
 def sweeps_folder(host: Host) -> Path:
@@ -333,7 +333,7 @@ class SweepFolder:
             self._failed.repair()
             yield
 
-    def tell(self, progress: SweepProgress) -> None:
+    def report_progress(self, progress: SweepProgress) -> None:
         """Write the progress file; errors are ignored."""
         with suppress(OSError):
             replace_file(self.path / _PROGRESS, msgspec.json.encode(progress), is_durable=False)
@@ -350,23 +350,23 @@ class SweepFolder:
         """Add a failure. Raises ResultError if it cannot be written."""
         self._failed.append(cell)
 
-    def stand(self) -> SweepProgress | None:
+    def current_progress(self) -> SweepProgress | None:
         """The progress: from the progress file while the sweep runs, else from the stored cells. None if unknown.
 
         The progress file of a killed client is out of date, and another sweep may have measured missing cells. Cell
         files are not read, so damaged ones count.
         """
-        told = self.progress
-        if self.is_running or (told and told.done >= told.planned):
-            return told
+        progress = self.progress
+        if self.is_running or (progress and progress.done >= progress.planned):
+            return progress
         try:
             keys = {cell.key for cell in self.record.cells}
             there = self._cells.keys(keys)
             failed = sum(each.cell in keys - there for each in self.failed())
         except (ResultError, OSError):
-            return told
+            return progress
         return msgspec.structs.replace(
-            told or SweepProgress(done=0, planned=0),
+            progress or SweepProgress(done=0, planned=0),
             done=len(there),
             planned=len(keys),
             failed=failed,
@@ -376,7 +376,7 @@ class SweepFolder:
 
     def state_words(self) -> tuple[str, str]:
         """Progress and state for display: ``12 of 40`` and ``running, 3 min left``."""
-        is_running, progress = self.is_running, self.stand()
+        is_running, progress = self.is_running, self.current_progress()
         if progress is None:
             return "", "running" if is_running else "broke off"
         cells = f"{progress.done:,} of {progress.planned:,}"
@@ -489,7 +489,7 @@ ENDING = threading.Event()
 """Set when this process is to end; running work stops as soon as it can."""
 _FLAVOUR = "virtual-time"
 _CLAIMS, _MAKING = ".claims", ".making"
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class MeasuredCell(msgspec.Struct, frozen=True):
@@ -599,16 +599,16 @@ def claimed(key: str, host: Host) -> Iterator[None]:
         while not take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
             if ENDING.is_set():
                 raise RunCancelled("the work was cancelled")
-            host.clock.sleep(_LOOK_SECONDS)
+            host.clock.sleep(_POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)
 
 
-def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
+def differing(expected: dict[str, str], here: dict[str, str]) -> str:
     """The differences between two results of ``facts``, as text for a message; empty if none matters."""
     names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
-    return ", ".join(words for name, words in names.items() if wanted.get(name) != here.get(name))
+    return ", ".join(words for name, words in names.items() if expected.get(name) != here.get(name))
 
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
@@ -621,9 +621,9 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
     with suppress(LabError):
         ResultStore(host.state.results).delete(record.id)
     # The path of the kernel is specific to this computer.
-    told = str(target) if not task.kernel else str(target).partition("&kernel=")[0] + f"&kernel={task.kernel}"
+    target_text = str(target) if not task.kernel else str(target).partition("&kernel=")[0] + f"&kernel={task.kernel}"
     cells = tuple(msgspec.structs.replace(cell, raw_file="") for cell in record.cells)
-    conditions = msgspec.structs.replace(record.conditions, target=told)
+    conditions = msgspec.structs.replace(record.conditions, target=target_text)
     return msgspec.structs.replace(record, cells=cells, conditions=conditions)
 
 

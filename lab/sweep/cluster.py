@@ -23,7 +23,7 @@ INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
 LOOPBACK = "127.0.0.1"
 PAGES = f"{LOOPBACK}:8787"
 """The usual address of Dask's dashboard, as an example in help texts."""
-_KEPT_VARIABLES = "DASK_DISTRIBUTED__COMM__"
+_RETAINED_VARIABLES = "DASK_DISTRIBUTED__COMM__"
 _LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
 CONFIGURATION: dict[str, Any] = {
     # Programs that the user's Dask configuration (~/.config/dask/*.yaml) loads in each process.
@@ -52,7 +52,7 @@ def configure_dask() -> None:
     Dask's environment variables that may name code to import (``DASK_CONFIG``, preloads, routes, plugins) are
     removed. The variables for connections cannot do this, and remain.
     """
-    for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_KEPT_VARIABLES)]:
+    for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_RETAINED_VARIABLES)]:
         del os.environ[name]
     import dask.config
 

@@ -88,7 +88,7 @@ def sweep(
         return ExitCode.DONE
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
-    return _tell_outcome(outcome, context)
+    return _print_outcome(outcome, context)
 
 
 def _announced(name: str, context: Context) -> str:
@@ -131,13 +131,13 @@ def _resumed(sweep: Sweep, text: str, store: SweepStore, context: Context) -> Sw
     """The newest sweep of a file, or None, after a notice that explains why a new sweep begins."""
     if folder := store.of_text(text, context.target.options.get("time")):
         return folder
-    told = "there is no earlier sweep of this file: this is a new one"
+    notice = "there is no earlier sweep of this file: this is a new one"
     if newest := store.of_id(sweep.id):
-        told = (
+        notice = (
             f"{newest.id} was begun with another version of this file: this is a new sweep; "
             f"'raidlab sweep {newest.id} --resume' continues that one"
         )
-    context.narrator.notice(told)
+    context.narrator.notice(notice)
     return None
 
 
@@ -161,7 +161,7 @@ def _plan_document(plan: SweepPlan) -> dict[str, Any]:
     }
 
 
-def _tell_outcome(outcome: SweepOutcome, context: Context) -> int:
+def _print_outcome(outcome: SweepOutcome, context: Context) -> int:
     folder = outcome.folder
     if context.json:
         out_json({**_document(folder), "measured": outcome.measured, "reused": outcome.reused})
@@ -203,7 +203,10 @@ def _list(context: Context, store: SweepStore) -> None:
         out_json(
             {
                 "sweeps": [{"id": each.id, "title": each.title} for each in known],
-                "runs": [{"id": each.id, "progress": each.stand(), "is_running": each.is_running} for each in sweeps],
+                "runs": [
+                    {"id": each.id, "progress": each.current_progress(), "is_running": each.is_running}
+                    for each in sweeps
+                ],
             }
         )
         return

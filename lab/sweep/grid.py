@@ -338,13 +338,13 @@ def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
 
 def _axes(result: SweepResult, rows: Sequence[CellRow]) -> Iterator[Axis]:
     """The axes of the sweep's file, in its order, then other varying fields that the axes do not determine."""
-    said = {_BY_FIELD.get(name, name): values for name, values in result.axes.items()}
+    stated = {_BY_FIELD.get(name, name): values for name, values in result.axes.items()}
     found: list[Axis] = []
-    for name in (*said, *(name for name in _FIELDS if name not in said)):
+    for name in (*stated, *(name for name in _FIELDS if name not in stated)):
         if name not in _FIELDS:
             continue
-        axis = _axis(name, said.get(name, ()), rows)
-        if axis and (name in said or not _follows(axis, found)):
+        axis = _axis(name, stated.get(name, ()), rows)
+        if axis and (name in stated or not _follows(axis, found)):
             found.append(axis)
     return iter(found)
 
@@ -489,9 +489,9 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     )
     body = []
     for number, row, theory in off[:most]:
-        said = (f"{row.workload}, {row.direction}s", *_place(grid.settings, number))
+        labels = (f"{row.workload}, {row.direction}s", *_place(grid.settings, number))
         figures = (iops_text(row.iops), interval_text(row), iops_text(theory), f"{row.iops / theory:.2f}")
-        body.append((*said, *figures))
+        body.append((*labels, *figures))
     lie, their = ("lies", "its") if len(off) == 1 else ("lie", "their")
     note = (
         f"{len(off)} of {counted(len(predicted), 'figure')} with a prediction {lie} more than {OFF_THEORY:.0%} from "
@@ -515,10 +515,10 @@ def sensitivity_table(grid: SweepGrid) -> Table:
     )
     body: list[tuple[Value, ...]] = []
     for each in found:
-        told = {effect.axis: f"{effect.share:.0%} ×{effect.factor:.3g}" for effect in each.effects}
+        shares = {effect.axis: f"{effect.share:.0%} ×{effect.factor:.3g}" for effect in each.effects}
         # Rounding in the least-squares fit may make the rest slightly negative.
         rest = f"{max(0.0, 1 - each.together):.0%}" if each.together is not None else None
-        body.append((each.title, each.rows, *(told.get(axis.name) for axis in grid.axes), rest))
+        body.append((each.title, each.rows, *(shares.get(axis.name) for axis in grid.axes), rest))
     notes = (
         "share of the variance of log IOPS that the axis explains alone; ×: mean speed at its best value over that at "
         "its worst (geometric means)",

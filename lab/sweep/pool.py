@@ -66,7 +66,7 @@ DEATH_SECONDS = 60
 """Time for which the worker of a Slurm job waits for a scheduler that is gone."""
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _QUEUE_SECONDS = 10.0
 _QUIET_SECONDS = 5.0
 _SCRATCH = "dask-scratch-space"
@@ -216,15 +216,15 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
         (*ssh_argv(table, ssh_host), remote_line(table, (*_NODE, PROCESSORS))), timeout_seconds=60
     )
     word, _, count = found.stdout.strip().rpartition("processors ")
-    said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
+    message = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
     if found.status == _SSH_FAILED:
         raise LabError(
-            f"{ssh_host} cannot be reached: {said}",
+            f"{ssh_host} cannot be reached: {message}",
             hint=f"make sure that 'ssh {ssh_host} true' works without a password",
         )
     if found.status or not count.isdecimal():
         raise LabError(
-            f"no worker can be started on {ssh_host}: {said}",
+            f"no worker can be started on {ssh_host}: {message}",
             hint="install raidlab with its cluster extra there, and give the path of its Python: [cluster.ssh] python",
         )
     return int(count)
@@ -410,8 +410,8 @@ class Pool:
         """Close the workers in ``ended``, and start those that are missing; ``_settling`` is the outcome."""
 
         async def settle() -> None:
-            gone = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
-            await asyncio.gather(*(worker.close() for worker in gone), return_exceptions=True)
+            closing = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
+            await asyncio.gather(*(worker.close() for worker in closing), return_exceptions=True)
             await self._cluster
 
         self._settling = asyncio.run_coroutine_threadsafe(settle(), self._cluster.loop.asyncio_loop)
@@ -434,18 +434,18 @@ class Pool:
         is_reported = False
         while True:
             workers = self.workers()
-            wanted = 1 if comes_slowly else self._count - len(self._later)
+            needed = 1 if comes_slowly else self._count - len(self._later)
             passed = self.now() - begin
             # A worker may be connected before SpecCluster has noted its process.
             is_settled = comes_slowly or not self._settling or self._settling.done()
-            if workers and ((len(workers) >= wanted and is_settled) or passed > START_SECONDS):
+            if workers and ((len(workers) >= needed and is_settled) or passed > START_SECONDS):
                 return
             if not workers and passed > _QUIET_SECONDS and not is_reported:
                 self._on_notice(f"no worker is connected yet; waiting up to {self._patience_seconds:.0f} s")
                 is_reported = True
             if self._is_cancelled():
                 raise RunCancelled("the work was cancelled", hint="nothing has been measured yet")
-            self._host.clock.sleep(_LOOK_SECONDS)
+            self._host.clock.sleep(_POLL_SECONDS)
             self.tend()
 
     def _start(self) -> None:
@@ -465,9 +465,9 @@ class Pool:
                 self._cluster = self._made(security)
         except Exception as error:
             pages = f", with its pages at {self._asked_dashboard}" if self._asked_dashboard else ""
-            said = str(error).removeprefix("Cluster failed to start: ")
+            message = str(error).removeprefix("Cluster failed to start: ")
             raise ClusterLost(
-                f"the scheduler does not start{pages}: {type(error.__cause__ or error).__name__}: {said}",
+                f"the scheduler does not start{pages}: {type(error.__cause__ or error).__name__}: {message}",
                 hint="use --dashboard none to run without pages" if pages else self._see_logs,
             ) from None
         if self._asked_dashboard:
@@ -527,7 +527,7 @@ class Pool:
         if not self._host.processes.find("sbatch"):
             raise RequirementMissing("Slurm's programs are not installed here", hint="run raidlab on a cluster node")
         # dask_jobqueue installs handlers for SIGINT and SIGTERM on import; restore ours.
-        with signals.kept():
+        with signals.restored():
             from dask_jobqueue.slurm import SLURMCluster
         make: Any = SLURMCluster
         return make(
@@ -576,8 +576,8 @@ def _client_of_others(address: str) -> Any:
     try:
         return _Client(address, security=security, timeout=OTHERS_SECONDS, set_as_default=False)
     except Exception as error:  # any exception for an answer that is not Dask's
-        said = str(error).strip().splitlines() or [type(error).__name__]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ClusterLost(
-            f"no Dask scheduler answers at {address}: {said[0]}",
+            f"no Dask scheduler answers at {address}: {lines[0]}",
             hint="check the address, and that the scheduler is running",
         ) from None

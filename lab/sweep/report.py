@@ -204,9 +204,9 @@ def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
     """The error for .parquet output without a sweep; without a name, the report would be of the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
-    told = f"in a report '{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
+    problem = f"in a report '{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
     return SpecError(
-        f"{told}, and only a sweep can be a .parquet file",
+        f"{problem}, and only a sweep can be a .parquet file",
         hint="'raidlab sweep' lists sweeps and their ids; a result can be a .csv file",
     )
 
@@ -503,15 +503,15 @@ def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
     groups = grouped(failed, lambda each: each.message)
     left = _MOST_CONSOLES
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):
-        told = [each for each in cells if each.console][:left]
-        left -= len(told)
+        shown = [each for each in cells if each.console][:left]
+        left -= len(shown)
         labels = Lines(tuple(visible(each.label) for each in cells), _MOST_LABELS)
         consoles = (
             Fold(
                 f"Console of {visible(each.label)}",
                 (Verbatim(visible(each.console[-_CONSOLE_CHARACTERS:], lines=True)),),
             )
-            for each in told
+            for each in shown
         )
         count = counted(len(cells), "cell")
         yield WarningBox(visible(message), (Fold(count, (labels,), is_open=len(cells) <= _OPEN_LABELS), *consoles))
@@ -524,6 +524,6 @@ def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
         for stamp in filter(None, row.stamps.splitlines()):
             cells.setdefault(stamp, set()).add(row.cell)
     for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
-        told = explained(visible(stamp))
-        sentence = f"{told.sentence} ({count:,} of {counted(grid.measured, 'cell')})"
-        yield Stamp(told.rule, sentence, told.why, told.remedy)
+        explanation = explained(visible(stamp))
+        sentence = f"{explanation.sentence} ({count:,} of {counted(grid.measured, 'cell')})"
+        yield Stamp(explanation.rule, sentence, explanation.why, explanation.remedy)

@@ -212,12 +212,12 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
         if not skip:
             yield "a [[skip]] that names no axis would skip everything"
         for name, value in skip.items():
-            said = value if isinstance(value, list) else [value]
+            skipped = value if isinstance(value, list) else [value]
             if name not in axes:
                 yield f"[[skip]] names '{shortened(name)}', and its axes are {', '.join(axes)}"
-            elif not said:
+            elif not skipped:
                 yield f"[[skip]] names no value of {name}"
-            elif wrong := [each for each in said if each not in axes[name]]:
+            elif wrong := [each for each in skipped if each not in axes[name]]:
                 yield f"[[skip]] names {name} {shortened(repr(wrong[0]))}, which that axis does not have"
 
 
@@ -246,7 +246,7 @@ def _check(sweep: Sweep) -> None:
 T = TypeVar("T")
 CELL = "cell"
 ARRAY = "array"
-_TELL_EVERY = 250
+_REPORT_EVERY = 250
 _ARRAY = "md0"
 """The array's name in error messages; it is removed from them, since every machine has just this array."""
 
@@ -282,7 +282,7 @@ class Combinations:
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:
     """The items of ``each``; now and then ``on_part`` is called with the share of ``count`` that is done, 0 to 1."""
     for number, one in enumerate(each):
-        if number % _TELL_EVERY == 0:
+        if number % _REPORT_EVERY == 0:
             on_part(number / max(1, count))
         yield one
 
@@ -404,7 +404,7 @@ class Possible:
 def _usable_bytes(experiment: Experiment) -> int | str:
     """The capacity of the array in bytes, or the reason why it cannot be created."""
     array, disks = experiment.arrays[0], experiment.disks
-    told = f"{array.level} of {counted(array.members, 'disk')}"
+    label = f"{array.level} of {counted(array.members, 'disk')}"
     chunk = f"chunk {human_bytes(array.chunk_bytes)} " if array.chunk_bytes else ""
     try:
         array.check(disks)
@@ -415,11 +415,11 @@ def _usable_bytes(experiment: Experiment) -> int | str:
     except SpecError as error:
         # All disks are equal, so the message about the first disk is enough.
         why = error.message.removeprefix(f"array {_ARRAY}: ").partition("; disk02")[0]
-        return f"{told}: {why.replace('disk01 has', f'for {chunk}a disk has')}"
+        return f"{label}: {why.replace('disk01 has', f'for {chunk}a disk has')}"
     if disks.kind is DiskKind.FILE and array.members > MAX_UBD_DISKS:
-        return f"{told}: the embedded kernel takes {MAX_UBD_DISKS} disks of kind file"
+        return f"{label}: the embedded kernel takes {MAX_UBD_DISKS} disks of kind file"
     if usable <= 0:
-        return f"{told}: for {chunk}nothing is left for data on disks of {human_bytes(disks.size_bytes)}"
+        return f"{label}: for {chunk}nothing is left for data on disks of {human_bytes(disks.size_bytes)}"
     return usable
 
 
@@ -437,12 +437,12 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
     array, is_raw = experiment.arrays[0], experiment.file_system is FileSystem.RAW
     place = JobTarget(f"/dev/{_ARRAY}", PathKind.DEVICE if is_raw else PathKind.DIRECTORY, usable)
     cache = (array.stripe_cache_pages or 0) * array.members * 4 * KIB
-    told = f"{array.level} of {array.members} disks"
+    label = f"{array.level} of {array.members} disks"
     for load in loads:
         try:
             room = job_bytes(load, place)
         except WorkloadError as error:
-            return f"{told}: {error.message.partition(': ')[2]}"
+            return f"{label}: {error.message.partition(': ')[2]}"
         if load.trace and room < LEAST_SPACE_BYTES:
             return f"workload '{load.id}': a trace needs {human_bytes(LEAST_SPACE_BYTES)} to work on"
         # Buffers of requests in flight, and a bit per block with which fio avoids repeats (fio(1), norandommap).
@@ -451,7 +451,7 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
             needed += room * load.region_count // load.block_bytes // 8
         if needed > DEFAULT_MEMORY_BYTES:
             return (
-                f"{told}: workload '{load.id}' takes {human_bytes(needed)} of memory with the stripe cache, and the "
+                f"{label}: workload '{load.id}' takes {human_bytes(needed)} of memory with the stripe cache, and the "
                 f"embedded kernel has {human_bytes(DEFAULT_MEMORY_BYTES)} in all"
             )
     return ""

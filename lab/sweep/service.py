@@ -69,8 +69,8 @@ if TYPE_CHECKING:
 
 CELL_BYTES = 8192
 """Estimated size of a cell in the store."""
-KEPT_LATEST = 12
-_TELL_SECONDS = 1.0
+MOST_LATEST = 12
+_REPORT_SECONDS = 1.0
 _LEAST_PATIENCE_SECONDS, _PATIENCE = 600.0, 20.0
 """A cell's time limit: this minimum, plus this factor times the estimate."""
 _MACHINE_SECONDS = 2.0
@@ -198,25 +198,25 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         try:
             run.run()
         except BaseException:
-            kept = "finished cells are stored" if run.has_any else "nothing has been measured yet"
-            request.on_notice(f"{kept}; 'raidlab sweep {folder.id} --resume' continues")
+            stored = "finished cells are stored" if run.has_any else "nothing has been measured yet"
+            request.on_notice(f"{stored}; 'raidlab sweep {folder.id} --resume' continues")
             raise
         finally:
-            run.tell(is_over=True)
+            run.report_progress(is_over=True)
     return SweepOutcome(folder, run.measured, len(plan.tasks) - run.measured - len(run.failed), tuple(run.failed))
 
 
 class _Run:
     def __init__(self, plan: SweepPlan, request: SweepRequest, folder: SweepFolder) -> None:
         self.measured = 0
-        self._come = 0
+        self._arrived = 0
         """Number of missing cells that have arrived, measured now or found in a worker's store."""
         self.failed: list[FailedCell] = []
-        self._latest: deque[LatestCell] = deque(maxlen=KEPT_LATEST)
+        self._latest: deque[LatestCell] = deque(maxlen=MOST_LATEST)
         self._plan, self._request, self._folder = plan, request, folder
         self._store = cell_store(request.host)
         self._clock = request.host.clock
-        self._began = self._told = self._clock.monotonic_seconds()
+        self._began = self._reported_at = self._clock.monotonic_seconds()
         self._running = self._workers = 0
         self._pool: Pool | None = None
         self._to_do = len(plan.missing)
@@ -245,7 +245,7 @@ class _Run:
                 on_notice=request.on_notice,
                 is_cancelled=request.is_cancelled,
             )
-            self._look_at_workers(pool, spread, missing)
+            self._check_workers(pool, spread, missing)
             self._to_do = len(missing)
             self._began = self._clock.monotonic_seconds()
             by_key = {task.key: task for task in missing}
@@ -256,9 +256,9 @@ class _Run:
 
     @property
     def has_any(self) -> bool:
-        return bool(self._come or self._plan.done)
+        return bool(self._arrived or self._plan.done)
 
-    def tell(self, *, is_over: bool = False) -> None:
+    def report_progress(self, *, is_over: bool = False) -> None:
         pool = self._pool
         done = len(self._plan.tasks) - self._left()
         progress = SweepProgress(
@@ -275,29 +275,31 @@ class _Run:
             is_over=is_over,
             latest=tuple(self._latest),
         )
-        self._folder.tell(progress)
+        self._folder.report_progress(progress)
         self._request.on_progress(progress)
 
-    def _look_at_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
+    def _check_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
         """Exclude workers that would measure something else; copy cells that workers have in their stores."""
-        wanted = {task.kernel: task.depends_on for task in missing}
-        said = _asked(pool, look, msgspec.json.encode([wanted, self._plan.is_virtual_time]))
+        dependencies = {task.kernel: task.depends_on for task in missing}
+        problems = _call_workers(
+            pool, dependency_problem, msgspec.json.encode([dependencies, self._plan.is_virtual_time])
+        )
         spread.shut_out(
             {
                 address: f"raidlab does not run there: {problem!r}" if isinstance(problem, Exception) else str(problem)
-                for address, problem in said.items()
+                for address, problem in problems.items()
                 if problem
             }
         )
         keys = msgspec.json.encode([task.key for task in missing])
         by_key = {task.key: task for task in missing}
-        for address, there in _asked(pool, have, keys).items():
+        for address, there in _call_workers(pool, have, keys).items():
             names = decode_json(there, list[str]) if isinstance(there, bytes) else []
             for key in filter(by_key.__contains__, names):
                 task = by_key[key]
-                data = _asked(pool, given, key.encode(), [address]).get(address, b"")
+                data = _call_workers(pool, given, key.encode(), [address]).get(address, b"")
                 if isinstance(data, bytes) and data and not self._store.load(key):
-                    self._keep(task, data)
+                    self._store_cell(task, data)
         missing[:] = [task for task in missing if self._store.load(task.key) is None]
 
     def _take(self, task: CellTask, answer: Answer) -> None:
@@ -309,12 +311,12 @@ class _Run:
             self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")
         else:
             found = msgspec.msgpack.decode(answer.data, type=MeasuredCell)
-            done = self._keep(task, found.data)
+            done = self._store_cell(task, found.data)
             self._latest.append(LatestCell(label=task.label, told=speeds(done)))
-            self._come += 1
+            self._arrived += 1
             self.measured += not found.was_there
 
-    def _keep(self, task: CellTask, data: bytes) -> CellDone:
+    def _store_cell(self, task: CellTask, data: bytes) -> CellDone:
         """Store a cell that a worker returned; a worker on this computer has already stored it."""
         done = unpacked_cell(data, f"cell {task.key}")
         if done.key != task.key:
@@ -324,20 +326,20 @@ class _Run:
         return done
 
     def _left(self) -> int:
-        return self._to_do - self._come
+        return self._to_do - self._arrived
 
     def _left_seconds(self) -> float | None:
         passed = self._clock.monotonic_seconds() - self._began
-        if self._come < 3 or not passed:
+        if self._arrived < 3 or not passed:
             return self._plan.seconds / self._workers if self._workers else None
-        return passed / self._come * max(0, self._left() - len(self.failed))
+        return passed / self._arrived * max(0, self._left() - len(self.failed))
 
     def _on_state(self, running: int, workers: int) -> None:
         self._running, self._workers = running, workers
         now = self._clock.monotonic_seconds()
-        if now > self._told + _TELL_SECONDS:
-            self._told = now
-            self.tell()
+        if now > self._reported_at + _REPORT_SECONDS:
+            self._reported_at = now
+            self.report_progress()
 
 
 def speeds(cell: CellDone) -> str:
@@ -346,11 +348,11 @@ def speeds(cell: CellDone) -> str:
     return ", ".join(f"{row.direction}s {iops_text(row.iops)} IOPS" for row in first)
 
 
-def look(payload: bytes) -> str:
+def dependency_problem(payload: bytes) -> str:
     """On a worker: the reason why it cannot give the planned figures, or an empty string."""
-    wanted, is_virtual_time = decode_json(payload, tuple[dict[str, dict[str, str]], bool])
+    planned, is_virtual_time = decode_json(payload, tuple[dict[str, dict[str, str]], bool])
     try:
-        for kernel, depends_on in wanted.items():
+        for kernel, depends_on in planned.items():
             if different := differing(depends_on, facts(kernel, is_virtual_time=is_virtual_time)):
                 return f"{computer()} has another {different}"
     except LabError as error:
@@ -370,7 +372,7 @@ def given(payload: bytes) -> bytes:
     return (store.read(key) or b"") if store.load(key) else b""
 
 
-def _asked(
+def _call_workers(
     pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
 ) -> dict[str, Any]:
     """Address -> return value of ``function`` on each worker, or the exception that it raised."""
@@ -494,12 +496,12 @@ class LocalDesk(SweepDesk):
         is_going = folder and not (progress and progress.is_over) and folder.is_running
         return folder.id if folder and is_going else ""
 
-    def stand(self, run_id: str) -> SweepStatus:
+    def status(self, run_id: str) -> SweepStatus:
         folder = self._store.find(run_id)
         if folder.is_running:
             return SweepStatus(folder.progress, is_running=True)
         tables = tuple(each.as_text() for each in summary_tables(folder.result()))
-        return SweepStatus(folder.stand(), is_running=False, tables=tables)
+        return SweepStatus(folder.current_progress(), is_running=False, tables=tables)
 
     def run(self, name: str, listener: SweepListener) -> SweepOutcome:
         sweep, text, folder = self._find(name)

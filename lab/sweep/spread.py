@@ -52,7 +52,7 @@ class Calls(ClusterCalls):
                 with self._tending:
                     self._pool.tend()
                 with suppress(NotYet):
-                    answer = future.result(timeout=LOOK_SECONDS)
+                    answer = future.result(timeout=POLL_SECONDS)
         except LabError:
             raise
         except Exception as error:
@@ -80,7 +80,7 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
     with Pool(spec, ClusterTables(), host, folder, on_notice) as pool:
         client: Any = pool.client
         own = own_digest()
-        for address, found in client.run(_who_and_what, on_error="return").items():
+        for address, found in client.run(_computer_and_digest, on_error="return").items():
             if isinstance(found, Exception):
                 raise LabError(f"the worker at {address} has no raidlab: {found!r}", hint="install this version there")
             if found[1] != own:
@@ -88,14 +88,14 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
         yield Calls(pool)
 
 
-def _who_and_what() -> tuple[str, str]:
+def _computer_and_digest() -> tuple[str, str]:
     return computer(), own_digest()
 
 
 MOST_TRIES = 2
 AHEAD = 2
 """Tasks submitted per worker; further tasks take no memory in the scheduler."""
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 FIT_SECONDS = 120.0
 """Time for a suitable worker to appear if no connected one is suitable."""
 
@@ -274,14 +274,14 @@ class TaskSpread:
 
     def _next(self) -> Iterator[tuple[SpreadTask, Answer]]:
         try:
-            name, future = self._ready.get(timeout=LOOK_SECONDS)
+            name, future = self._ready.get(timeout=POLL_SECONDS)
         except queue.Empty:
             return
         if self._futures.get(name) is not future:
             return
         out = self._out.pop(name)
         del self._futures[name]
-        who = self._who(future)
+        worker = self._worker_of(future)
         answer = self._answer(future)
         if answer is None:
             # The answer was lost, with its worker or with the scheduler.
@@ -289,12 +289,12 @@ class TaskSpread:
             self._send(out)
         elif not answer.failure:
             yield out.task, answer
-        elif answer.is_computers_fault and who:
-            self.shut_out({who: answer.failure} if who not in self._unfit else {})
+        elif answer.is_computers_fault and worker:
+            self.shut_out({worker: answer.failure} if worker not in self._unfit else {})
             self._send(out)
         elif out.tries < MOST_TRIES:
             self._on_notice(f"{out.task.label or out.task.key}: {answer.failure}; it is tried again")
-            self._send(_Out(out.task, out.tries + 1, who, answer))
+            self._send(_Out(out.task, out.tries + 1, worker, answer))
         else:
             yield out.task, answer
 
@@ -314,7 +314,7 @@ class TaskSpread:
             return Answer(failure=f"{type(error).__name__}: {error}")
         return None
 
-    def _who(self, future: Any) -> str:
+    def _worker_of(self, future: Any) -> str:
         """The address of the worker that ran the task, or an empty string if it is unknown."""
         if future.status != "finished":
             return ""

@@ -175,18 +175,20 @@ def parse_figures(
     """
     splitter = DocumentSplitter()
     documents = [*splitter.feed(text), *splitter.finish()]
-    said = _tail(stderr_text) or _tail("\n".join(splitter.notes)) or _tail(text)
+    message = _tail(stderr_text) or _tail("\n".join(splitter.notes)) or _tail(text)
     if splitter.is_inside_document:
         raise WorkloadError(f"fio's output is cut off\n{_tail(text)}", hint="fio was killed, or a pipe broke")
     document = _decode_document(documents[-1]) if documents else None
     job = _only_job(document) if document else None
     if job and job.error:
-        raise WorkloadError(_job_error(job, said), hint="the array or its file system refused I/O, or data changed")
+        raise WorkloadError(_job_error(job, message), hint="the array or its file system refused I/O, or data changed")
     interrupted = exit_status == INTERRUPTED_STATUS
     if exit_status and not (interrupted and accept_interrupted):
-        raise WorkloadError(f"fio exited with status {exit_status}: {said}", hint="run the job by hand to see more")
+        raise WorkloadError(f"fio exited with status {exit_status}: {message}", hint="run the job by hand to see more")
     if document is None or job is None:
-        raise WorkloadError(f"fio printed no JSON: {said or 'nothing at all'}", hint="run the job by hand to see more")
+        raise WorkloadError(
+            f"fio printed no JSON: {message or 'nothing at all'}", hint="run the job by hand to see more"
+        )
     return JobFigures(
         job_name=job.jobname,
         reads=_figures(job.read, untimed_beside=job.real_write),
@@ -210,14 +212,14 @@ def _only_job(document: FioDocument) -> FioJob:
     return document.jobs[0]
 
 
-def _job_error(job: FioJob, said: str) -> str:
+def _job_error(job: FioJob, message: str) -> str:
     try:
         reason = os.strerror(job.error)
     except (OverflowError, ValueError):
         reason = "unknown"
     # fio reports EILSEQ if a checksum does not match.
     what = "data differ from what was written" if job.error == 84 else reason
-    return f"fio's job '{job.jobname}' failed with error {job.error} ({what}): {said}"
+    return f"fio's job '{job.jobname}' failed with error {job.error} ({what}): {message}"
 
 
 def _figures(section: FioDirection, *, untimed_beside: FioDirection | None = None) -> DirectionFigures | None:

@@ -416,19 +416,19 @@ def job_bytes(workload: Workload, target: JobTarget) -> int:
     # A file system needs space for its metadata; a device is all data.
     margin = 0 if target.kind is PathKind.DEVICE else max(MIB, int(target.available_bytes * _MARGIN_FRACTION))
     room = target.available_bytes - margin
-    wanted = target.file_bytes or workload.file_bytes
-    if wanted is None:
-        wanted = max(0, room) // jobs
-        wanted -= wanted % max(workload.block_bytes, MIB if wanted >= 2 * MIB else 1)
-    wanted -= wanted % workload.block_bytes
-    if wanted < workload.block_bytes or wanted * jobs > room:
-        needed = max(wanted, workload.block_bytes)
+    size = target.file_bytes or workload.file_bytes
+    if size is None:
+        size = max(0, room) // jobs
+        size -= size % max(workload.block_bytes, MIB if size >= 2 * MIB else 1)
+    size -= size % workload.block_bytes
+    if size < workload.block_bytes or size * jobs > room:
+        needed = max(size, workload.block_bytes)
         raise WorkloadError(
             f"file-exceeds-fs: workload '{workload.id}' needs {jobs} x {human_bytes(needed)} on '{target.path}', "
             f"which has room for {human_bytes(max(0, room))}",
             hint=f"set file_bytes to {max(0, room) // jobs} or less",
         )
-    return wanted
+    return size
 
 
 def _argv(status_interval_seconds: float | None) -> tuple[str, ...]:
@@ -563,8 +563,8 @@ def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigur
     """
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
-        said = text.strip() or "nothing at all"
-        raise WorkloadError(f"dd exited with status {exit_status}: {said}", hint="run the recipe by hand to see more")
+        output = text.strip() or "nothing at all"
+        raise WorkloadError(f"dd exited with status {exit_status}: {output}", hint="run the recipe by hand to see more")
     copied, seconds = int(found[1]), float(found[2])
     blocks = -(-copied // workload.block_bytes)
     figures = DirectionFigures(

@@ -64,7 +64,7 @@ class Watched:
 @contextmanager
 def watching(session: LabSession, hertz: float = 8.0) -> Iterator[Watched]:
     watched = Watched(session)
-    monitor = Monitor(session, on_look=watched.on_look, on_end=watched.ends.append, hertz=hertz)
+    monitor = Monitor(session, on_snapshot=watched.on_look, on_end=watched.ends.append, hertz=hertz)
     monitor.start()
     try:
         watched.wait(lambda w: bool(w.looks), "a first look")

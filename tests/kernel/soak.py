@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.support.report import private_state, say
+from benchmarks.support.report import notice, private_state
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.errors import LabError
@@ -38,7 +38,7 @@ from lab.host.files import HostFiles
 from lab.machine import Host, Machine
 from lab.machine.disk_rescue import RESCUED
 from lab.machine.embedded import CONSOLE_LOG
-from lab.machine.stand_still import KEPT_FOLDER, group_members, stand_still_evidence
+from lab.machine.stand_still import EVIDENCE_FOLDER, group_members, stand_still_evidence
 from lab.machine.state_folder import KERNEL_RECORD, kernel_group
 from lab.session.data_mark import verify_mark, write_mark
 from lab.session.load import Load
@@ -93,11 +93,11 @@ class Findings:
     def fail(self, what: str, folder: Path) -> None:
         """Record a failure, with evidence from the machine in this folder if it still runs."""
         self.failures.append(what)
-        say(f"FAILURE {what}")
+        notice(f"FAILURE {what}")
         place = self.evidence / str(len(self.failures))
         place.mkdir(parents=True, exist_ok=True)
         (place / "failure.txt").write_text(what, encoding="utf-8")
-        for path in (folder.parents[1] / KEPT_FOLDER).glob("*"):
+        for path in (folder.parents[1] / EVIDENCE_FOLDER).glob("*"):
             shutil.copy(path, place)
         if group := kernel_group(folder):
             for look in ("first", "second"):
@@ -181,7 +181,7 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             kind = KINDS[findings.rounds % len(KINDS)][0]
             level, members = LEVELS[findings.rounds // len(KINDS) % len(LEVELS)]
             session = LabSession(kernel_target("name=soak"), lab.host, lab)
-            monitor = Monitor(session, on_look=lambda _: None, on_end=lambda _: None, hertz=8.0)
+            monitor = Monitor(session, on_snapshot=lambda _: None, on_end=lambda _: None, hertz=8.0)
             is_watched = chance.random() < 0.5
             begun = time.monotonic()
             if is_watched:
@@ -197,7 +197,7 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             findings.note(0, client)
             told = " ".join(f"{name}={value:g}" for name, value in (client | machine).items())
             line = f"round {findings.rounds} machine {findings.machines} {kind} {level}"
-            say(f"{line} {time.monotonic() - begun:.1f} s {told}")
+            notice(f"{line} {time.monotonic() - begun:.1f} s {told}")
             if time.monotonic() > end:
                 return
 

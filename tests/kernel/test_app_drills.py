@@ -46,7 +46,7 @@ async def at_the_drill(folder: Path) -> AsyncIterator[Practitioner]:
     """The first drill, made."""
     async with student_at(folder, Practitioner, disks=specs(7, DiskKind.FILE, size_bytes=64 * MIB)) as student:
         app = student.app
-        await student.until(lambda: app.lab.look is not None, "the lab is open")
+        await student.until(lambda: app.lab.snapshot is not None, "the lab is open")
         await student.press("9")
         # Listed is not yet shown, and Enter begins what is shown.
         await student.until(

@@ -53,7 +53,7 @@ class Restless(Student):
         view = lab.selected_mark
         if isinstance(self.app.screen, PlanScreen):
             await self.run_or_leave(self.app.screen)
-        elif not lab.is_open or lab.look is None or lab.operation:
+        elif not lab.is_open or lab.snapshot is None or lab.operation:
             await asyncio.sleep(0.05)
         elif status is None:
             await self.build()
@@ -134,7 +134,7 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
             assert list(lab.past_loads)[: len(seen)] == seen
             assert lab.command_count >= commands
             await student.press("ctrl+r")
-            await student.until(lambda: lab.is_open and lab.look, "the machine is started again")
+            await student.until(lambda: lab.is_open and lab.snapshot, "the machine is started again")
             assert not app.screen.query_one(ProblemBar).display
             story = student.keeps_stepping()
         student.is_over = True
@@ -146,7 +146,7 @@ async def test_results_of_an_experiment_outlive_its_machine_and_the_lab_stays_op
     file.write_text(SMALL_EXPERIMENT.read_text().replace("repeats = 2", "repeats = 40"))
     async with student_at(tmp_path, Student) as student:
         lab, experiments = student.lab, student.app.experiments
-        await student.until(lambda: lab.is_open and lab.look, "the machine runs")
+        await student.until(lambda: lab.is_open and lab.snapshot, "the machine runs")
         own = student.kernels()
         assert experiments.start(str(file))
         view = experiments.view

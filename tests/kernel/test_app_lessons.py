@@ -31,7 +31,7 @@ class Learner(Student):
 async def test_a_measurement_decides_a_prediction(tmp_path: Path) -> None:
     async with student_at(tmp_path, Learner, disks=specs(7, DiskKind.FILE, size_bytes=64 * MIB)) as student:
         app = student.app
-        await student.until(lambda: student.lab.look is not None, "the lab is open")
+        await student.until(lambda: student.lab.snapshot is not None, "the lab is open")
         await student.press("6")
         await student.until(lambda: bool(app.guide.course), "the course is read")
         app.guide.begin("01-what-a-disk-promises")

@@ -46,7 +46,7 @@ class Hurried(Student):
 async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tmp_path: Path) -> None:
     async with student_at(tmp_path, Hurried, target="uml:?time=virtual", disks=DISKS) as student:
         lab = student.lab
-        await student.until(lambda: lab.pace and lab.look, "the lab is open")
+        await student.until(lambda: lab.pace and lab.snapshot, "the lab is open")
         assert lab.pace is not None
         assert lab.pace.words == "1x"
         await student.pace("space", "paused")

@@ -78,7 +78,7 @@ def volume_of(student: Student) -> VolumeArray:
 async def build_volume(student: Student) -> None:
     """AdaptRaid5 of a small and two large disks; the fourth stays free."""
     lab = student.lab
-    await student.until(lambda: lab.look and lab.is_open, "the lab is open")
+    await student.until(lambda: lab.snapshot and lab.is_open, "the lab is open")
     await student.press("2")
     await student.until(lambda: isinstance(student.app.screen, BuildScreen), "the Build screen")
     screen = student.app.screen

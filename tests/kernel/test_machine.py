@@ -247,7 +247,7 @@ def test_a_killed_agent_is_a_lost_machine(state: Path) -> None:
 def test_a_lab_stays_locked_as_long_as_its_kernel_runs(state: Path) -> None:
     host = host_at(state)
     lock = host.state.lock_lab("default")
-    with open_machine(kernel_target(), host, embedded=EmbeddedOptions(kept_locks=(lock.fd,))):
+    with open_machine(kernel_target(), host, embedded=EmbeddedOptions(held_locks=(lock.fd,))):
         lock.close()
         with pytest.raises(LabError, match="the lab 'default' is open"):
             host_at(state).state.lock_lab("default")

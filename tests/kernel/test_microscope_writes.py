@@ -10,7 +10,7 @@ from lab.arrays import operations
 from lab.arrays.levels import md_path
 from lab.arrays.status import read_array, wait_until_idle
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, BytesAt, read_moment, read_shape
-from lab.microscope.picture import StripePicture, StripeVerdict, flip_plan, look_at_stripe
+from lab.microscope.picture import StripePicture, StripeVerdict, flip_plan, read_stripe
 from lab.microscope.small_write import CrashOutcome, crash_states, new_content, picture_of_block, write_really
 from lab.session.session import LabSession
 from tests.kernel.microscope_rig import BYTES, DISKS, PPL, TARGET, bytes_of, create, device_of, fill, session
@@ -158,15 +158,15 @@ def test_a_flipped_byte_is_judged_checked_and_repaired_as_predicted(
 ) -> None:
     create(session, level, members, *options)
     fill(session)
-    before = look_at_stripe(session, NAME, stripe)
+    before = read_stripe(session, NAME, stripe)
     assert before.comparison.verdict is StripeVerdict.AGREES
     assert before.is_one_moment
     cell = next(cell for cell in before.stripe.cells if cell.slot == slot)
     # Two bytes in two pages of the chunk, then one more beside the first.
     for byte in (17, 5000, 18):
-        picture = look_at_stripe(session, NAME, stripe)
+        picture = read_stripe(session, NAME, stripe)
         session.lab.execute(flip_plan(picture, device_of(picture, cell), byte))
-    flipped = look_at_stripe(session, NAME, stripe)
+    flipped = read_stripe(session, NAME, stripe)
     changed = {key for key, data in bytes_of(flipped).items() if data != bytes_of(before)[key]}
     assert changed == {(slot, cell.sector)}
     comparison = flipped.comparison
@@ -176,9 +176,9 @@ def test_a_flipped_byte_is_judged_checked_and_repaired_as_predicted(
         assert comparison.blamed.bytes_wrong == (17, 18, 5000)
         assert comparison.blamed.right == bytes_of(before)[slot, cell.sector]
     assert scrub(session, "check") == comparison.mismatch_sectors > 0
-    assert bytes_of(look_at_stripe(session, NAME, stripe)) == bytes_of(flipped)
+    assert bytes_of(read_stripe(session, NAME, stripe)) == bytes_of(flipped)
     scrub(session, "repair")
-    after = look_at_stripe(session, NAME, stripe)
+    after = read_stripe(session, NAME, stripe)
     assert after.comparison.verdict is StripeVerdict.AGREES
     assert bytes_of(after) == bytes_of(flipped) | dict(comparison.repaired)
     assert scrub(session, "check") == 0
@@ -187,18 +187,18 @@ def test_a_flipped_byte_is_judged_checked_and_repaired_as_predicted(
 def test_a_stripe_without_a_member_is_judged_by_the_remaining_members(session: LabSession) -> None:
     create(session, "6", 5)
     fill(session)
-    before = look_at_stripe(session, NAME, 1)
+    before = read_stripe(session, NAME, 1)
     row = {cell.kind.value: cell.slot for cell in before.stripe.cells if cell.kind.is_parity}
     lost = next(slot for slot in range(5) if slot not in row.values())
     session.lab.execute(operations.fail(NAME, before.shape.members[lost].device))
-    degraded = look_at_stripe(session, NAME, 1)
+    degraded = read_stripe(session, NAME, 1)
     assert degraded.comparison.verdict is StripeVerdict.AGREES
     computed = next(seen for seen in degraded.cells if seen.cell.slot == lost)
     assert computed.data is None
     assert computed.computed == bytes_of(before)[lost, computed.cell.sector]
     session.lab.execute(flip_plan(degraded, degraded.shape.members_in(row["Q"])[0].device, 3))
-    found = look_at_stripe(session, NAME, 1).comparison
+    found = read_stripe(session, NAME, 1).comparison
     assert (found.verdict, found.blamed) == (StripeVerdict.DIFFERS, None)
     assert scrub(session, "check") == found.mismatch_sectors == 8
     scrub(session, "repair")
-    assert look_at_stripe(session, NAME, 1).comparison.verdict is StripeVerdict.AGREES
+    assert read_stripe(session, NAME, 1).comparison.verdict is StripeVerdict.AGREES

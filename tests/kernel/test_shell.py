@@ -12,7 +12,7 @@ from lab.disks import open_lab
 from lab.errors import LabError, MachineLost
 from lab.session.load import Load
 from lab.session.monitor import Monitor
-from lab.session.session import KEPT_CHARACTERS, LabSession, Shell, ShellResult
+from lab.session.session import MOST_CHARACTERS, LabSession, Shell, ShellResult
 from lab.units import MIB
 from tests.kernel.place import host_at, kernel_target, kill_kernel
 from tests.kernel.sessions import DISKS, FILES, D, create, session
@@ -102,7 +102,7 @@ def test_long_output_of_a_line_is_passed_on_and_its_end_stored(session: LabSessi
     result = Shell(session).run("seq 1 100000", on_output=count)
     assert total == sum(len(str(number)) + 1 for number in range(1, 100_001))
     assert result.output.endswith("99999\n100000\n")
-    assert len(result.output) <= KEPT_CHARACTERS
+    assert len(result.output) <= MOST_CHARACTERS
 
 
 def test_a_lost_machine_ends_everything_soon(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_lost_machine_ends_everything_soon(tmp_path: Path) -> None:
             ends.append(error)
             over.set()
 
-        monitor = Monitor(session, on_look=lambda _: None, on_end=on_end)
+        monitor = Monitor(session, on_snapshot=lambda _: None, on_end=on_end)
         monitor.start()
         live = threading.Event()
         load = Load(session, "md0", "rand-mix-4k", working_set_bytes=8 * MIB, on_live=lambda _: live.set())

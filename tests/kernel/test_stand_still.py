@@ -15,8 +15,8 @@ import pytest
 
 from lab.errors import MachineLost
 from lab.machine import EmbeddedOptions, GuestProgram, Machine, open_machine
-from lab.machine.disk_rescue import LOOK_SECONDS, RESCUED, STILL_LOOKS
-from lab.machine.stand_still import KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS
+from lab.machine.disk_rescue import CHECK_SECONDS, RESCUED, STALLED_CHECKS
+from lab.machine.stand_still import EVIDENCE_FOLDER, SILENT_SECONDS, STILL_SECONDS
 from tests.kernel.place import host_at, kernel_target, record_of
 from tests.kernel.test_machine import processes_of, sparse_disks
 
@@ -44,7 +44,7 @@ def lost_with_evidence(state: Path, why: str) -> Iterator[None]:
     with pytest.raises(MachineLost, match=why) as lost:
         yield
     assert time.monotonic() - begin < RECOGNISED_SECONDS < SILENT_SECONDS
-    (kept,) = (state / KEPT_FOLDER).iterdir()
+    (kept,) = (state / EVIDENCE_FOLDER).iterdir()
     assert str(kept) in lost.value.hint
     text = kept.read_text(encoding="utf-8")
     assert "== console" in text
@@ -68,7 +68,7 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
         # Loading it runs what stands in it, on the agent's only thread.
         with lost_with_evidence(state, r"is hung: it runs, but its agent"):
             machine.call(GuestProgram(hanging, "hanging"), ())
-    kept = next((state / KEPT_FOLDER).iterdir()).read_text(encoding="utf-8")
+    kept = next((state / EVIDENCE_FOLDER).iterdir()).read_text(encoding="utf-8")
     assert "management console, version: Linux raidlab" in kept
     assert "Show Blocked State" in kept
 
@@ -76,7 +76,7 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
 def test_a_long_silent_command_is_not_judged_as_a_hang(state: Path) -> None:
     with open_machine(kernel_target(), host_at(state)) as machine:
         assert machine.run(["sleep", str(STILL_SECONDS + 5)]).status == 0
-    assert not (state / KEPT_FOLDER).exists()
+    assert not (state / EVIDENCE_FOLDER).exists()
 
 
 class EventThief:
@@ -118,7 +118,7 @@ def test_disks_with_a_lost_event_are_restarted(state: Path, tmp_path: Path) -> N
         first = rescues(machine)
         assert first > 0
         # The read that is to help is such a request too: while its own event is stolen, another must follow.
-        thief.steal(3 * STILL_LOOKS * LOOK_SECONDS)
+        thief.steal(3 * STALLED_CHECKS * CHECK_SECONDS)
         assert rescues(machine) > first
         machine.write("/run/over", "")
         assert load.result().status == 0

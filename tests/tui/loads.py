@@ -10,7 +10,7 @@ from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveDirection, LiveInterval
 from tests.tui.user import User
 from tests.unit.arrays.captures import machine_with
-from tui.state import LabLooked, LabMessage, LoadTicked, LoadView
+from tui.state import LabMessage, LoadTicked, LoadView, SnapshotTaken
 
 
 def array(label: str = "raid5") -> ArrayStatus:
@@ -40,7 +40,7 @@ def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -
 
 async def with_array(user: User, label: str = "raid5") -> None:
     """Show an array in the lab."""
-    await post(user, LabLooked(Snapshot(100.0, (array(label),), {})))
+    await post(user, SnapshotTaken(Snapshot(100.0, (array(label),), {})))
 
 
 async def with_load(user: User, forecast: Forecast | None = None) -> None:
@@ -53,7 +53,7 @@ async def with_load(user: User, forecast: Forecast | None = None) -> None:
         reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
         moment = 100.0 + number / 2
         user.app.post_message(LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
-    await post(user, LabLooked(Snapshot(110.0, (array(),), {})))
+    await post(user, SnapshotTaken(Snapshot(110.0, (array(),), {})))
 
 
 async def post(user: User, message: LabMessage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.experiments.sweeps import LatestCell, SweepProgress, SweepWork
 from tests.tui.user import User
-from tui.sweeps import SweepLook, SweepView
+from tui.sweeps import SweepState, SweepView
 
 NAME = "chunks"
 LATEST = (
@@ -22,9 +22,9 @@ def going() -> SweepView:
     return SweepView(NAME, PROGRESS)
 
 
-async def sweeping(user: User, look: SweepLook | None = None, view: SweepView | None = None) -> None:
+async def sweeping(user: User, state: SweepState | None = None, view: SweepView | None = None) -> None:
     """Select the sweep on the Run screen, in this state."""
-    user.app.sweeps._looks[NAME] = look or SweepLook(WORK)
+    user.app.sweeps._states[NAME] = state or SweepState(WORK)
     user.app.sweeps.view = view
     await choose(user)
 

@@ -86,5 +86,5 @@ class Talk(Typist):
         self.wait(lambda: self._seen_seconds() >= self.lab.seconds, "the sample")
 
     def _seen_seconds(self) -> float:
-        look = self.app.lab.look
+        look = self.app.lab.snapshot
         return look.time_seconds if look else 0.0

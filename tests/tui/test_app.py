@@ -32,7 +32,7 @@ async def test_the_first_start_welcomes_and_the_second_does_not(start: Start, tm
     async with start(was_welcomed=False) as user:
         assert isinstance(user.screen, WelcomeScreen)
         await user.press("escape", "down", "down", "ctrl+t", "5")
-        user.app.keep_settings()
+        user.app.store_settings()
     async with start(**json.loads((tmp_path / "app.json").read_text())) as again:
         assert not isinstance(again.screen, WelcomeScreen)
         assert again.app.theme == "raidlab-light"
@@ -261,7 +261,7 @@ async def test_help_explains_dialogs_too_and_leads_back(user: User) -> None:
 @pytest.mark.app(size=(80, 24), notifications=True)
 async def test_notifications_never_cover_the_next_step(user: User) -> None:
     for number in range(3):
-        user.app.say(f"told {number}")
+        user.app.show_message(f"told {number}")
     await user.see("told 2")
     *_, hint, keys = user.text.splitlines()
     assert "No array yet. b creates a RAID 5 to start with; 2 offers all choices." in hint
@@ -309,7 +309,7 @@ async def test_a_lab_in_which_nothing_happens_writes_nothing(user: User, monkeyp
     user.fake_lab.finish_sync()
     user.fake_lab.md_works = False
     await user.look(2)
-    look, history = user.lab.look, user.lab.history
+    look, history = user.lab.snapshot, user.lab.history
     assert look is not None
     assert history is not None
     # Longer than the charts show, and into the middle of a minute.

@@ -73,7 +73,7 @@ async def test_letters_and_the_mouse_answer(user: User, lesson: str) -> None:
 async def test_another_language_keeps_the_place(user: User, lesson: str) -> None:
     await begin(user, lesson)
     user.app.guide.answer("yes")
-    user.app.guide.speak("sv")
+    user.app.guide.change_language("sv")
     await user.read("6")
     user.sees("Steg 1 av 2", "din förutsägelse är gjord", "▣ ja")
 

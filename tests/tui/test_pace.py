@@ -22,7 +22,7 @@ from tui.app import RaidlabApp
 from tui.frontend import NO_PACE
 from tui.mode import TopBar
 from tui.rack import shown_seconds
-from tui.state import LabLooked, LabState, update
+from tui.state import LabState, SnapshotTaken, update
 
 pytestmark = pytest.mark.app(looks=0)
 
@@ -80,7 +80,7 @@ def pace(app: RaidlabApp) -> str:
 
 
 async def paced(user: User, words: str) -> None:
-    await user.until(lambda: pace(user.app) == words and user.lab.look is not None, f"the pace is {words}")
+    await user.until(lambda: pace(user.app) == words and user.lab.snapshot is not None, f"the pace is {words}")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -142,11 +142,11 @@ async def test_a_step_ends_when_the_rebuild_does(user: User) -> None:
 
 async def test_the_clock_advances_where_nothing_else_changes(user: User) -> None:
     await paced(user, "1x")
-    assert user.lab.look is not None
-    newest, second = user.lab.look, int(user.lab.look.time_seconds)
+    assert user.lab.snapshot is not None
+    newest, second = user.lab.snapshot, int(user.lab.snapshot.time_seconds)
     # After a step, say, one look shows what it has come to, and no other follows.
     for seconds, is_dull in ((0.2, False), (0.3, True), (0.9, True), (1.0, False), (3601.0, False), (3601.5, True)):
-        update(user.lab, LabLooked(replace(newest, time_seconds=second + 10 + seconds)))
+        update(user.lab, SnapshotTaken(replace(newest, time_seconds=second + 10 + seconds)))
         assert user.lab.is_dull is is_dull, seconds
 
 

@@ -17,7 +17,7 @@ from lab.sweep.service import LocalDesk
 from tests.tui import sweeps
 from tests.tui.conftest import Start
 from tests.tui.user import User
-from tui.sweeps import SweepLook
+from tui.sweeps import SweepState
 
 pytestmark = pytest.mark.app(mode="run", is_still=True)
 RUN = "20261125T1-chunks"
@@ -46,7 +46,7 @@ class Desk:
     def going_run(self, _name: str) -> str:
         return self.going
 
-    def stand(self, _run_id: str) -> Any:
+    def status(self, _run_id: str) -> Any:
         self.looked += 1
         tables = () if self.going else ("Best and worst cells\n\nraid5  best  1,234",)
         progress = msgspec.structs.replace(sweeps.PROGRESS, done=self.looked)
@@ -72,7 +72,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 async def choose(user: User) -> None:
     await sweeps.choose(user)
-    await user.until(lambda: user.app.sweeps.look(sweeps.NAME).work is not None, "it is planned")
+    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).work is not None, "it is planned")
 
 
 def may(user: User, action: str) -> bool:
@@ -91,12 +91,12 @@ async def test_a_sweep_is_planned_run_stopped_and_resumed(user: User, desk: Desk
     assert not may(user, "run")
     await user.press("s")
     await user.until(lambda: not user.lab.background, "it has ended")
-    await user.until(lambda: user.app.sweeps.look(sweeps.NAME).status is not None, "it is looked at")
+    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).status is not None, "it is looked at")
     user.sees("STOPPED", "12 of 48 cells are stored; r resumes.", f"raidlab report {RUN} -o sweep.html")
     desk.may_end.set()
     await user.press("r")
     await user.until(lambda: desk.begun == [sweeps.NAME] * 2 and not user.lab.background, "it is over")
-    await user.until(lambda: user.app.sweeps.look(sweeps.NAME).status is not None, "it is looked at")
+    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).status is not None, "it is looked at")
     user.sees("COMPLETE", "raid5 best 1,234")
     assert not may(user, "run"), "nothing is left to measure"
 
@@ -107,7 +107,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     await choose(user)
     assert "RUNNING ELSEWHERE" not in user.text
     desk.going = RUN
-    await user.until(lambda: user.app.sweeps.look(sweeps.NAME).runs_elsewhere, "it is seen")
+    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).runs_elsewhere, "it is seen")
     user.sees("RUNNING ELSEWHERE", "of 48")
     assert not may(user, "run")
     assert not may(user, "stop")
@@ -115,28 +115,28 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     await user.until(lambda: desk.looked >= looked + 2, "it is looked at again and again")
     desk.going, desk.there = "", 48
     desk.begun.append("by another")
-    await user.until(lambda: not user.app.sweeps.look(sweeps.NAME).runs_elsewhere, "its end is seen")
+    await user.until(lambda: not user.app.sweeps.state(sweeps.NAME).runs_elsewhere, "its end is seen")
     user.sees("COMPLETE")
 
 
 @pytest.mark.parametrize(
-    ("look", "expected"),
+    ("state", "expected"),
     [
         (
-            SweepLook(replace(sweeps.WORK, missing_dependency="make cluster")),
+            SweepState(replace(sweeps.WORK, missing_dependency="make cluster")),
             ("DASK IS MISSING", "Install it: make cluster"),
         ),
         (
-            SweepLook(problem=ExperimentError("2 cells would measure something else", hint="take longer")),
+            SweepState(problem=ExperimentError("2 cells would measure something else", hint="take longer")),
             ("2 cells would measure something else. take longer.",),
         ),
     ],
     ids=["without Dask", "refused by the lint"],
 )
 async def test_a_sweep_that_cannot_run_is_shown_with_the_reason(
-    user: User, look: SweepLook, expected: tuple[str, ...]
+    user: User, state: SweepState, expected: tuple[str, ...]
 ) -> None:
-    await sweeps.sweeping(user, look)
+    await sweeps.sweeping(user, state)
     user.sees(*expected)
     assert not may(user, "run")
 

@@ -139,7 +139,7 @@ class User:
         await self.show()
 
     def _has_seen_all(self) -> bool:
-        return self.lab.look is not None and self.lab.look.time_seconds >= self.fake_lab.seconds
+        return self.lab.snapshot is not None and self.lab.snapshot.time_seconds >= self.fake_lab.seconds
 
     async def read(self, *keys: str) -> None:
         """Press keys, and wait until texts in Markdown are shown too: a thread parses them."""

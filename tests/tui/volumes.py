@@ -10,7 +10,7 @@ from lab.session.monitor import Snapshot
 from tests.tui.fake_lab import file_disks
 from tests.unit.adapt.running import running
 from tui.app import RaidlabApp
-from tui.state import LabLooked
+from tui.state import SnapshotTaken
 
 SMALL, LARGE = 100, 200
 UNEQUAL = file_disks(SMALL, *[LARGE] * 5)
@@ -27,9 +27,9 @@ def volume(**how: object) -> VolumeStatus:
 
 def look_at(app: RaidlabApp, volumes: Iterable[VolumeStatus], seconds: float = 0.25) -> None:
     """Give the app a sample with these volumes, ``seconds`` after the previous sample."""
-    before = app.lab.look.time_seconds if app.lab.look else 100.0
+    before = app.lab.snapshot.time_seconds if app.lab.snapshot else 100.0
     arrays = tuple(as_array(each) for each in volumes)
-    app.on_lab_message(LabLooked(Snapshot(before + seconds, arrays, {})))
+    app.on_lab_message(SnapshotTaken(Snapshot(before + seconds, arrays, {})))
 
 
 def show_rebuild(app: RaidlabApp) -> None:

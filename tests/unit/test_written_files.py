@@ -323,7 +323,7 @@ from lab.host import files
 def full(descriptor):
     raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
-files.require_kept = main.streams.require_kept = full
+files.require_written = main.streams.require_written = full
 sys.exit(main.run())
 """
     done = subprocess.run(

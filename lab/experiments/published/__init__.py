@@ -83,8 +83,8 @@ class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def __post_init__(self) -> None:
         if (self.ratio is None) is not (self.basis is Basis.IN_WORDS):
             raise ValueError(f"finding '{self.says}': a ratio and its basis, or neither")
-        wants_load = self.quantity is not Quantity.CAPACITY
-        if bool(self.workload) is not wants_load or bool(self.direction) is not wants_load:
+        needs_load = self.quantity is not Quantity.CAPACITY
+        if bool(self.workload) is not needs_load or bool(self.direction) is not needs_load:
             raise ValueError(f"finding '{self.says}': a workload and a direction, or quantity 'capacity'")
 
 

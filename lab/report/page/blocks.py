@@ -125,8 +125,8 @@ def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = 
     }
 
 
-def median_bars(names: Sequence[str], found: Sequence[Estimate], said: Sequence[str], hover: str) -> Trace:
-    """A horizontal bar with interval for each median; ``said`` are the texts for ``customdata`` in ``hover``."""
+def median_bars(names: Sequence[str], found: Sequence[Estimate], hover_texts: Sequence[str], hover: str) -> Trace:
+    """A horizontal bar with interval for each median; ``hover_texts`` are the texts for ``customdata`` in ``hover``."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -135,7 +135,7 @@ def median_bars(names: Sequence[str], found: Sequence[Estimate], said: Sequence[
         "x": [number(each.median) for each in found],
         "error_x": interval_bars(found),
         "marker": {"color": SOFT, "line": {"color": MEASURED, "width": 1.5}},
-        "customdata": said,
+        "customdata": hover_texts,
         "hovertemplate": f"<b>%{{y}}</b><br>{hover}<extra>measured</extra>",
     }
 
@@ -164,13 +164,13 @@ class Marked(str):
     """Text of a table cell with additions for the page: a sign, a style, or an explanation below."""
 
     sign: str
-    look: str
+    css_class: str
     """A class of the style sheet."""
     why: str
 
-    def __new__(cls, text: str, *, sign: str = "", look: str = "", why: str = "") -> Self:
+    def __new__(cls, text: str, *, sign: str = "", css_class: str = "", why: str = "") -> Self:
         made = super().__new__(cls, text)
-        made.sign, made.look, made.why = sign, look, why
+        made.sign, made.css_class, made.why = sign, css_class, why
         return made
 
 
@@ -181,7 +181,7 @@ class ShownTable:
     table: Table
     is_titled: bool = True
     """False if the heading above it says the same."""
-    look: str = ""
+    css_class: str = ""
     """A class of the style sheet."""
     head_column: int = 0
     """Index of the column that names the subject of each row."""

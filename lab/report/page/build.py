@@ -316,7 +316,7 @@ def _findings(record: ResultRecord, published: Published, labels: ResultLabels) 
     return PageGroup(
         "What the study found, and what was found here",
         plots=(findings_plot(found, labels),),
-        tables=(ShownTable(table, is_titled=False, look="findings", head_column=1),),
+        tables=(ShownTable(table, is_titled=False, css_class="findings", head_column=1),),
         remarks=published.remarks,
     )
 
@@ -336,7 +336,7 @@ def _finding_row(number: int, each: ComparedFinding, labels: ResultLabels) -> tu
         published_text(finding),
         each.theory,
         ratio_text(each.measured),
-        Marked(each.holds.value, sign=SIGNS[each.holds], look=f"verdict {each.holds.name.lower()}"),
+        Marked(each.holds.value, sign=SIGNS[each.holds], css_class=f"verdict {each.holds.name.lower()}"),
     )
 
 
@@ -435,8 +435,8 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
         parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{line(each)}" for each in found.problems))))
     for each in found.detailed:
         parts.append(f"{'## ' if is_markdown else ''}{line(heading(each.record))}")
-        if said := foremost(each.record):
-            parts.append(f"First of all: {line(said)}")
+        if stamp := foremost(each.record):
+            parts.append(f"First of all: {line(stamp)}")
         notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
         try:
             parts += [table.as_document(is_markdown) for table in tables_of(each.record)]

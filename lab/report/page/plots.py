@@ -119,12 +119,14 @@ class LevelPlots:
         """Theory's ratios to the first array times the measured value of that array, if the disks' speed is unknown."""
         if self._theory is None:
             return [None] * len(rows)
-        says = [self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows]
-        first = says[0]
+        predicted = [
+            self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows
+        ]
+        first = predicted[0]
         if not first or not values[0]:
             return [None] * len(rows)
         here = estimate(values[0]).median
-        return [None, *(said / first * here if said else None for said in says[1:])]
+        return [None, *(iops / first * here if iops else None for iops in predicted[1:])]
 
     def _mean_time(self) -> Plot:
         rows = self._setting.rows
@@ -148,17 +150,20 @@ class LevelPlots:
                 found.append((row, values))
         if not found:
             return
-        kept, repeats = [row for row, _ in found], [values for _, values in found]
-        marks = self._published(Quantity.CPU_PER_GIB, kept, repeats)
+        measured_rows, repeats = [row for row, _ in found], [values for _, values in found]
+        marks = self._published(Quantity.CPU_PER_GIB, measured_rows, repeats)
         yield self._bars(
-            "CPU cost", unit, "all CPUs and md's threads, less the idle machine", _joined(kept, repeats, [], marks)
+            "CPU cost",
+            unit,
+            "all CPUs and md's threads, less the idle machine",
+            _joined(measured_rows, repeats, [], marks),
         )
 
     def _bars(self, what: str, unit: str, note: str, shown: Sequence[Quantified]) -> Plot:
         names = [wrapped(self.name(each.row), 20) for each in shown]
         found = [each.row.estimate(each.values) for each in shown]
-        said = [interval_words(each, digits=4) for each in found]
-        traces = [median_bars(names, found, said, f"%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}")]
+        hover_texts = [interval_words(each, digits=4) for each in found]
+        traces = [median_bars(names, found, hover_texts, f"%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}")]
         if any(each.n > 1 for each in found):
             points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
             traces.append(strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>"))
@@ -230,8 +235,8 @@ def _joined(
 ) -> list[Quantified]:
     predicted = theory or [None] * len(rows)
     return [
-        Quantified(row, found, said, published.get(row.array))
-        for row, found, said in zip(rows, values, predicted, strict=True)
+        Quantified(row, found, expected, published.get(row.array))
+        for row, found, expected in zip(rows, values, predicted, strict=True)
         if found
     ]
 
@@ -337,8 +342,8 @@ def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     names = [wrapped(_what(labels, array, under), 20) for array, under in groups]
     found = [estimate([rebuild.rebuild_seconds for rebuild in group]) for group in groups.values()]
     verdicts = [plain(integrity_text(group)) for group in groups.values()]
-    said = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
-    measured = median_bars(names, found, said, "%{x:.3~g} s %{customdata}")
+    hover_texts = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
+    measured = median_bars(names, found, hover_texts, "%{x:.3~g} s %{customdata}")
     predicted = [
         (name, short(group[0].predicted_seconds), "")
         for name, group in zip(names, groups.values(), strict=True)
@@ -385,10 +390,10 @@ def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels)
         {**_over_all(seconds, seconds), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
         for seconds, _ in events
     ]
-    told = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
+    listed = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
     return Plot(
         f"{_what(labels, rebuild.array, rebuild.under_workload)}: a rebuild, second by second",
-        f"Repeat {rebuild.repeat + 1}, rebuilt in {rebuild.rebuild_seconds:.1f} s. {told[:1].upper()}{told[1:]}.",
+        f"Repeat {rebuild.repeat + 1}, rebuilt in {rebuild.rebuild_seconds:.1f} s. {listed[:1].upper()}{listed[1:]}.",
         traces,
         layout,
         110 + _LANE_PIXELS * len(lanes),
@@ -444,8 +449,8 @@ def _rebuilds_line(
     name: str, times: Sequence[float], values: Sequence[float | None], place: int, unit: str, dash: str = DASHES[0]
 ) -> Trace:
     shown = [None if value is None else short(value) for value in values]
-    look = {"color": colour(place), "width": 1.5, "dash": dash}
-    return scatter(name, times, shown, f"%{{y:.4~g}} {unit}", mode="lines", line=look)
+    line_style = {"color": colour(place), "width": 1.5, "dash": dash}
+    return scatter(name, times, shown, f"%{{y:.4~g}} {unit}", mode="lines", line=line_style)
 
 
 def _legend(top: float) -> dict[str, Any]:
@@ -526,11 +531,11 @@ def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plo
         wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
         for n, each in enumerate(found, 1)
     ]
-    said = [plain(each.finding.says) for each in found]
-    measured = [(name, each.measured, text) for name, each, text in zip(names, found, said, strict=True)]
+    sentences = [plain(each.finding.says) for each in found]
+    measured = [(name, each.measured, text) for name, each, text in zip(names, found, sentences, strict=True)]
     traces = [
-        _points("published", names, [each.finding.ratio for each in found], said, PUBLISHED, "star-open"),
-        _points("theory", names, [each.theory for each in found], said, THEORY, "diamond-open"),
+        _points("published", names, [each.finding.ratio for each in found], sentences, PUBLISHED, "star-open"),
+        _points("theory", names, [each.theory for each in found], sentences, THEORY, "diamond-open"),
         _intervals("measured here [interval]", measured, MEASURED, "circle"),
     ]
     summary = f"{len(found)} findings as ratios; the table below describes each."
@@ -563,21 +568,21 @@ def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
 
 
 def _points(
-    what: str, names: Sequence[str], values: Sequence[float | None], said: Sequence[str], role: str, symbol: str
+    what: str, names: Sequence[str], values: Sequence[float | None], texts: Sequence[str], role: str, symbol: str
 ) -> Trace:
-    points = [(name, short(value), text) for name, value, text in zip(names, values, said, strict=True) if value]
+    points = [(name, short(value), text) for name, value, text in zip(names, values, texts, strict=True) if value]
     return marks(what, points, role, symbol, hover="%{customdata}<br><b>%{x:.3~g}</b>")
 
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
-    kept = [(name, each, text) for name, each, text in points if each and each.median > 0]
+    positive = [(name, each, text) for name, each, text in points if each and each.median > 0]
     return scatter(
         what,
-        [short(each.median) for _, each, _ in kept],
-        [name for name, _, _ in kept],
+        [short(each.median) for _, each, _ in positive],
+        [name for name, _, _ in positive],
         "%{customdata[0]}<br><b>%{x:.3~g}</b> %{customdata[1]}<extra>" + plain(what) + "</extra>",
-        customdata=[[text, interval_words(each)] for _, each, text in kept],
-        error_x=interval_bars([each for _, each, _ in kept], role=role),
+        customdata=[[text, interval_words(each)] for _, each, text in positive],
+        error_x=interval_bars([each for _, each, _ in positive], role=role),
         marker={"symbol": symbol, "size": 10, "color": role},
     )
 

@@ -59,7 +59,7 @@ def test_a_tile_shows_label_figure_and_unit() -> None:
 
 def test_a_tile_s_mood_has_a_sign() -> None:
     tile = Tile("Survives")
-    tile.say("no failure", Tone.BAD, "not even one")
+    tile.show_text("no failure", Tone.BAD, "not even one")
     assert shown(tile, (40, 2))[1] == "✘ no failure  not even one"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.terminal import KEPT_LINES, PASTE, TerminalScreen
+from tui.terminal import MOST_LINES, PASTE, TerminalScreen
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -65,10 +65,10 @@ def test_an_editor_uses_the_alternate_screen_and_the_first_is_restored() -> None
 
 def test_scrolled_lines_are_stored_up_to_a_limit() -> None:
     screen = TerminalScreen(20, 4)
-    screen.feed(b"".join(b"line %d\r\n" % number for number in range(KEPT_LINES + 100)))
-    assert len(screen.scrolled) == KEPT_LINES
-    assert screen.scrolled_count == KEPT_LINES + 97
-    assert screen.scrolled[-1][0][0] == f"line {KEPT_LINES + 96}"
+    screen.feed(b"".join(b"line %d\r\n" % number for number in range(MOST_LINES + 100)))
+    assert len(screen.scrolled) == MOST_LINES
+    assert screen.scrolled_count == MOST_LINES + 97
+    assert screen.scrolled[-1][0][0] == f"line {MOST_LINES + 96}"
     # Where only a part of the screen moves, nothing has gone by.
     before = screen.scrolled_count
     screen.feed(b"\x1b[2;4r\x1b[4;1H\n\n\n")

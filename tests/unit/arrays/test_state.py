@@ -239,7 +239,7 @@ def test_progress_extends_the_wait() -> None:
 
     seen: list[str] = []
     fake.clock = FakeClock(on_sleep=move)
-    wait_until_idle(fake, "md0", stall_seconds=10, on_look=lambda status: seen.append(status.level))
+    wait_until_idle(fake, "md0", stall_seconds=10, on_status=lambda status: seen.append(status.level))
     assert set(seen) == {"raid5", "raid6"}
 
 

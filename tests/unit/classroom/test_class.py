@@ -162,7 +162,7 @@ def test_a_share_has_wilsons_interval() -> None:
 def test_the_page_is_drawn_and_the_console_is_silent(chromium: Browser, handed_in: Class, tmp_path: Path) -> None:
     opened(chromium, tmp_path / "class.html", render_page(class_page(handed_in.view, "A class")))
     # Saved, data at the end, minutes, mistakes, lessons.
-    assert chromium.says(PLOTS) == 5
+    assert chromium.evaluate(PLOTS) == 5
     assert chromium.complaints == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from lab import __version__
 from lab.cli import context as cli_context
 from lab.cli.context import Narrator
-from lab.cli.lesson import say
+from lab.cli.lesson import print_page
 from lab.cli.main import run
 from lab.disks import DiskKind, Lab
 from lab.errors import ExitCode, LabError, MachineLost, ToolMissing
@@ -266,7 +266,7 @@ def test_a_failed_command_is_printed_separately_after_the_others(capsys: pytest.
 
 
 def test_a_page_in_a_pipe_has_no_marks(capsys: pytest.CaptureFixture[str]) -> None:
-    say("# A title\n\nIt is **lost**: type `mdadm`.\n\n```\n# dmesg\n```\n\n- one\n- two\n")
+    print_page("# A title\n\nIt is **lost**: type `mdadm`.\n\n```\n# dmesg\n```\n\n- one\n- two\n")
     page = capsys.readouterr().out
     assert "A title" in page
     assert "It is lost: type 'mdadm'." in page

@@ -11,7 +11,7 @@ import pytest
 
 from lab.checks.proof import Proof
 from lab.cli.context import ClusterCalls
-from lab.cli.lesson import Unproved, _Asked, _attempt, _called
+from lab.cli.lesson import Unproved, _attempt, _called, _ProofRequest
 from lab.cli.main import run
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
@@ -75,9 +75,9 @@ def test_an_error_on_a_worker_is_reported_as_in_the_same_process(
     assert _called(OneWorker(), wanted) == _attempt(wanted.name, lambda: failing(error))
 
 
-def asked(*, is_drill: bool) -> _Asked:
+def asked(*, is_drill: bool) -> _ProofRequest:
     known = catalogue() if is_drill else [each.lesson.id for each in built_in_course().lessons]
-    return _Asked(id=next(iter(known)), is_drill=is_drill, word="anna", target="uml:")
+    return _ProofRequest(id=next(iter(known)), is_drill=is_drill, word="anna", target="uml:")
 
 
 @pytest.mark.parametrize("kind", ["drill", "lesson"])
@@ -85,7 +85,7 @@ def test_a_cluster_proves_what_its_workers_have(
     kind: str, tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("lab.cli.lesson.prove_and_tell", lambda *given: asked.append(given[-1]))
+    monkeypatch.setattr("lab.cli.lesson.prove_and_print", lambda *given: asked.append(given[-1]))
     own = next(iter(catalogue().values())) if kind == "drill" else built_in_course().lessons[0].path
     mine = tmp_path / own.name
     mine.write_text(own.read_text())

@@ -36,7 +36,7 @@ from lab.drills.schema import find_drill, read_drill, ready
 from lab.drills.verdict import STRIP_CELLS, DrillVerdict, debriefing, lacking, strip, verdict_of
 from lab.errors import DrillError, SpecError
 from lab.machine import Host
-from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
+from lab.session.session import Leftovers, left_words, read_leftovers, still_there, store_leftovers
 from lab.units import KIB, MIB
 from tests.unit.disks.machines import host_in
 from tests.unit.drills.outcomes import put_outcome
@@ -330,7 +330,7 @@ def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
 def test_leftovers_of_a_drill_are_reported_until_they_are_removed(tmp_path: Path) -> None:
     uuid = "b7b4c1e2:c3affa09:73428372:c7f0a103"
     left = Leftovers(title="A drill", disks=("disk01", "disk02"), uuids=(plain_uuid(uuid),))
-    keep_leftovers(tmp_path, left)
+    store_leftovers(tmp_path, left)
     assert still_there(tmp_path, [uuid, "another"]) == left
     assert left_words(left, ["server:data"]) == (
         "the drill 'A drill' left server:data on disk01 to disk02; 'raidlab drill clear' makes these disks blank"

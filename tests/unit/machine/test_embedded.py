@@ -13,10 +13,10 @@ from lab.host.files import HostFiles
 from lab.machine.embedded import (
     EmbeddedOptions,
     UbdDisk,
+    cause_of_loss,
     kernel_arguments,
     most_requests,
     start_embedded,
-    told_loss,
 )
 from lab.machine.kernel_image import KernelImage, built_part, find_kernel, wide_registers
 from lab.machine.opening import embedded_options
@@ -218,15 +218,15 @@ def test_a_loss_is_reported_with_the_kernels_message_and_a_fitting_hint(
     tmp_path: Path, status: int | None, console: str, message: str, hint: str
 ) -> None:
     (tmp_path / "console.log").write_text(console)
-    result, next_action = told_loss(status, tmp_path / "console.log")
+    result, next_action = cause_of_loss(status, tmp_path / "console.log")
     assert message in result
     assert hint in next_action
 
 
 def test_a_loss_is_reported_without_a_console_and_without_escape_sequences(tmp_path: Path) -> None:
-    assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel exited with status 3"
+    assert cause_of_loss(3, tmp_path / "gone")[0] == "the embedded kernel exited with status 3"
     (tmp_path / "console.log").write_text("\x1b[2Jgone\n")
-    assert told_loss(1, tmp_path / "console.log")[0].isprintable()
+    assert cause_of_loss(1, tmp_path / "console.log")[0].isprintable()
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from lab.machine.channel import MOST_PATIENCE
 from lab.machine.disk_rescue import MOST_READS, DiskRescue, file_disks
 from lab.machine.qemu import Silence
 from lab.machine.stand_still import (
-    KEPT_COUNT,
-    KEPT_FOLDER,
+    EVIDENCE_FOLDER,
+    MOST_FILES,
     SILENT_SECONDS,
     STILL_SECONDS,
     Vigil,
@@ -89,7 +89,7 @@ def test_an_idle_silent_kernel_is_judged_as_hung(computer: Computer, vigil: Vigi
     second, loss = found
     assert second == STILL_SECONDS + 1
     assert isinstance(loss, MachineLost)
-    (kept,) = (computer.root / "state" / KEPT_FOLDER).iterdir()
+    (kept,) = (computer.root / "state" / EVIDENCE_FOLDER).iterdir()
     assert str(kept) in loss.hint
     assert kept.read_text().endswith("== console\nlast words\n")
     assert f"== process {GUEST}" in kept.read_text()
@@ -126,12 +126,12 @@ def test_a_word_in_between_begins_a_new_silence(computer: Computer, vigil: Vigil
 
 
 def test_only_the_newest_evidence_is_stored(computer: Computer, vigil: Vigil) -> None:
-    folder = computer.root / "state" / KEPT_FOLDER
+    folder = computer.root / "state" / EVIDENCE_FOLDER
     folder.mkdir()
-    for number in range(KEPT_COUNT + 5):
+    for number in range(MOST_FILES + 5):
         (folder / f"old-{number}.txt").write_text("")
     judged(computer, vigil)
-    assert len(list(folder.iterdir())) == KEPT_COUNT
+    assert len(list(folder.iterdir())) == MOST_FILES
     assert (folder / "1-a.txt").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_live_kernel_with_a_hung_agent_is_recognised_and_its_state_is_stored(
     found = judged(computer, vigil)
     assert found
     assert "its agent has given no answer" in found[1].message
-    kept = (computer.root / "state" / KEPT_FOLDER / "1-a.txt").read_text()
+    kept = (computer.root / "state" / EVIDENCE_FOLDER / "1-a.txt").read_text()
     assert "== management console, sysrq w: all well" in kept
     assert console[0] == "version"
     assert console[-1] == "sysrq t"
@@ -228,11 +228,11 @@ def test_disks_are_nudged_only_where_nothing_gets_on(
     looks: list[int], read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nudged: list[str] = []
-    monkeypatch.setattr("lab.machine.disk_rescue.tell", lambda _: None)
+    monkeypatch.setattr("lab.machine.disk_rescue.log_error", lambda _: None)
     monkeypatch.setattr("_thread.start_new_thread", lambda _, arguments: nudged.extend(arguments))
     rescue = DiskRescue()
     for number, under_way in enumerate(looks):
-        rescue.look(DISKSTATS.format(under_way=under_way), float(number))
+        rescue.check(DISKSTATS.format(under_way=under_way), float(number))
     assert nudged == read
 
 

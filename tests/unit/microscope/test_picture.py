@@ -17,9 +17,9 @@ from lab.microscope.picture import (
     differing,
     flip_plan,
     inverse,
-    look_at_stripe,
     one_from_q,
     q_of,
+    read_stripe,
     scaled,
     times,
     two_from_p_and_q,
@@ -72,7 +72,7 @@ def row_of(picture: StripePicture) -> tuple[int, int | None, tuple[int, ...]]:
 
 def test_a_right_stripe_agrees_and_is_of_one_moment() -> None:
     arrays, _, members = parity_array("raid6", 5)
-    picture = look_at_stripe(arrays, "md0", 2)
+    picture = read_stripe(arrays, "md0", 2)
     assert picture.comparison.verdict is StripeVerdict.AGREES
     assert members.held == [[MD, 6 * CHUNK_SECTORS, 9 * CHUNK_SECTORS]]
     assert picture.is_one_moment
@@ -84,10 +84,10 @@ def test_a_right_stripe_agrees_and_is_of_one_moment() -> None:
 @pytest.mark.parametrize("slot", range(5))
 def test_raid6_names_the_member_and_md_does_not_ask(slot: int) -> None:
     arrays, _, members = parity_array("raid6", 5)
-    right = stripe_bytes(look_at_stripe(arrays, "md0", 1).geometry, 1)  # type: ignore[arg-type]
+    right = stripe_bytes(read_stripe(arrays, "md0", 1).geometry, 1)  # type: ignore[arg-type]
     for byte in (3, 700):
         members.flip(slot, CHUNK_SECTORS, byte, bits=byte % 255 + 1)
-    picture = look_at_stripe(arrays, "md0", 1)
+    picture = read_stripe(arrays, "md0", 1)
     blamed = picture.comparison.blamed
     assert blamed is not None
     assert (blamed.slot, blamed.bytes_wrong, blamed.right) == (slot, (3, 700), right[slot])
@@ -112,7 +112,7 @@ def test_with_one_parity_or_two_wrong_members_none_is_blamed(
     arrays, _, members = parity_array(level, disks)
     for byte, slot in enumerate(slots):
         members.flip(slot, 0, byte)
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     assert picture.comparison.blamed is None
     assert why in judged_words(picture)[-1]
     assert {slot for slot, _ in picture.comparison.repaired} == repaired
@@ -121,7 +121,7 @@ def test_with_one_parity_or_two_wrong_members_none_is_blamed(
 
 def test_what_lacks_is_computed_and_raid5_then_has_nothing_to_compare() -> None:
     arrays, _, _ = parity_array("raid5", 4, dev___ubda__slot="none", dev___ubda__state="faulty")
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     lost = picture.cells[0]
     assert lost.data is None
     assert lost.computed == stripe_bytes(picture.geometry, 0)[0]  # type: ignore[arg-type]
@@ -133,12 +133,12 @@ def test_what_lacks_is_computed_and_raid5_then_has_nothing_to_compare() -> None:
 def test_raid6_without_one_member_checks_with_the_other_parity(lost: int) -> None:
     gone = {f"dev___ubd{'abcde'[lost]}__slot": "none", f"dev___ubd{'abcde'[lost]}__state": "faulty"}
     arrays, _, members = parity_array("raid6", 5, **gone)
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     assert picture.comparison.verdict is StripeVerdict.AGREES
     p, q, data = row_of(picture)
     checked = q if lost in data else p if lost == q else q
     members.flip(next(slot for slot in data if slot != lost), 0, 11)
-    after = look_at_stripe(arrays, "md0", 0).comparison
+    after = read_stripe(arrays, "md0", 0).comparison
     assert after.verdict is StripeVerdict.DIFFERS
     assert {slot for slot, _ in after.repaired} == {checked}
     assert after.blamed is None
@@ -147,7 +147,7 @@ def test_raid6_without_one_member_checks_with_the_other_parity(lost: int) -> Non
 def test_a_member_that_cannot_be_read_counts_as_missing() -> None:
     arrays, _, members = parity_array("raid6", 5)
     members.failing.add("/dev/ubdc")
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     assert picture.missing == {(2, 0): "Input/output error"}
     assert picture.comparison.verdict is StripeVerdict.AGREES
 
@@ -155,7 +155,7 @@ def test_a_member_that_cannot_be_read_counts_as_missing() -> None:
 def test_three_copies_vote_and_md_counts_no_votes() -> None:
     machine, members = copies_array("raid1", 3)
     members.flip(0, 0, 100)
-    picture = look_at_stripe(arrays_on(machine), "md0", 0)
+    picture = read_stripe(arrays_on(machine), "md0", 0)
     blamed = picture.comparison.blamed
     assert blamed is not None
     assert (blamed.slot, blamed.right[100]) == (0, 0)
@@ -167,19 +167,19 @@ def test_three_copies_vote_and_md_counts_no_votes() -> None:
 def test_two_copies_blame_no_member_and_raid0_has_no_redundancy() -> None:
     machine, members = copies_array("raid1", 2)
     members.flip(1, 0, 7)
-    assert "two copies without a third" in look_at_stripe(arrays_on(machine), "md0", 0).comparison.why_unknown
+    assert "two copies without a third" in read_stripe(arrays_on(machine), "md0", 0).comparison.why_unknown
     machine, _ = copies_array("raid0", 2)
-    picture = look_at_stripe(arrays_on(machine), "md0", 0)
+    picture = read_stripe(arrays_on(machine), "md0", 0)
     assert picture.comparison.verdict is StripeVerdict.UNKNOWN
     assert judged_words(picture) == ["raid0 has no redundancy: there is nothing to compare."]
 
 
 def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
     machine, members = copies_array("raid10", 5)
-    picture = look_at_stripe(arrays_on(machine), "md0", 0)
+    picture = read_stripe(arrays_on(machine), "md0", 0)
     assert [(seen.cell.slot, seen.cell.sector) for seen in picture.cells][-1] == (0, CHUNK_SECTORS)
     members.flip(0, CHUNK_SECTORS, 1)
-    picture = look_at_stripe(arrays_on(machine), "md0", 0)
+    picture = read_stripe(arrays_on(machine), "md0", 0)
     assert set(picture.comparison.repaired) == {(0, CHUNK_SECTORS)}
     assert picture.comparison.mismatch_sectors == CHUNK_SECTORS
 
@@ -194,7 +194,7 @@ def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
 )
 def test_where_md_works_by_itself_nothing_is_held(words: dict[str, str], why: str) -> None:
     arrays, _, members = parity_array("raid5", 4, **words)
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     assert members.held == [None]
     assert not picture.is_one_moment
     assert why in picture.why_not
@@ -204,37 +204,37 @@ def test_a_due_resync_is_reported() -> None:
     arrays, _, members = parity_array("raid5", 4, resync_start="8")
     members.flip(1, CHUNK_SECTORS, 0)
     members.flip(1, 0, 0)
-    assert "resync that is due" in judged_words(look_at_stripe(arrays, "md0", 1))[0]
-    assert "resync" not in " ".join(judged_words(look_at_stripe(arrays, "md0", 0)))
+    assert "resync that is due" in judged_words(read_stripe(arrays, "md0", 1))[0]
+    assert "resync" not in " ".join(judged_words(read_stripe(arrays, "md0", 0)))
 
 
 def test_a_part_of_the_chunks_can_be_read() -> None:
     arrays, _, members = parity_array("raid6", 5)
     members.flip(4, 0, 1030)
-    picture = look_at_stripe(arrays, "md0", 0, skip_bytes=1024, length_bytes=512)
+    picture = read_stripe(arrays, "md0", 0, skip_bytes=1024, length_bytes=512)
     assert [len(seen.data or b"") for seen in picture.cells] == [512] * 5
     assert picture.comparison.blamed is not None
     assert picture.comparison.blamed.bytes_wrong == (6,)
     assert "byte 1030 should be" in judged_words(picture)[-1]
     with pytest.raises(ArrayError, match="no byte 4096"):
-        look_at_stripe(arrays, "md0", 0, skip_bytes=CHUNK_BYTES)
+        read_stripe(arrays, "md0", 0, skip_bytes=CHUNK_BYTES)
     with pytest.raises(LabError, match="no stripe 16"):
-        look_at_stripe(arrays, "md0", 16)
+        read_stripe(arrays, "md0", 16)
 
 
 def test_during_a_reshape_a_stripe_is_that_of_the_shape_that_holds() -> None:
     words = {"layout": "3 (2)", "reshape_position": "48", "sync_action": "reshape", "sync_max": "16"}
     arrays, _, _ = parity_array("raid5", 4, **words)
-    assert not look_at_stripe(arrays, "md0", 0).is_before
-    assert look_at_stripe(arrays, "md0", 2).is_before
+    assert not read_stripe(arrays, "md0", 0).is_before
+    assert read_stripe(arrays, "md0", 2).is_before
     arrays, _, _ = parity_array("raid5", 4, **{**words, "reshape_position": "40"})
     with pytest.raises(ArrayError, match="is partly in the old layout"):
-        look_at_stripe(arrays, "md0", 1)
+        read_stripe(arrays, "md0", 1)
 
 
 def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
     arrays, _, _ = parity_array("raid5", 4)
-    picture = look_at_stripe(arrays, "md0", 1)
+    picture = read_stripe(arrays, "md0", 1)
     old = next(seen.data for seen in picture.cells if seen.cell.slot == 1)
     assert old is not None
     plan = flip_plan(picture, "/dev/ubdb", 9)
@@ -259,7 +259,7 @@ def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
 )
 def test_a_byte_that_is_not_there_or_was_not_read_is_refused(device: str, byte: int, message: str) -> None:
     arrays, _, _ = parity_array("raid5", 4)
-    picture = look_at_stripe(arrays, "md0", 1, length_bytes=512)
+    picture = read_stripe(arrays, "md0", 1, length_bytes=512)
     with pytest.raises(ArrayError, match=message):
         flip_plan(picture, device, byte)
 
@@ -404,7 +404,7 @@ def test_an_invalid_block_is_refused(sector: int) -> None:
 
 def test_the_write_is_a_plan_that_takes_itself_back_at_the_second_time() -> None:
     arrays, _, _ = parity_array("raid5", 4)
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     write = small_write(picture.shape, 8)
     new = new_content(picture, write)
     old = next(seen.data for seen in picture.cells if seen.cell.first_sector == 8)
@@ -421,7 +421,7 @@ def test_the_write_is_a_plan_that_takes_itself_back_at_the_second_time() -> None
 def stepped(level: str, disks: int, sector: int = 0, **words: str) -> tuple[SmallWrite, tuple[CrashState, ...]]:
     arrays, _, _ = parity_array(level, disks, **words)
     write = small_write(read_shape(arrays, "md0"), sector)
-    picture = look_at_stripe(arrays, "md0", write.stripe)
+    picture = read_stripe(arrays, "md0", write.stripe)
     return write, crash_states(picture, write, new_content(picture, write))
 
 
@@ -471,7 +471,7 @@ def test_a_stripe_that_was_wrong_before_shows_in_the_first_line() -> None:
     arrays, _, members = parity_array("raid5", 4)
     members.flip(1, 0, 3)
     write = small_write(read_shape(arrays, "md0"), 0)
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     states = crash_states(picture, write, new_content(picture, write))
     assert states[0].without(2).outcome is CrashOutcome.HOLE
     assert "already wrong" in crash_words(picture.shape, states)[0]
@@ -480,7 +480,7 @@ def test_a_stripe_that_was_wrong_before_shows_in_the_first_line() -> None:
 def test_copies_give_old_or_new_until_they_agree() -> None:
     arrays = arrays_on(copies_array("raid1", 3)[0])
     write = small_write(read_shape(arrays, "md0"), 0)
-    picture = look_at_stripe(arrays, "md0", 0, length_bytes=4096)
+    picture = read_stripe(arrays, "md0", 0, length_bytes=4096)
     states = crash_states(picture, write, new_content(picture, write))
     assert [state.written for state in states if state.is_beginning] == [(), (0,), (0, 1), (0, 1, 2)]
     half = next(state for state in states if state.written == (0,))
@@ -499,7 +499,7 @@ def observed(picture: StripePicture, write: SmallWrite, extra_reads: int = 0) ->
 
 def test_what_md_did_is_compared_by_bytes() -> None:
     arrays, _, _ = parity_array("raid5", 5)
-    picture = look_at_stripe(arrays, "md0", 0)
+    picture = read_stripe(arrays, "md0", 0)
     write = small_write(picture.shape, 0)
     assert observed_words(observed(picture, write)) == ["md did exactly what was predicted."]
     differing = observed(picture, write, extra_reads=4096)

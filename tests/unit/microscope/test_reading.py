@@ -193,7 +193,7 @@ def test_unreadable_ranges_are_zeros_and_reported(device: Path) -> None:
 
 def test_writes_wait_while_members_are_read_and_then_go_on(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[tuple[str, str]] = []
-    monkeypatch.setattr(member_program, "tell", lambda path, text: reported.append((path, text)))
+    monkeypatch.setattr(member_program, "write_sysfs", lambda path, text: reported.append((path, text)))
     _, answer = read([[str(device), 0, 512]], hold=["/sys/md", 8, 24])
     assert answer["held"]
     expected = [("suspend_lo", "8"), ("suspend_hi", "24"), ("suspend_hi", "0"), ("suspend_lo", "0")]
@@ -202,7 +202,7 @@ def test_writes_wait_while_members_are_read_and_then_go_on(device: Path, monkeyp
 
 def test_they_go_on_even_if_reading_fails_in_an_unknown_way(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
-    monkeypatch.setattr(member_program, "tell", lambda path, text: reported.append(f"{path}={text}"))
+    monkeypatch.setattr(member_program, "write_sysfs", lambda path, text: reported.append(f"{path}={text}"))
 
     def broken(_: object) -> None:
         raise ValueError

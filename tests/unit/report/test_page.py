@@ -318,7 +318,7 @@ def blocks(folder: Path) -> tuple[Block, ...]:
     file.write_text("<i>a file of ours</i>")
     return (
         TABLE,
-        ShownTable(TABLE, is_titled=False, look="findings", head_column=1),
+        ShownTable(TABLE, is_titled=False, css_class="findings", head_column=1),
         Plot("a plot", "what it shows", [{"y": [1]}]),
         Remark("a <remark>"),
         PageGroup("a group", "its note", tables=(TABLE,), warnings=("a warning",), remarks=("said",)),
@@ -346,7 +346,7 @@ def test_each_kind_of_block_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_cell_may_have_a_sign_and_an_explanation() -> None:
-    row = (Marked("the array <is>", why="since & so"), Marked("holds", sign="✓", look="verdict yes"))
+    row = (Marked("the array <is>", why="since & so"), Marked("holds", sign="✓", css_class="verdict yes"))
     table = Table("T", (Column("says", False), Column("here", False)), (row,))
     assert table.as_text().splitlines()[-1] == "the array <is>  holds"
     page = render_page(Page("T", "", (PageSection("s", "S", blocks=(table,)),)))
@@ -401,7 +401,7 @@ def test_every_plot_is_drawn_and_the_console_is_silent(chromium: Browser, tmp_pa
     few = {"single": 100.0, "raid5": 290.0}
     text = page_of(load("antioquia-quick"), machine("a", few, few), machine("b", few, few, seed=1))
     opened(chromium, tmp_path / "report.html", text)
-    assert chromium.says(PLOTS) == len(figures_in(text)) > 10
+    assert chromium.evaluate(PLOTS) == len(figures_in(text)) > 10
     assert chromium.complaints == []
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lab.errors import SpecError
 from lab.results.statistics import (
-    WANTED_COVERAGE,
+    REQUIRED_COVERAGE,
     Estimate,
     InterimLook,
     Ratio,
@@ -47,7 +47,7 @@ def test_coverage_of_the_range() -> None:
 
 def test_the_range_of_few_and_inner_samples_of_many() -> None:
     assert estimate([3, 1, 2]) == Estimate(2, 1, 3, 3, 0.75)
-    assert estimate([3, 1, 2]).coverage < WANTED_COVERAGE
+    assert estimate([3, 1, 2]).coverage < REQUIRED_COVERAGE
     assert estimate([5, 1, 4, 2, 3, 6]) == Estimate(3.5, 1, 6, 6, 0.96875)
     # n = 8: k = 2 covers 1 - 2 * 9/256 = 93 %, so min..max; n = 9: 1 - 2 * 10/512 = 96 %.
     assert (estimate(range(1, 9)).low, estimate(range(1, 9)).high) == (1, 8)
@@ -87,7 +87,7 @@ def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
     found = estimate(samples)
     assert found.low <= found.median <= found.high
     assert found.median == statistics.median(samples)
-    assert (found.coverage >= WANTED_COVERAGE) == (len(samples) >= 6)
+    assert (found.coverage >= REQUIRED_COVERAGE) == (len(samples) >= 6)
 
 
 def test_the_coverage_is_true() -> None:

@@ -87,24 +87,24 @@ def test_a_delayed_sync_has_no_progress() -> None:
 
 def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: FakeMachine, session: LabSession) -> None:
     maker = SnapshotMaker(session)
-    maker.look(raw(0.0))
+    maker.snapshot(raw(0.0))
     first = len(machine.reads)
     assert first > 0
-    look = maker.look(raw(0.25, LATER))
+    look = maker.snapshot(raw(0.25, LATER))
     assert len(machine.reads) == first
     status = look.array("md0")
     assert status is not None
     assert status.sync_progress == SyncProgress(193464, 200704)
-    maker.look(raw(0.5, DONE))
+    maker.snapshot(raw(0.5, DONE))
     again = len(machine.reads)
     assert again > first
-    maker.look(raw(2.6, DONE))
+    maker.snapshot(raw(2.6, DONE))
     latest = len(machine.reads)
     assert latest > again
     # Where nothing is read or written it is left alone for longer.
-    maker.look(replace(raw(2.6, DONE), time_seconds=5.6))
+    maker.snapshot(replace(raw(2.6, DONE), time_seconds=5.6))
     assert len(machine.reads) == latest
-    maker.look(replace(raw(2.6, DONE), time_seconds=13.1))
+    maker.snapshot(replace(raw(2.6, DONE), time_seconds=13.1))
     assert len(machine.reads) > latest
 
 
@@ -112,31 +112,31 @@ def test_an_array_that_is_being_put_together_is_not_there_yet(machine: FakeMachi
     # As the kernel shows it between mdadm's first ioctl and RUN_ARRAY.
     machine.files |= {"/sys/block/md0/md/level": "5\n", "/sys/block/md0/md/array_state": "inactive\n"}
     maker = SnapshotMaker(session)
-    assert maker.look(raw(1.0, mdstat="")).arrays == ()
+    assert maker.snapshot(raw(1.0, mdstat="")).arrays == ()
     machine.files |= {"/sys/block/md0/md/array_state": "clean\n"}
-    (status,) = maker.look(raw(1.25)).arrays
+    (status,) = maker.snapshot(raw(1.25)).arrays
     assert status.level == "raid5"
 
 
 def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSession) -> None:
     maker = SnapshotMaker(session)
-    assert maker.look(raw(0.0)).vanished == frozenset()
+    assert maker.snapshot(raw(0.0)).vanished == frozenset()
     machine.files["/sys/block/ubda/size"] = "0\n"
-    assert maker.look(raw(3.0)).vanished == {"ubda"}
+    assert maker.snapshot(raw(3.0)).vanished == {"ubda"}
     del machine.files["/sys/block/ubda/size"]
-    assert maker.look(raw(6.0)).vanished == {"ubda"}
+    assert maker.snapshot(raw(6.0)).vanished == {"ubda"}
     # What the kernel lists no longer is seen at the next look.
     machine.files["/sys/block/ubda/size"] = "1024000"
-    maker.look(raw(9.0, partitions="  98  0  512000 ubda\n"))
+    maker.snapshot(raw(9.0, partitions="  98  0  512000 ubda\n"))
     machine.files["/sys/block/ubda/size"] = "0\n"
-    assert maker.look(raw(9.25, partitions="")).vanished == {"ubda"}
+    assert maker.snapshot(raw(9.25, partitions="")).vanished == {"ubda"}
 
 
 def test_threads_are_summed_for_each_array_and_ended_ones_count_on(session: LabSession) -> None:
     maker = SnapshotMaker(session)
-    maker.look(raw(0.0, threads={"md0_raid5/70": 5, "md1_raid1/80": 7}))
-    maker.look(raw(0.2, threads={"md0_raid5/70": 9, "md0_resync/90": 4, "md1_raid1/80": 7}))
-    look = maker.look(raw(0.4, threads={"md0_raid5/70": 10, "md1_raid1/80": 8}))
+    maker.snapshot(raw(0.0, threads={"md0_raid5/70": 5, "md1_raid1/80": 7}))
+    maker.snapshot(raw(0.2, threads={"md0_raid5/70": 9, "md0_resync/90": 4, "md1_raid1/80": 7}))
+    look = maker.snapshot(raw(0.4, threads={"md0_raid5/70": 10, "md1_raid1/80": 8}))
     assert look.md_thread_ticks == {"md0": 14, "md1": 8}
 
 
@@ -144,7 +144,7 @@ def test_an_unknown_member_makes_the_monitor_renew_its_request(machine: FakeMach
     maker = SnapshotMaker(session)
     asked = maker.request(0.25).block_devices
     assert {"ubda", "md0", "md127"} <= set(asked)
-    maker.look(raw(0.0))
+    maker.snapshot(raw(0.0))
     assert maker.misses_devices
     maker.request(0.25)
     assert not maker.misses_devices
@@ -162,7 +162,7 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
     machine.samples = [raw(0.0, ""), raw(0.25, "")]
     looks: list[Snapshot] = []
     ends: list[LabError | None] = []
-    monitor = Monitor(session, on_look=looks.append, on_end=ends.append)
+    monitor = Monitor(session, on_snapshot=looks.append, on_end=ends.append)
     monitor.start()
     wait_for(lambda: len(looks), lambda count: count == 2, what="both looks", timeout_seconds=10, clock=HostClock())
     monitor.stop()
@@ -179,7 +179,7 @@ def test_a_lost_machine_ends_the_monitor_and_is_reported(machine: FakeMachine, s
         ends.append(error)
         over.set()
 
-    Monitor(session, on_look=lambda _: None, on_end=on_end).start()
+    Monitor(session, on_snapshot=lambda _: None, on_end=on_end).start()
     assert over.wait(5.0)
     assert isinstance(ends[0], MachineLost)
 
@@ -201,7 +201,7 @@ def test_without_passing_time_snapshots_are_polled_and_reported_on_changes(
     standing.samples = [still, replace(still, time_seconds=5.00001), raw(5.0, DONE), replace(still, time_seconds=6.0)]
     virtual = session_on(standing, session.disks, "uml:")
     looks: list[Snapshot] = []
-    monitor = Monitor(virtual, on_look=looks.append, hertz=200.0)
+    monitor = Monitor(virtual, on_snapshot=looks.append, hertz=200.0)
     monitor.start()
     wait_for(
         lambda: len(standing.sample_requests), lambda n: n > 8, what="looks", timeout_seconds=10, clock=HostClock()

@@ -47,7 +47,7 @@ def begun(host: Host) -> Any:
 def test_built_in_sweeps_are_listed_first_and_then_those_that_were_run(host: Host) -> None:
     assert [each.name for each in desk(host).entries()] == list(built_in_names())
     folder = begun(host)
-    folder.tell(SweepProgress(done=0, planned=2, is_over=True))
+    folder.report_progress(SweepProgress(done=0, planned=2, is_over=True))
     put(host, "a" * 64)
     entries = desk(host).entries()
     assert [each.name for each in entries] == [*built_in_names(), folder.id]
@@ -93,16 +93,16 @@ def test_a_running_sweep_is_distinguished_from_a_dead_one(host: Host) -> None:
     folder = begun(host)
     latest = (LatestCell(label="one", told="reads 5 IOPS"),)
     with folder.open():
-        folder.tell(SweepProgress(done=1, planned=2, running=1, latest=latest))
+        folder.report_progress(SweepProgress(done=1, planned=2, running=1, latest=latest))
         assert desk(host).going_run("chunks") == folder.id
-        stand = desk(host).stand(folder.id)
-        assert stand.is_running
-        assert stand.tables == ()
-        assert stand.progress is not None
-        assert stand.progress.latest == latest
+        status = desk(host).status(folder.id)
+        assert status.is_running
+        assert status.tables == ()
+        assert status.progress is not None
+        assert status.progress.latest == latest
     # Its client was killed: it never told its end, and its lock is free.
     assert desk(host).going_run("chunks") == ""
-    assert not desk(host).stand(folder.id).is_running
+    assert not desk(host).status(folder.id).is_running
 
 
 def put(host: Host, key: str) -> None:
@@ -113,14 +113,14 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
     folder = begun(host)
     with folder.open():
         assert folder.state_words() == ("", "running")
-        folder.tell(SweepProgress(done=0, planned=2, running=1, left_seconds=60.0, client=7))
+        folder.report_progress(SweepProgress(done=0, planned=2, running=1, left_seconds=60.0, client=7))
         put(host, "b" * 64)
         put(host, "c" * 64)  # another sweep's
-        assert folder.stand() == folder.progress
+        assert folder.current_progress() == folder.progress
         assert folder.state_words()[0] == "0 of 2"
     assert folder.state_words() == ("1 of 2", "broke off")
-    stand = desk(host).stand(folder.id).progress
-    assert stand == SweepProgress(done=1, planned=2, client=7)
+    status = desk(host).status(folder.id).progress
+    assert status == SweepProgress(done=1, planned=2, client=7)
     # One that failed, and was measured by another sweep since, failed no more.
     for key in "ab":
         folder.add_failed(FailedCell(cell=key * 64, label=key, message="it broke"))
@@ -128,7 +128,7 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
     put(host, "a" * 64)
     assert folder.state_words() == ("2 of 2", "complete")
     # What says itself that it is whole is not looked at cell by cell.
-    folder.tell(SweepProgress(done=2, planned=2, is_over=True))
+    folder.report_progress(SweepProgress(done=2, planned=2, is_over=True))
     cell_store(host).path("a" * 64).unlink()
     assert folder.state_words() == ("2 of 2", "complete")
 
@@ -184,7 +184,7 @@ class StandingPool:
 
 
 def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.sweep.spread.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("lab.sweep.spread.POLL_SECONDS", 0.01)
     pool: Any = StandingPool()
     answers: Iterator[bool] = iter([False, False, True])
     spread = TaskSpread(pool, bytes.upper, is_cancelled=lambda: next(answers))

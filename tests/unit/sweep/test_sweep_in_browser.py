@@ -60,7 +60,7 @@ def choose(chromium: Browser, form: str, label: str, text: str) -> None:
       select.dispatchEvent(new Event("change"));
       return true;
     }})()"""
-    assert chromium.says(made)
+    assert chromium.evaluate(made)
 
 
 def facet(chromium: Browser, place: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def facet(chromium: Browser, place: int) -> dict[str, Any]:
       return {{title: box.querySelector("h4").textContent, range: canvas._fullLayout.yaxis.range,
         lines: Object.fromEntries(canvas.data.map((one) => [one.customdata[0], [one.x, one.y]]))}};
     }})()"""
-    found: dict[str, Any] = chromium.says(script)
+    found: dict[str, Any] = chromium.evaluate(script)
     return found
 
 
@@ -115,12 +115,12 @@ def test_a_heat_map_shows_each_cell_where_it_belongs(chromium: Browser, tmp_path
     choose(chromium, "heat-choices", "down", "level")
     choose(chromium, "heat-choices", "members", "8")
     text = 'document.getElementById("heat-canvas").data[0].text'
-    assert chromium.says(text) == [[f"{n},08{depth}" for depth in (1, 2, 4)] for n in (1, 2, 3)]
+    assert chromium.evaluate(text) == [[f"{n},08{depth}" for depth in (1, 2, 4)] for n in (1, 2, 3)]
     says = 'document.getElementById("heat-says").textContent'
-    assert chromium.says(says).startswith("From 1,081 (queue depth 1, raid0) to 3,084 (queue depth 4, raid2)")
-    chromium.says('document.querySelector("#heat-pairs button").click()')
-    assert chromium.says('document.querySelector("#heat-pairs button").getAttribute("aria-pressed")') == "true"
-    assert len(chromium.says(text)) == 2
+    assert chromium.evaluate(says).startswith("From 1,081 (queue depth 1, raid0) to 3,084 (queue depth 4, raid2)")
+    chromium.evaluate('document.querySelector("#heat-pairs button").click()')
+    assert chromium.evaluate('document.querySelector("#heat-pairs button").getAttribute("aria-pressed")') == "true"
+    assert len(chromium.evaluate(text)) == 2
 
 
 @pytest.mark.wide
@@ -130,52 +130,54 @@ def test_a_heat_map_shows_each_cell_where_it_belongs(chromium: Browser, tmp_path
 def test_places_without_a_cell_are_counted(cells: int, expected: str, chromium: Browser, tmp_path: Path) -> None:
     places = [(level, members) for members in (4, 8) for level in ("raid1", "raid5", "raid6")]
     shown(chromium, sweep([row(level, members=members) for level, members in places[:cells]]), tmp_path)
-    output = chromium.says('document.getElementById("heat-says").textContent')
+    output = chromium.evaluate('document.getElementById("heat-says").textContent')
     assert output.endswith(f"colours by the logarithm.{expected}")
 
 
 def test_cells_are_sorted_filtered_and_searched(chromium: Browser, tmp_path: Path) -> None:
     shown(chromium, known(), tmp_path)
     says = 'document.getElementById("cells-says").textContent'
-    assert chromium.says(says).startswith("60 of 60 figures.")
-    chromium.says(BY_IOPS)
-    titles = chromium.says("[...document.querySelectorAll('#cells-table thead th')].map((one) => one.dataset.title)")
+    assert chromium.evaluate(says).startswith("60 of 60 figures.")
+    chromium.evaluate(BY_IOPS)
+    titles = chromium.evaluate(
+        "[...document.querySelectorAll('#cells-table thead th')].map((one) => one.dataset.title)"
+    )
     iops, level = titles.index("IOPS"), titles.index("level")
-    assert [each[iops] for each in chromium.says(CELLS)][:5] == ["3,084"] * 4 + ["3,082"]
-    chromium.says(BY_IOPS)
-    assert chromium.says(CELLS)[0][iops] == "1,041"
+    assert [each[iops] for each in chromium.evaluate(CELLS)][:5] == ["3,084"] * 4 + ["3,082"]
+    chromium.evaluate(BY_IOPS)
+    assert chromium.evaluate(CELLS)[0][iops] == "1,041"
     choose(chromium, "cells-choices", "level", "raid1")
-    assert {each[level] for each in chromium.says(CELLS)} == {"raid1"}
-    chromium.says(
+    assert {each[level] for each in chromium.evaluate(CELLS)} == {"raid1"}
+    chromium.evaluate(
         "(() => { const box = document.querySelector('#cells-choices input[type=search]'); box.value = 'WRITE 2,042';"
         " box.dispatchEvent(new Event('input')); })()"
     )
-    assert chromium.says(says).startswith("2 of 60 figures, by IOPS")
+    assert chromium.evaluate(says).startswith("2 of 60 figures, by IOPS")
     choose(chromium, "cells-choices", "level", "all")
-    chromium.says("document.querySelector('#cells-choices input[type=search]').value = ''")
-    chromium.says("document.querySelector('#cells-choices input[type=search]').dispatchEvent(new Event('input'))")
-    chromium.says("document.querySelector('#cells-choices input[type=checkbox]').click()")
-    assert {each[level] for each in chromium.says(CELLS)} == {"raid0"}
-    assert chromium.says(says).startswith("12 of 60 figures")
+    chromium.evaluate("document.querySelector('#cells-choices input[type=search]').value = ''")
+    chromium.evaluate("document.querySelector('#cells-choices input[type=search]').dispatchEvent(new Event('input'))")
+    chromium.evaluate("document.querySelector('#cells-choices input[type=checkbox]').click()")
+    assert {each[level] for each in chromium.evaluate(CELLS)} == {"raid0"}
+    assert chromium.evaluate(says).startswith("12 of 60 figures")
 
 
 def test_only_rows_in_sight_are_elements(chromium: Browser, tmp_path: Path) -> None:
     rows = [row(iops=float(n), members=n // 50, queue_depth=n % 50, cell=f"{n:012d}") for n in range(1, 3001)]
     shown(chromium, sweep(rows), tmp_path)
-    assert len(chromium.says(CELLS)) < 80
-    chromium.says("document.getElementById('cells-window').scrollTop = 1e9")
+    assert len(chromium.evaluate(CELLS)) < 80
+    chromium.evaluate("document.getElementById('cells-window').scrollTop = 1e9")
     chromium.until(f"{CELLS}.some((row) => row[0] === '{3000:012d}')")
-    assert len(chromium.says(CELLS)) < 80
+    assert len(chromium.evaluate(CELLS)) < 80
     # The last row is in the window, not below it.
     place = "((at) => at.bottom)(document.{}.getBoundingClientRect())"
     last = place.format("querySelector('#cells-table tbody tr:nth-last-child(2)')")
-    assert chromium.says(last) <= chromium.says(place.format("getElementById('cells-window')")) + 1
+    assert chromium.evaluate(last) <= chromium.evaluate(place.format("getElementById('cells-window')")) + 1
 
 
 def test_colours_follow_the_computer(chromium: Browser, tmp_path: Path) -> None:
     shown(chromium, known(), tmp_path)
     colour = 'document.querySelector("#multiples-facets .canvas")._fullLayout.font.color'
-    assert chromium.says(colour) == "#1c2128"
+    assert chromium.evaluate(colour) == "#1c2128"
     chromium.resize(1300, 1000, is_dark=True)
     chromium.until(f'{colour} === "#e6edf3"')
 
@@ -192,9 +194,9 @@ def test_a_workload_that_only_writes_is_shown_when_chosen(chromium: Browser, tmp
     choose(chromium, "multiples-choices", "charts down", "none")
     choose(chromium, "multiples-choices", "workload", "write")
     says = 'document.getElementById("multiples-says").textContent'
-    assert chromium.says(says).startswith("IOPS of writes; write. From 400 to 800")
+    assert chromium.evaluate(says).startswith("IOPS of writes; write. From 400 to 800")
     choose(chromium, "multiples-choices", "direction", "reads")
-    assert chromium.says(says).startswith("IOPS of reads; read. From 400 to 800")
+    assert chromium.evaluate(says).startswith("IOPS of reads; read. From 400 to 800")
 
 
 def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> None:
@@ -204,14 +206,14 @@ def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> Non
         for n in (4, 8)
     ]
     shown(chromium, sweep(rows), tmp_path)
-    assert chromium.says('document.querySelectorAll("main script, main a, main img").length') == 0
+    assert chromium.evaluate('document.querySelectorAll("main script, main a, main img").length') == 0
     # Labels, and what is told of a point, are drawn by Plotly, which makes links of some HTML.
-    found = chromium.says("""[...document.querySelectorAll(".canvas")].map((one) => [
+    found = chromium.evaluate("""[...document.querySelectorAll(".canvas")].map((one) => [
       one.data.map((each) => each.customdata), one.layout.xaxis.ticktext, one.layout.yaxis.ticktext])""")
     flat = str(found)
     assert "&lt;script&gt;" in flat
     assert not any(tag in flat for tag in ("<script", "<a ", "<img"))
-    assert EVIL + "@c1" in chromium.says('document.getElementById("multiples-key").textContent')
+    assert EVIL + "@c1" in chromium.evaluate('document.getElementById("multiples-key").textContent')
 
 
 @pytest.mark.wide
@@ -229,4 +231,4 @@ def test_a_strangers_words_run_nothing(chromium: Browser, tmp_path: Path) -> Non
 )
 def test_small_sweeps_are_drawn_too(chromium: Browser, result: SweepResult, tmp_path: Path) -> None:
     shown(chromium, result, tmp_path)
-    assert len(chromium.says(CELLS)) == len(result.rows)
+    assert len(chromium.evaluate(CELLS)) == len(result.rows)
