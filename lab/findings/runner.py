@@ -37,6 +37,8 @@ exit 1
 """
 _BLANK = 'for disk; do blkdiscard --force --zeroout "$disk" || exit; done'
 _BLOCK_DEVICES = "/sys/block"
+_DMSETUP_WARNING = "Udev is running and DM_DISABLE_UDEV"
+"""The scripts remove their dm devices last, and dmsetup then prints this warning: it is no reason for an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ class ScriptMachine:
             outcome, seconds, output = Outcome.HUNG, limit_seconds, f"not finished after {limit_seconds:g} s"
         except MachineLost as error:
             outcome, output = Outcome.LOST, error.message
-        last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+        lines = (line.strip() for line in reversed(output.splitlines()) if not line.startswith(_DMSETUP_WARNING))
+        last = next(filter(None, lines), "")
         run = Run(
             outcome=outcome,
             said=shortened(last, MOST_LINE_CHARACTERS),

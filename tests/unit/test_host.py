@@ -141,8 +141,8 @@ def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Pat
     program = """if True:
         import sys
         from lab.host.pool import spread
-        from tests.unit.test_host import tells_and_waits
-        with spread(tells_and_waits, [sys.argv[1]] * 2, 2) as answers:
+        from tests.unit.test_host import writes_its_pid_and_waits
+        with spread(writes_its_pid_and_waits, [sys.argv[1]] * 2, 2) as answers:
             list(answers)
     """
     parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parents[2])

@@ -12,6 +12,10 @@ from tests.unit.fakes import FakeMachine, Scripted, as_machine
 SCRIPT = Script("a.sh", "exit 0", 2)
 NODES = ("/dev/vda", "/dev/vdb", "/dev/vdc")
 RUN = ("bash", "-c", SCRIPT.text, SCRIPT.name)
+DMSETUP = (
+    "Udev is running and DM_DISABLE_UDEV environment variable is set. Bypassing udev, device-mapper library will manage "
+    "device nodes in device directory."
+)
 START_RO = "/sys/module/md_mod/parameters/start_ro"
 
 
@@ -30,6 +34,7 @@ def a_machine(answer: Scripted, *, left: tuple[str, ...] = ()) -> FakeMachine:
         (Scripted("lost 0\n", status=1, stderr="noise"), Outcome.REFUTED, "lost 0"),
         (Scripted("begun\n", status=2, stderr="in use\n"), Outcome.UNTRIED, "in use"),
         (Scripted("begun\n", status=127), Outcome.UNTRIED, "begun"),
+        (Scripted("begun\n", status=2, stderr=f"too late\n{DMSETUP}\n{DMSETUP}\n"), Outcome.UNTRIED, "too late"),
     ],
 )
 def test_the_exit_status_is_the_outcome(answer: Scripted, outcome: Outcome, message: str) -> None:
