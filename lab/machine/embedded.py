@@ -62,7 +62,7 @@ _HERE = Path(__file__).resolve().parent
 CONFINEMENT = _HERE / "confinement.py"
 VISIBLE_FILE = "visible.json"
 """File in the running machine's folder: the paths that init makes visible without a namespace (kernel_init.py)."""
-_WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
+_WORDS_OF_TROUBLE = ("panic", "Oops", "int3:", "BUG:", "RIP:", "not syncing")
 # userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
 # are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
 _STOPPED = re.compile(r"child stopped with signal (18|19)\b|failed to wait for SIGTRAP.*status = 0x1[23]7f")
@@ -85,6 +85,8 @@ _CAUSES = {
     "or container forbids, or which a debugger already does: allow it, or choose another machine with --on",
     r"Unable to mount root|No working init|No filesystem could mount|Cannot open root": "this kernel cannot read the "
     f"computer's files (CONFIG_HOSTFS), or its init; {_OTHER_KERNEL}",
+    r"\bint3: 0000": f"{RUN_AGAIN}: arrays are as after a power failure. Until version 8.1 QEMU emulates several "
+    "processors wrongly while the kernel changes its own code; accel=kvm, cpus=1 or a newer QEMU avoid it",
     r"No space left on device|Disk quota exceeded": "free some space on this computer's disk, then " + RUN_AGAIN,
 }
 _LOSS_HINT = (

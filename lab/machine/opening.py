@@ -21,8 +21,17 @@ from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
 from lab.machine.kernel_image import find_kernel
 from lab.machine.mdadm_versions import find_mdadm
+from lab.machine.qemu import (
+    EMULATED_STARTS,
+    accelerators,
+    can_start,
+    is_emulation_race,
+    note_failure,
+    qemu_options,
+    start_qemu,
+    startable_images,
+)
 from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
-from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu, startable_images
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
 from lab.units import MIB
@@ -116,19 +125,29 @@ def _start(
 def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
 ) -> tuple[EmbeddedKernel, Machine]:
-    """Start it with the first accelerator with which the agent answers: /dev/kvm may exist but not work."""
+    """Start it with the first accelerator with which the agent answers: /dev/kvm may exist but not work.
+
+    A start that a race in QEMU ends is repeated.
+    """
     asked = qemu_options(target)
-    choice = accelerators(asked, host.files)
-    for accelerator in choice:
+    starts = [
+        accelerator
+        for accelerator in accelerators(asked, host.files)
+        for _ in range(EMULATED_STARTS if accelerator == "tcg" else 1)
+    ]
+    for left, accelerator in reversed(list(enumerate(reversed(starts)))):
         try:
             started, channel = start_qemu(options, asked, accelerator, host.state, host.processes, host.files)
             return started, _greet(target, channel, started, QEMU_START_SECONDS)
         except MachineLost as error:
-            if accelerator == choice[-1]:
+            if not left or (accelerator == "tcg" and not is_emulation_race(error)):
                 raise
-            note_failure(accelerator, host.files)
-            way = f"{accelerator.upper()} does not work here, so the processor is emulated, which is slower"
-            on_notice(f"{way}: {error.message}")
+            if accelerator == "kvm":
+                note_failure(host.files)
+                reason = "KVM does not work here, so the processor is emulated, which is slower"
+            else:
+                reason = "a race in QEMU before 8.1 crashed the kernel while it started, so it starts again"
+            on_notice(f"{reason}: {error.message}")
     raise AssertionError("there is an accelerator")
 
 

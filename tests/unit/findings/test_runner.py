@@ -13,8 +13,8 @@ SCRIPT = Script("a.sh", "exit 0", 2)
 NODES = ("/dev/vda", "/dev/vdb", "/dev/vdc")
 RUN = ("bash", "-c", SCRIPT.text, SCRIPT.name)
 DMSETUP = (
-    "Udev is running and DM_DISABLE_UDEV environment variable is set. Bypassing udev, device-mapper library will manage "
-    "device nodes in device directory."
+    "Udev is running and DM_DISABLE_UDEV environment variable is set. "
+    "Bypassing udev, device-mapper library will manage device nodes in device directory."
 )
 START_RO = "/sys/module/md_mod/parameters/start_ro"
 

@@ -208,6 +208,7 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (249, "", "ran out of room for its memory", "/dev/shm"),
         (None, "", "no longer answers", "as after a power failure"),
         (1, "starting\n\nCannot open disk\n", "exited with status 1; its last words: Cannot open disk", "report it"),
+        (0, "[ 1.0] int3: 0000 [#1] SMP\n", "crashed: [ 1.0] int3: 0000", "QEMU emulates several processors wrongly"),
         (1, "/k/linux: /lib/libc.so.6: version `GLIBC_2.38' not found\n", "GLIBC_2.38' not found", "uml:?kernel=PATH"),
         (127, "/k/linux: Exec format error\n", "Exec format error", "uml:?kernel=PATH"),
         (127, "", "exited with status 127", "libraries exist"),

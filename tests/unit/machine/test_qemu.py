@@ -1,0 +1,66 @@
+"""Which accelerators are tried, and how often, until a kernel in QEMU greets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import MachineLost
+from lab.machine import Host, opening, parse_target, qemu
+from lab.machine.embedded import EmbeddedOptions
+
+CRASH = "the embedded kernel crashed: [ 4.4] Kernel panic - not syncing: Fatal exception / [ 4.4] Oops: int3: 0000 [#1]"
+OTHER = "the embedded kernel crashed: [ 1.0] Kernel panic - not syncing: VFS: Unable to mount root fs"
+GREETED = ""
+KVM, RACE = "KVM does not work here", "a race in QEMU before 8.1"
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "results", "tried", "notices", "is_started"),
+    [
+        (["kvm", "tcg"], [GREETED], ["kvm"], [], True),
+        (["kvm", "tcg"], [OTHER, GREETED], ["kvm", "tcg"], [KVM], True),
+        (["kvm"], [OTHER], ["kvm"], [], False),
+        (["tcg"], [CRASH, GREETED], ["tcg", "tcg"], [RACE], True),
+        (["tcg"], [CRASH, CRASH, CRASH], ["tcg", "tcg", "tcg"], [RACE, RACE], False),
+        (["tcg"], [OTHER], ["tcg"], [], False),
+        (["tcg"], [CRASH, OTHER], ["tcg", "tcg"], [RACE], False),
+        (["kvm", "tcg"], [CRASH, CRASH, GREETED], ["kvm", "tcg", "tcg"], [KVM, RACE], True),
+    ],
+)
+def test_starts_are_repeated_with_tcg_and_after_a_race_of_the_emulator_only(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    accelerators: list[str],
+    results: list[str],
+    tried: list[str],
+    notices: list[str],
+    is_started: bool,
+) -> None:
+    starts: list[str] = []
+    left = iter(results)
+
+    def start(_options: object, _asked: object, accelerator: str, *_: object) -> tuple[None, None]:
+        starts.append(accelerator)
+        return None, None
+
+    def greet(*_: object) -> None:
+        if message := next(left):
+            raise MachineLost(message, hint="run it again")
+
+    monkeypatch.setattr(opening, "accelerators", lambda *_: accelerators)
+    monkeypatch.setattr(opening, "start_qemu", start)
+    monkeypatch.setattr(opening, "_greet", greet)
+    monkeypatch.setattr(qemu, "_failure_note", lambda: tmp_path / "kvm-failed")
+    shown: list[str] = []
+    host = Host.real("test")
+    if is_started:
+        opening._start_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
+    else:
+        with pytest.raises(MachineLost, match="crashed"):
+            opening._start_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
+    assert starts == tried
+    assert len(shown) == len(notices)
+    assert all(notice.startswith(beginning) for notice, beginning in zip(shown, notices, strict=True))
+    assert (tmp_path / "kvm-failed").exists() == (KVM in notices)
