@@ -120,6 +120,8 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     cpu_seconds_total: Figure
     """Job, md's kernel threads and everything else, minus the idle baseline."""
+    job_cpu_seconds: Figure | None = None
+    """Only in results of earlier versions, whose digests cover it."""
     md_thread_cpu_seconds: Figure
     cpu_microseconds_per_io: Figure | None = None
     cpu_seconds_per_gib: Figure | None = None

@@ -80,7 +80,9 @@ EXPECTED = {
     "memory": Expected({"client_mib": 1, "agent_mib": 1, "rebuild_seconds/*": 1}),
     "planted_bugs": Expected({"oracle/row-skipped/found_after_seconds": 1}, must_hold=True),
     "prediction": Expected({"experiments/antioquia/seconds/*": SPREAD, "experiments/antioquia/cells": 1}),
-    "qemu": Expected({f"{name}_seconds/*/*": 2 * SPREAD for name in ("boot", "first_array", "command")}),
+    "qemu": Expected(
+        {f"{name}_seconds/*/*": 2 * SPREAD for name in ("boot", "first_array", "command")} | {"kernel_fraction": 1}
+    ),
     "report": Expected({"cpu_seconds/*": SPREAD, "wall_seconds/*": SPREAD, "peak_mib": 1, "page_megabytes": 1}),
     "sampling_overhead": Expected({"pairs": 1, "sampled_iops/*": SPREAD, "bare_iops/*": SPREAD}),
     "steady_flight": Expected({"paces/*/iops": 6}, {"measured": 1}),
