@@ -26,7 +26,7 @@ from lab.units import KIB
 
 SETTLE_SECONDS = 3
 STEADY_SAMPLES = 4
-"""So many samples in a row must find new I/Os: one alone may be somebody who reads the superblock."""
+"""So many samples in a row must find new I/Os: a single one may come from a program that reads the superblock."""
 
 # $1 the array's stat file, $2 its column to count by, $3 seconds to settle, $4 seconds to count, then fio's command.
 # Columns: Documentation/block/stat.rst. Prints uptime and count twice, then fio's JSON.

@@ -135,12 +135,12 @@ def _start_qemu(
         for accelerator in accelerators(asked, host.files)
         for _ in range(EMULATED_STARTS if accelerator == "tcg" else 1)
     ]
-    for left, accelerator in reversed(list(enumerate(reversed(starts)))):
+    for number, accelerator in enumerate(starts, 1):
         try:
             started, channel = start_qemu(options, asked, accelerator, host.state, host.processes, host.files)
             return started, _greet(target, channel, started, QEMU_START_SECONDS)
         except MachineLost as error:
-            if not left or (accelerator == "tcg" and not is_emulation_race(error)):
+            if number == len(starts) or (accelerator == "tcg" and not is_emulation_race(error)):
                 raise
             if accelerator == "kvm":
                 note_failure(host.files)
