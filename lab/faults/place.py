@@ -69,6 +69,14 @@ class FaultPlace:
         refusing = machine.run(("sh", "-c", _ACCEPT_DISCARDS, "accept", *(disk.kernel_name for disk in self.lab.disks)))
         self.lab.reset([disk for disk in self.lab.disks if disk.kernel_name not in refusing.stdout.split()])
 
+    @property
+    def is_as_new(self) -> bool:
+        """Whether all drives accept discards, which some kernels cannot switch on again; see accept_discards()."""
+        paths = [f"/sys/block/{disk.kernel_name}/queue/discard_max_bytes" for disk in self.lab.disks]
+        return not self.has_record or "0" not in {
+            (text or "").strip() for text in self.lab.machine.read(paths).values()
+        }
+
 
 class SilenceWatchdog:
     """Closes a machine that has reported nothing for this many seconds of real time; its users then get MachineLost.
@@ -78,7 +86,7 @@ class SilenceWatchdog:
 
     def __init__(self, machine: Machine, seconds: float = LONGEST_SILENCE_SECONDS) -> None:
         self.is_silent = False
-        self._machine, self._seconds = machine, seconds
+        self._machine, self.seconds = machine, seconds
         self._clock = HostClock()
         self._last = self._clock.monotonic_seconds()
         self._is_over = threading.Event()
@@ -97,8 +105,8 @@ class SilenceWatchdog:
         self._last = self._clock.monotonic_seconds()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(max(0.05, self._last + self._seconds - self._clock.monotonic_seconds())):
-            if self._clock.monotonic_seconds() - self._last >= self._seconds:
+        while not self._is_over.wait(max(0.05, self._last + self.seconds - self._clock.monotonic_seconds())):
+            if self._clock.monotonic_seconds() - self._last >= self.seconds:
                 self.is_silent = True
                 with suppress(LabError):
                     self._machine.close()

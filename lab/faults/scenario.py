@@ -1190,11 +1190,14 @@ DRIVES = 8
 NEEDS = {
     "record": "drives that can be recorded: those of the lab's own kernel (make uml-kernel)",
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
+    "late-data": "drives that read the data of a write at its end: those of the lab's own kernel (make uml-kernel)",
 }
 """Optional property of a machine -> description, in addition to targets of device mapper (``dm:dust``)."""
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
     **dict.fromkeys(("array.pull", "array.plug-in", "slow"), "lab-drives"),
+    # The network block device copies the data into a socket at the start.
+    "changed-write": "late-data",
 }
 
 
@@ -1221,10 +1224,26 @@ class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     finding: Annotated[int, msgspec.Meta(ge=1)]
     """Its number in docs/findings.md."""
     since: str
-    """The first Linux version that has it."""
+    """The first Linux version that has it, or on which it was first seen."""
+    hangs: bool = False
+    """Whether the machine can no longer be used then, because a request to the array never completes."""
 
     def is_in(self, kernel_release: str) -> bool:
         return version_numbers(kernel_release) >= version_numbers(self.since)
+
+
+class KernelRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The kernels on which md behaves as a variant expects; another variant describes the others."""
+
+    since: str = ""
+    """The first Linux version; empty: any."""
+    before: str = ""
+    """The first Linux version that behaves otherwise; empty: none."""
+
+    def includes(self, kernel_release: str) -> bool:
+        version = version_numbers(kernel_release)
+        is_later = not self.since or version >= version_numbers(self.since)
+        return is_later and (not self.before or version < version_numbers(self.before))
 
 
 class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -1235,6 +1254,7 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Changes to the scenario's array."""
     values: dict[str, int | float | str | list[int | str]] = {}
     defect: KernelDefect | None = None
+    kernels: KernelRange = KernelRange()
 
 
 class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
@@ -1295,7 +1315,12 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             # In every scenario, the kernel must not log any complaint.
             last = () if listed and listed[-1].word == "log" else (NO_COMPLAINTS,)
             yield ReadyVariant(
-                name=variant.name, array=array, steps=(*listed, *last), seed=f"{seed}:{self.id}", defect=variant.defect
+                name=variant.name,
+                array=array,
+                steps=(*listed, *last),
+                seed=f"{seed}:{self.id}",
+                defect=variant.defect,
+                kernels=variant.kernels,
             )
 
 
@@ -1309,6 +1334,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     is_apart: bool = False
     """Whether to run it on a separate machine if possible, so that two runs can be compared write by write."""
     defect: KernelDefect | None = None
+    kernels: KernelRange = KernelRange()
 
     @property
     def needs(self) -> tuple[str, ...]:

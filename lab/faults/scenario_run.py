@@ -9,6 +9,7 @@ An outcome has each check with the expected and the found value, and the evidenc
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -553,18 +554,23 @@ def play_all(
     """
     left = list(scenarios)
     while left:
-        outcome: ScenarioOutcome | None = None
+        runner: ScenarioRunner | None = None
         try:
             with open_one() as place:
                 on_place(place)
                 runner = ScenarioRunner(place, seed, hooks or ScenarioHooks())
-                while left and not (outcome and outcome.verdict is FaultVerdict.MACHINE_LOST):
-                    outcome = runner.play(left.pop(0))
-                    yield outcome
+                while left:
+                    yield runner.play(left.pop(0))
+                    if runner.is_machine_lost or not place.is_as_new:
+                        break
         except MachineLost:
             # A lost machine cannot be closed cleanly either.
-            if outcome is None or outcome.verdict is not FaultVerdict.MACHINE_LOST:
+            if runner is None or not runner.is_machine_lost:
                 raise
+
+
+KNOWN_HANG_SECONDS = 60.0
+"""The longest silence of a variant in which md is known to hang."""
 
 
 @dataclass
@@ -575,6 +581,9 @@ class ScenarioRunner:
     seed: int = 1
     hooks: ScenarioHooks = field(default_factory=ScenarioHooks)
     longest_silence_seconds: float = LONGEST_SILENCE_SECONDS
+    is_machine_lost: bool = field(default=False, init=False)
+    _playing: VariantOutcome | None = field(default=None, init=False)
+    """The variant that the machine runs, as it ends if a known defect of md hangs."""
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
         """Run one scenario; the loss of the machine during it is a separate verdict."""
@@ -594,8 +603,12 @@ class ScenarioRunner:
                 self.place.lab.machine.close()
             raise
         except MachineLost as error:
-            silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it hangs or computes endlessly"
-            verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
+            self.is_machine_lost = True
+            if watchdog.is_silent and self._playing and self._playing.finding:
+                done.append(self._playing)
+            else:
+                silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it hangs or computes endlessly"
+                verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
         except (DeviceRefused, RunCancelled, ResultError):
             # The error is not caused by md, so there is no outcome.
             raise
@@ -612,7 +625,8 @@ class ScenarioRunner:
     def _variants(self, scenario: Scenario, watchdog: SilenceWatchdog) -> Iterator[VariantOutcome]:
         self._require_drives(scenario)
         machine = self.place.lab.machine
-        variants = [*scenario.ready(self.seed)]
+        kernel = machine.facts.kernel_release
+        variants = [variant for variant in scenario.ready(self.seed) if variant.kernels.includes(kernel)]
         missing = {variant.name: self._missing(variant) for variant in variants}
         played = {
             each.name: PlayedVariant(each, is_virtual=machine.facts.is_virtual_time)
@@ -629,12 +643,16 @@ class ScenarioRunner:
             if outcome.missing:
                 yield outcome
                 continue
+            defect = variant.defect if variant.defect and variant.defect.is_in(kernel) else None
+            hangs = defect is not None and defect.hangs
+            self._playing = msgspec.structs.replace(outcome, finding=defect.finding) if defect and hangs else None
+            watchdog.seconds = min(self.longest_silence_seconds, KNOWN_HANG_SECONDS if hangs else math.inf)
             one = played[variant.name]
             steps = self._apart(one, stored) if variant.name in apart else tuple(self._judged(one, documents, stored))
             watchdog.feed()
             outcome = msgspec.structs.replace(outcome, steps=steps)
-            if variant.defect and variant.defect.is_in(machine.facts.kernel_release) and not outcome.is_expected:
-                outcome = msgspec.structs.replace(outcome, finding=variant.defect.finding)
+            if defect and not outcome.is_expected:
+                outcome = msgspec.structs.replace(outcome, finding=defect.finding)
             yield outcome
 
     def _apart(self, played: PlayedVariant, stored: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
@@ -674,7 +692,7 @@ class ScenarioRunner:
         if self.place.has_own_kernel:
             return ()
         machine = self.place.lab.machine
-        lacks = [need for need in variant.needs if need in NEEDS and not self.place.has_record]
+        lacks = [need for need in variant.needs if need == "late-data" or (need in NEEDS and not self.place.has_record)]
         targets = [need.partition(":")[2] for need in variant.needs if need.startswith("dm:")]
         if targets:
             tried = " ".join(f"dm-{target}" for target in targets)

@@ -25,6 +25,7 @@ MD_MAGIC = 0xA92B4EFC
 RESHAPE_ACTIVE = 4
 # linux/raid/md_u.h
 SET_ARRAY_INFO, ADD_NEW_DISK, RUN_ARRAY, STOP_ARRAY = 0x40480923, 0x40140921, 0x400C0930, 0x932
+DUE_SECONDS = 5.0
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
 SPARE_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFD
 STOP_TRIES = 200
@@ -218,16 +219,50 @@ class QuickArray:
         return wait_idle(self.folder, seconds)
 
 
+def sync_is_due(folder: str) -> bool:
+    """Whether md will start a sync by itself: a resync, a rebuild, a replacement, or the rest of a reshape."""
+    if read_text(f"{folder}/array_state") not in ("clean", "active", "active-idle", "write-pending"):
+        return False
+    if any(read_text(f"{folder}/{name}") not in ("none", "") for name in ("resync_start", "reshape_position")):
+        return True
+    is_degraded = read_text(f"{folder}/degraded") not in ("0", "")
+    try:
+        members = [read_text(f"{folder}/{name}/state") for name in os.listdir(folder) if name.startswith("dev-")]
+    except OSError:
+        return False
+    return any("want_replacement" in words or (is_degraded and "spare" in words.split(",")) for words in members)
+
+
+class IdleWatch:
+    """Tells by repeated readings when md is idle: in three in a row, and for DUE_SECONDS if a sync is due.
+
+    md's thread starts a sync only when it runs, so a pending one is not visible at once. One that is due may never
+    start: if the array is broken, or no spare is large enough.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.readings, self.seconds = folder, 0, 0.0
+
+    def is_idle(self, seconds: float) -> bool:
+        """Read again, ``seconds`` after the last reading."""
+        action = read_text(f"{self.folder}/sync_action")
+        if action not in ("idle", ""):
+            self.readings, self.seconds = 0, 0.0
+            return False
+        self.seconds += seconds if self.readings else 0.0
+        self.readings += 1
+        return self.readings >= 3 and (not action or self.seconds >= DUE_SECONDS or not sync_is_due(self.folder))
+
+
 def wait_idle(folder: str, seconds: float) -> bool:
     """Wait until md is idle; returns False if it is not after ``seconds``."""
-    waited, step, calm = 0.0, 0.005, 0
+    watch, waited, step = IdleWatch(folder), 0.0, 0.005
+    watch.is_idle(0.0)
     while waited < seconds:
-        # md's thread sets sync_action only when it runs, so a pending sync is not visible at once.
-        calm = calm + 1 if read_text(f"{folder}/sync_action") in ("idle", "") else 0
-        if calm >= 3:
-            return True
         pause(step)
         waited += step
+        if watch.is_idle(step):
+            return True
         step = min(step * 1.3, 0.25)
     return False
 

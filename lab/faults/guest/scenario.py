@@ -26,6 +26,7 @@ from typing import Any
 
 from lab.faults.guest.arrays import (
     BUFFERS,
+    IdleWatch,
     MemberLabel,
     QuickArray,
     double,
@@ -471,15 +472,16 @@ class ScenarioPlayer(Player):
     def do_exposure(self, seconds: float) -> dict[str, Any]:
         """Wait until md is idle; returns for how long the array was degraded, and by how many members at most."""
         began = last = time.monotonic()
-        exposed, most, calm = 0.0, 0, 0
-        while calm < 3 and last - began < seconds:
+        exposed, most, watch = 0.0, 0, IdleWatch(self.folder)
+        is_idle = watch.is_idle(0.0)
+        while not is_idle and last - began < seconds:
             degraded = int(read_text(f"{self.folder}/degraded") or 0)
-            calm = calm + 1 if read_text(f"{self.folder}/sync_action") in ("idle", "") else 0
             pause(0.005)
             now = time.monotonic()
+            is_idle = watch.is_idle(now - last)
             exposed += (now - last) * (degraded > 0)
             most, last = max(most, degraded), now
-        return {"exposed": exposed, "most_degraded": most, "idle": calm >= 3, "lasted": last - began, **self.state()}
+        return {"exposed": exposed, "most_degraded": most, "idle": is_idle, "lasted": last - began, **self.state()}
 
     # Concurrent operations
 

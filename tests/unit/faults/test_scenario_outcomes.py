@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -225,24 +226,62 @@ def test_the_text_of_an_outcome_has_promise_source_commands_and_verdict() -> Non
     assert "raid5.c" in scenario_text(find_scenario("10"))
 
 
-def test_a_lost_machine_is_an_outcome_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[int] = []
+@pytest.mark.parametrize("how", ["lost", "without discards"])
+def test_another_machine_takes_the_place_of_one_that_is_lost_or_not_as_new(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    opened: list[SimpleNamespace] = []
     chosen = [find_scenario(str(number)) for number in (1, 2, 3)]
 
     @contextmanager
     def open_one() -> Iterator[FaultPlace]:
-        opened.append(len(opened))
-        yield None  # type: ignore[misc]
-        if len(opened) == 1:
+        opened.append(SimpleNamespace(is_as_new=True))
+        yield opened[-1]  # type: ignore[misc]
+        if len(opened) == 1 and how == "lost":
             raise MachineLost("it cannot be closed either")
 
-    def play(_: ScenarioRunner, scenario: Scenario) -> ScenarioOutcome:
-        return outcome(scenario.number, FaultVerdict.MACHINE_LOST if scenario.number == 2 else FaultVerdict.AS_EXPECTED)
+    def play(runner: ScenarioRunner, scenario: Scenario) -> ScenarioOutcome:
+        runner.is_machine_lost = scenario.number == 2 and how == "lost"
+        opened[-1].is_as_new = scenario.number != 2 or how == "lost"
+        return outcome(scenario.number)
 
     monkeypatch.setattr(ScenarioRunner, "play", play)
     found = list(play_all(chosen, open_one))
     assert [each.number for each in found] == [1, 2, 3]
     assert len(opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict", "reason"),
+    [
+        ("6.12.117+deb12-amd64", FaultVerdict.KNOWN_DEFECT, "see docs/findings.md, 27"),
+        ("6.1.0-56-amd64", FaultVerdict.MACHINE_LOST, "it reported nothing for 0.2 s: it hangs or computes endlessly"),
+    ],
+)
+def test_a_hang_is_a_known_defect_only_on_a_kernel_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, verdict: FaultVerdict, reason: str
+) -> None:
+    journal = find_scenario("19")
+    hanging = tuple(each for each in journal.variants if each.defect)
+    scenario = msgspec.structs.replace(journal, variants=hanging)
+    machine = ClosableMachine(kernel)
+
+    def silence(*_: object) -> Iterator[dict[str, Any]]:
+        assert machine.closed.wait(10)
+        raise MachineLost("the machine has ended")
+        yield {}
+
+    for name, replacement in {
+        "_require_drives": lambda *_: None,
+        "_missing": lambda *_: (),
+        "_documents": silence,
+    }.items():
+        monkeypatch.setattr(ScenarioRunner, name, replacement)
+    monkeypatch.setattr(PlayedVariant, "history", lambda *_: {})
+    place = SimpleNamespace(lab=SimpleNamespace(machine=machine), nodes=())
+    runner = ScenarioRunner(place, longest_silence_seconds=0.2)  # type: ignore[arg-type]
+    found = runner.play(scenario)
+    assert (found.verdict, found.reason, runner.is_machine_lost) == (verdict, reason, True)
 
 
 def test_no_machine_at_all_is_an_error() -> None:
@@ -258,8 +297,9 @@ def test_no_machine_at_all_is_an_error() -> None:
 
 
 class ClosableMachine:
-    def __init__(self) -> None:
+    def __init__(self, kernel: str = "") -> None:
         self.closed = threading.Event()
+        self.facts = dataclasses.replace(FACTS, kernel_release=kernel)
 
     def close(self) -> None:
         self.closed.set()

@@ -1,0 +1,89 @@
+"""When md counts as idle: at once if no sync is due, and only after some seconds if one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.faults.guest import arrays
+from lab.faults.guest.arrays import DUE_SECONDS, wait_idle
+
+CLEAN = {
+    "array_state": "clean",
+    "sync_action": "idle",
+    "degraded": "0",
+    "resync_start": "none",
+    "reshape_position": "none",
+    "dev-sda/state": "in_sync",
+    "dev-sdb/state": "in_sync",
+}
+
+
+def folder_of(tmp_path: Path, **changes: str) -> str:
+    for name, text in {**CLEAN, **{name.replace("__", "/"): text for name, text in changes.items()}}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    return str(tmp_path)
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each pause, which takes none."""
+    pauses: list[float] = []
+    monkeypatch.setattr(arrays, "pause", pauses.append)
+    return pauses
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"resync_start": "0", "array_state": "read-auto"},
+        {"resync_start": "0", "array_state": "readonly"},
+        {"degraded": "1", "dev-sdb__state": "faulty"},
+        {"dev-sdb__state": "spare"},
+    ],
+)
+def test_without_a_sync_that_is_due_three_readings_suffice(
+    tmp_path: Path, waited: list[float], changes: dict[str, str]
+) -> None:
+    assert wait_idle(folder_of(tmp_path, **changes), 600.0)
+    assert len(waited) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resync_start": "0"},
+        {"reshape_position": "6784"},
+        {"degraded": "1", "dev-sdb__state": "spare"},
+        {"dev-sda__state": "in_sync,want_replacement"},
+    ],
+)
+def test_a_sync_that_is_due_but_never_starts_is_given_some_seconds(
+    tmp_path: Path, waited: list[float], changes: dict[str, str]
+) -> None:
+    assert wait_idle(folder_of(tmp_path, **changes), 600.0)
+    assert DUE_SECONDS <= sum(waited) < DUE_SECONDS + 1
+
+
+def test_a_resync_that_starts_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a busy computer: idle for two seconds after the start, then a resync of three."""
+    seconds = 0.0
+
+    def pause(more: float) -> None:
+        nonlocal seconds
+        seconds += more
+        (tmp_path / "sync_action").write_text("resync\n" if 2 <= seconds < 5 else "idle\n")
+        (tmp_path / "resync_start").write_text("none\n" if seconds >= 5 else "0\n")
+
+    folder_of(tmp_path, resync_start="0")
+    monkeypatch.setattr(arrays, "pause", pause)
+    assert wait_idle(str(tmp_path), 600.0)
+    assert 5 < seconds < 7
+
+
+def test_an_array_that_stays_busy_is_not_idle(tmp_path: Path, waited: list[float]) -> None:
+    assert not wait_idle(folder_of(tmp_path, sync_action="resync"), 10.0)
+    assert sum(waited) >= 10
