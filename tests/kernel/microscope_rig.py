@@ -9,14 +9,15 @@ import pytest
 from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import StripeCell
 from lab.disks import Lab
-from lab.machine import GuestProgram, parse_target
+from lab.machine import GuestProgram
 from lab.microscope.array_map import read_shape
 from lab.microscope.picture import StripePicture
 from lab.session.session import LabSession
+from tests.kernel.place import quick_target
 from tests.kernel.rig import DEVICE, NAME, file_disks
 
 BYTES = GuestProgram(Path(__file__).with_name("numbers_program.py"), "numbers")
-TARGET = parse_target("uml:?time=virtual")
+TARGET = quick_target()
 DISKS = file_disks(8, 3)
 PPL = "--consistency-policy=ppl"
 OFFSET_KIB = 128
@@ -30,7 +31,7 @@ _CHUNK = "--chunk=8"
 
 @pytest.fixture
 def session(lab: Lab) -> LabSession:
-    """In virtual time, without an array."""
+    """Without an array."""
     blank(lab)
     return LabSession(TARGET, lab.host, lab)
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import KERNEL_RECORD
 from lab.machine.target import Target, TargetKind
@@ -29,6 +31,17 @@ def real_time_target() -> Target:
     """The same for commands that would choose virtual time where they can."""
     target = kernel_target()
     return target.with_option("time", "real") if target.kind is TargetKind.UML else target
+
+
+def quick_target() -> Target:
+    """The machine under test, in virtual time where it has one: the same results, sooner."""
+    target = kernel_target()
+    return target.with_option("time", "virtual") if target.kind is TargetKind.UML else target
+
+
+def quick_marks() -> tuple[pytest.MarkDecorator, ...]:
+    """What tests on ``quick_target()`` need."""
+    return (pytest.mark.virtual_time,) if kernel_target().kind is TargetKind.UML else ()
 
 
 def disk_name(number: int) -> str:

@@ -34,11 +34,11 @@ from lab.microscope.picture import parities_of
 from lab.units import MIB
 from tests.kernel.microscope_rig import OFFSET_KIB, blank, create, fill
 from tests.kernel.numbers_program import MARK
+from tests.kernel.place import quick_marks, quick_target
 from tests.kernel.rig import DEVICE, NAME, file_disks
 
 pytestmark = pytest.mark.kernel
 
-STOCK, VIRTUAL = "uml:", "uml:?time=virtual"
 SIZES = {8: 2, 9: 2, 10: 3}
 DISKS = (
     *file_disks(7, 1),
@@ -46,7 +46,7 @@ DISKS = (
 )
 
 
-@pytest.fixture(scope="module", params=[pytest.param(VIRTUAL, marks=pytest.mark.virtual_time)])
+@pytest.fixture(scope="module", params=[pytest.param(quick_target().text, marks=quick_marks())])
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with open_lab(parse_target(request.param), Host.real("tests"), wanted=DISKS) as opened:
         yield opened
@@ -175,7 +175,8 @@ def test_every_sector_is_where_the_map_places_it(arrays: OpenArrays, level: str,
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("lab", [STOCK], indirect=True)
+@pytest.mark.uml
+@pytest.mark.parametrize("lab", ["uml:"], indirect=True)
 @pytest.mark.parametrize(("level", "members", "option"), USUAL)
 def test_the_distributions_kernel_does_the_same(arrays: OpenArrays, level: str, members: int, option: str) -> None:
     require_filled_map(arrays, level, members, option)

@@ -14,7 +14,6 @@ from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
 from lab.disks import Lab
 from lab.errors import ArrayError, LabError
-from lab.machine import parse_target
 from lab.microscope.array_map import (
     BLOCK_BYTES,
     BLOCK_SECTORS,
@@ -29,11 +28,12 @@ from lab.microscope.array_map import (
 )
 from lab.session.session import LabSession
 from lab.units import MIB
+from tests.kernel.place import quick_marks, quick_target
 from tests.kernel.rig import DEVICE, NAME, file_disks
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, *quick_marks()]
 
-TARGET = parse_target("uml:?time=virtual")
+TARGET = quick_target()
 DISKS = file_disks(4, 160)
 WRITE_BLOCK = ("dd", "if=/dev/urandom", f"of={DEVICE}", "bs=4k", "count=1", "oflag=direct", "status=none")
 WRITE_FILE = """
@@ -119,19 +119,19 @@ def area(arrays: OpenArrays, disk: str, kind: AreaKind) -> tuple[int, int]:
 def test_each_area_has_its_mark(session: LabSession) -> None:
     build(session, "5", 3, "--bitmap=internal", "--bitmap-chunk=64K")
     start, _ = area(session, "disk02", AreaKind.SUPERBLOCK)
-    assert read_at(session, "/dev/ubdb", start)[:4] == 0xA92B4EFC.to_bytes(4, "little")
+    assert read_at(session, session.disks[1].node, start)[:4] == 0xA92B4EFC.to_bytes(4, "little")
     start, length = area(session, "disk02", AreaKind.BITMAP)
-    assert read_at(session, "/dev/ubdb", start)[:4] == b"bitm"
+    assert read_at(session, session.disks[1].node, start)[:4] == b"bitm"
     # All bits that there are fit, and no page more is taken.
     bits = read_shape(session, NAME).geometry.stripe_count
     assert bits > 0
     assert length % 8 == 0
     start, _ = area(session, "disk02", AreaKind.BAD_BLOCKS)
-    session.machine.write(md_path(NAME, "dev-ubdb/bad_blocks"), "100000 8")
+    session.machine.write(md_path(NAME, f"dev-{session.disks[1].kernel_name}/bad_blocks"), "100000 8")
     # It goes out with the next superblocks.
     session.machine.run(WRITE_BLOCK)
     # Place and length of each stretch in one word (super_1_sync in drivers/md/md.c).
-    assert read_at(session, "/dev/ubdb", start)[:8] == (100_000 << 10 | 8).to_bytes(8, "little")
+    assert read_at(session, session.disks[1].node, start)[:8] == (100_000 << 10 | 8).to_bytes(8, "little")
     assert sector_of_member(session, NAME, "disk02", 100_007).note == "in md's list of bad blocks"
     assert sector_of_member(session, NAME, "disk02", 100_008).note == ""
     data, _ = area(session, "disk02", AreaKind.DATA)
@@ -165,10 +165,12 @@ def test_the_journal_is_one_area_behind_its_superblock(session: LabSession) -> N
     assert sector_of_member(session, NAME, journal.name, start).kind is None
 
 
+@pytest.mark.virtual_time
 def test_a_member_being_rebuilt_is_distinguished_from_a_complete_one(session: LabSession) -> None:
     build(session, "5", 3, "--bitmap=none", "--size=65536")
     session.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=200, maximum_kib_per_second=200))
-    session.lab.execute(operations.fail(NAME, "/dev/ubda") + operations.remove(NAME, "/dev/ubda"))
+    failed = session.disks[0].node
+    session.lab.execute(operations.fail(NAME, failed) + operations.remove(NAME, failed))
     session.lab.execute(operations.add(NAME, session.disks[3].node))
     # md notes how far it has come each sixteenth of the way, and reads no further from a member.
     session.machine.sleep(60.0)

@@ -14,10 +14,11 @@ from lab.microscope.picture import StripePicture, StripeVerdict, flip_plan, read
 from lab.microscope.small_write import CrashOutcome, crash_states, new_content, picture_of_block, write_really
 from lab.session.session import LabSession
 from tests.kernel.microscope_rig import BYTES, DISKS, PPL, TARGET, bytes_of, create, device_of, fill, session
+from tests.kernel.place import quick_marks
 from tests.kernel.rig import DEVICE, NAME
 
 __all__ = ["DISKS", "TARGET", "session"]
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, *quick_marks(), pytest.mark.wide]
 
 WRITES: list[tuple[str, int, tuple[str, ...], tuple[int, ...], str]] = [
     ("0", 3, (), (), ""),
