@@ -40,7 +40,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
@@ -90,48 +89,13 @@ PLANTED_SWITCH = "/sys/module/md_mod/parameters/planted"
 _FILE = Path(__file__).with_name("planted.toml")
 
 
-class PlantedEffect(StrEnum):
-    """How the oracle detects a planted bug: by verdicts on blocks, or by comparing parity and copies on the members."""
-
-    CORRUPT = "silently corrupt"
-    LOST = "lost after acknowledgement"
-    DIFFERENT = "parity or copies differ"
-
-
-class PlantedNeed(StrEnum):
-    """What a history must contain, besides writes, to show a planted bug."""
-
-    CRASH = "power cut"
-    CACHE = "write cache that loses what it holds"
-    DEGRADED = "a missing member"
-    DOUBLY_DEGRADED = "two missing members"
-    RE_ADD = "re-add of a member"
-    SPARE = "another disk in place of a member"
-    RESTART = "restart of the array"
-    RESHAPE = "reshape"
-    ABSENCE = "a drive that is missing for an instant"
-
-
 class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planted md bug; ``levels``, ``policies`` and ``moments`` are names of promises.toml."""
+    """A planted md bug; the header of its patch describes it."""
 
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
     """The value that switches it on."""
     name: str
     title: str
-    broken: str
-    """How md's behaviour differs from the correct one."""
-    where: str
-    """File in drivers/md, and function."""
-    promise: str
-    source: str
-    levels: tuple[str, ...]
-    policies: tuple[str, ...]
-    moments: tuple[str, ...]
-    needs: tuple[PlantedNeed, ...] = ()
-    history: tuple[str, ...]
-    """The shortest history that shows it; the bug is on from the first step after the array was created and filled."""
-    effects: tuple[PlantedEffect, ...]
 
     @property
     def patch(self) -> str:
