@@ -46,7 +46,6 @@ import msgspec
 from lab.actions.action import Action, PlanAction
 from lab.actions.arrays import (
     Add,
-    Assemble,
     BitmapAction,
     Fail,
     Grow,
@@ -117,19 +116,17 @@ MEMBER_FACTS = {
     "slot": "slot",
     "recovery": "recovery_start",
 }
-NUMBER_FACTS = (
+STEP_FACTS = (
     *("seconds", "failures", "operations", "blocks", "under_way", "fingerprint", "lasted", "rate", "each", "exposed"),
     *("most_degraded", "bad_in_flight", "reads", "read_sectors", "writes", "write_sectors", "flushes", "rounds"),
     *("points", "refused", "dead", "wrong_parity", "not_idle", "untouched_corrupt", "untouched_lost"),
     *("unreadable_points", "in_flight_corrupt", "outside_open_stripes", "untouched_elsewhere", "sets", "survived"),
-    *("differing", "complaints", "unsettled", "torn_up"),
+    *("differing", "complaints", "unsettled", "torn_up", "data", "md_level", "status", "output", "text", "idle"),
+    *("late", "fits", "culprits", "same"),
 )
-OTHER_FACTS = (
-    *("data", "md_level", "status", "output", "text", "idle", "heard", "late", "fits", "culprits", "broke"),
-    *("right_after", "settled", "stop_status", "findings", "seeds", "same"),
-)
+"""Values that steps report under these names."""
 NUMBERED = re.compile(r"(member|errors|bad_blocks|slot|recovery|events|copy|reads|writes)_(\d+)")
-KNOWN = (*VERDICT_FACTS, *BLOCK_FACTS, *MD_FACTS, *NUMBER_FACTS, *OTHER_FACTS)
+KNOWN = (*VERDICT_FACTS, *BLOCK_FACTS, *MD_FACTS, *STEP_FACTS)
 _COMPARISON = re.compile(r"(<=|>=|!=|<|>|=)\s*(-?[\d.]+)?\s*\*?\s*([a-z_][a-z0-9_-]*(?:\.[a-z_0-9]+)?)?\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     **{"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne},
@@ -148,26 +145,23 @@ class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """All facts of a step; ``more`` are those specific to its class."""
-    found: dict[str, Any] = {name: evidence[name] for name in (*NUMBER_FACTS, *OTHER_FACTS) if name in evidence}
+    found: dict[str, Any] = {name: evidence[name] for name in STEP_FACTS if name in evidence}
     if isinstance(complaints := evidence.get("complaints"), list):
         found["complaints"] = len(complaints)
     if "verdicts" in evidence:
         found |= _of_verdicts(evidence)
-    for name in MD_FACTS:
-        if name in evidence.get("state", {}):
-            found[name] = evidence["state"][name]
-    if "state" in evidence and not evidence["state"]:
+    state = evidence.get("state", {})
+    found |= {name: state[name] for name in MD_FACTS if name in state}
+    if "state" in evidence and not state:
         found["array_state"] = "gone"
-    if "level" in evidence.get("state", {}):
-        found["md_level"] = evidence["state"]["level"]
+    if "level" in state:
+        found["md_level"] = state["level"]
     for number, words in evidence.get("members", {}).items():
         if isinstance(words, Mapping):
             found |= {f"{fact}_{number}": words[file] for fact, file in MEMBER_FACTS.items() if file in words}
     if isinstance(events := evidence.get("events"), dict):
         found |= {f"events_{number}": count for number, count in events.items()}
     found |= {name: count for name, count in evidence.items() if NUMBERED.fullmatch(name)}
-    if "stop" in evidence:
-        found["stop_status"] = evidence["stop"]["status"]
     return {**found, **more}
 
 
@@ -380,7 +374,8 @@ class Stage:
         return {
             "seed": self.seed,
             "geometry": array.places.geometry(),
-            "slots": [[slot, slot, DATA_OFFSET_BYTES] for slot in range(array.members)],
+            "members": array.members,
+            "data_offset": DATA_OFFSET_BYTES,
             "stripe_blocks": array.places.row_blocks,
             "nodes": list(nodes),
             "has_record": has_record,
@@ -461,12 +456,13 @@ def _planned(action: Action, stage: Stage) -> GuestSteps:
     assert isinstance(action, PlanAction)
     # All that a plan needs from a session is its arrays; only the program on the machine knows a scenario's arrays.
     plan = action.plan(cast("LabSession", ScenarioArrays(stage)))
-    steps = stage.closed() if isinstance(action, StopArray | RestartStep) else []
-    steps += [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
-    if isinstance(action, AssembleStep) and action.activates:
-        # Here md starts arrays read-auto.
-        steps.append(["activate"])
-    return [*steps, ["idle", IDLE_SECONDS]] if isinstance(action, Scrub) and action.waits_for else steps
+    before = stage.closed() if isinstance(action, StopArray) else []
+    after = [["idle", IDLE_SECONDS]] if isinstance(action, Scrub) and action.waits_for else []
+    return [*before, *_commands(plan), *after]
+
+
+def _commands(plan: Plan) -> GuestSteps:
+    return [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
 
 
 @dataclass(frozen=True)
@@ -548,10 +544,12 @@ class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
         return [["run", ["sh", "-c", self.line], self.seconds]]
 
 
-class AssembleStep(Assemble, frozen=True, kw_only=True, tag="array.assemble"):
+class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble"):
     """Assembles the array from these drives."""
 
     array: Name = ARRAY
+    force: bool = False
+    """Whether to also use members whose event counts differ."""
     disks: tuple[int, ...] = ()
     """The drives; empty: all drives with which the array was created."""
     options: tuple[str, ...] | None = None
@@ -559,17 +557,17 @@ class AssembleStep(Assemble, frozen=True, kw_only=True, tag="array.assemble"):
     activates: bool = True
     """Whether to make it active at once: here md starts arrays read-auto."""
 
-    def plan(self, session: LabSession) -> Plan:
-        stage = cast("ScenarioArrays", session).stage
+    def guest_steps(self, stage: Stage) -> GuestSteps:
         disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
-        return operations.assemble(self.array, disks, force=self.force, options=self.options)
+        plan = operations.assemble(self.array, disks, force=self.force, options=self.options)
+        return [*_commands(plan), *([["activate"]] if self.activates else [])]
 
 
 class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
     """Stops and assembles the array, which discards md's state in memory."""
 
-    def plan(self, session: LabSession) -> Plan:
-        return StopArray(array=self.array).plan(session) + AssembleStep.plan(self, session)
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.closed(), *_commands(operations.stop(self.array)), *AssembleStep.guest_steps(self, stage)]
 
 
 class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
@@ -887,11 +885,8 @@ class CopiesStep(SceneAction, frozen=True, kw_only=True, tag="copies"):
 
     block: int
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["copies", [self.block]]]
-
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        return {f"copy_{slot}": words[0] for slot, words in evidence.get("copies", {}).items()}
+        return {f"copy_{slot}": verdict for slot, verdict in evidence.get("copies", {}).items()}
 
 
 class RecordStep(SceneAction, frozen=True, kw_only=True, tag="record"):
@@ -1079,14 +1074,6 @@ class StartStep(SceneAction, frozen=True, kw_only=True, tag="start"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["start", self.name, shlex.split(self.command)]]
-
-
-class HearsStep(SceneAction, frozen=True, kw_only=True, tag="hears"):
-    """Waits until a started program has printed a text."""
-
-    name: str
-    text: str
-    seconds: float = 60.0
 
 
 class EndStep(SceneAction, frozen=True, kw_only=True, tag="end"):

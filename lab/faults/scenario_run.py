@@ -381,7 +381,7 @@ StoredFacts = Mapping[str, Mapping[str, Any]]
 _EVIDENCE = (
     *("verdicts", "at", "bad", "bad_in_flight", "state", "members", "events", "output", "status", "refused", "text"),
     *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
-    *("right_after", "settled", "idle", "late", "heard"),
+    *("right_after", "settled", "idle", "late"),
 )
 """The keys of the machine's documents that are stored as evidence."""
 _LONGEST_OUTPUT = 600

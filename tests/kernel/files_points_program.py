@@ -23,6 +23,7 @@ from lab.faults.guest.player import (
     complaints_in,
     drives,
     read_record,
+    restore_drives,
     send_document,
 )
 
@@ -88,16 +89,12 @@ class FileSystemPlayer(FilePlayer):
         return command([*FSCK[kind], device], 120.0)
 
     def end_array(self) -> dict[str, Any]:
-        """Also unmount the file system, whose drives are gone."""
-        stuck = {"unmount": unmount_files(self.mounted)} if self.files else {}
-        return {**super().end_array(), **stuck}
+        unmount_files(self.mounted)
+        return super().end_array()
 
-    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        if self.files is None:
-            super().use_ledger(events, kind)
-        else:
-            self.files = FileLedger(events)
-            self.ledger.events = self.files.events
+    def use_ledger(self, events: list[list[Any]]) -> None:
+        self.files = FileLedger(events)
+        self.ledger.events = self.files.events
 
 
 LOUD = (
@@ -139,10 +136,6 @@ class FilePoints(Points):
         """The lines in the kernel log since the last call that report damage to a file system."""
         return complaints_in(self.log.lines(), LOUD)
 
-    def restore(self, cut: Cut) -> None:
-        for number, words in cut.lists(self.record, list(self.members)).items():
-            drives(f"restore {number} {words}".rstrip())
-
     def lost_under_way(self, cut: Cut) -> int:
         """Number of open writes of the missing drives: in flight, or only in a drive's cache."""
         return sum(len(self.record.split(drive, cut.at)[1]) for drive in cut.missing)
@@ -153,7 +146,7 @@ class FilePoints(Points):
         At these the power fails again during the recovery. The first recording is lost.
         """
         cut = cut_of(word)
-        self.restore(cut)
+        restore_drives(cut, self.record, list(self.members))
         self.event = self.record.ledger_event(cut.at)
         self.lost_before = self.lost_under_way(cut)
         drives("forget")
@@ -181,7 +174,7 @@ class FilePoints(Points):
 
     def judge(self, word: str) -> dict[str, Any]:
         cut = cut_of(word)
-        self.restore(cut)
+        restore_drives(cut, self.record, list(self.members))
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
         seen: dict[str, Any] = {"cut": word}
         if cut.missing:

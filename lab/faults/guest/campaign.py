@@ -26,7 +26,17 @@ from lab.faults.guest.arrays import (
     wrong_rows,
 )
 from lab.faults.guest.ledger import ACKNOWLEDGED, Ledger, steady_cut
-from lab.faults.guest.player import ALL_BAD, Player, command, complaints_in, drives, read_record, reset_drives, run_job
+from lab.faults.guest.player import (
+    ALL_BAD,
+    Player,
+    command,
+    complaints_in,
+    drives,
+    read_record,
+    reset_drives,
+    restore_drives,
+    run_job,
+)
 
 # linux/raid/md_u.h
 SET_DISK_FAULTY, HOT_REMOVE_DISK = 0x929, 0x922
@@ -215,7 +225,9 @@ class CampaignPlayer(Player):
         record = read_record()
         self.end_marks()
         cut = steady_cut(record, record.marks[-1][0], kind, seed)
-        self.restore(cut, record, numbers)
+        for number in numbers:
+            drives(f"plug {number}")
+        restore_drives(cut, record, numbers)
         # Acknowledgements after the power cut reached no one, and writes that were not flushed may be lost.
         self.ledger = only_durable(self.ledger.events[:known])
         self.is_unsettled = True

@@ -45,6 +45,7 @@ from lab.faults.guest.arrays import (
 )
 from lab.faults.guest.ledger import (
     ACKNOWLEDGED,
+    ALL,
     ALLOWED,
     BLOCK_BYTES,
     CORRUPT,
@@ -364,6 +365,12 @@ def record_drive(number: int) -> None:
         pause(RECORD_PAUSE_SECONDS)
 
 
+def restore_drives(cut: Cut, record: Record, numbers: Sequence[int]) -> None:
+    """Restore these drives to the state that a cut leaves."""
+    for number, words in cut.lists(record, numbers).items():
+        drives(f"restore {number} {words}".rstrip())
+
+
 def read_record() -> Record:
     """Everything recorded so far."""
     with open(RECORD_NODE, "rb", buffering=0) as file:
@@ -522,8 +529,8 @@ class Player:
             self.do_close()
         self.log.close()
 
-    def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
-        return command(argv, seconds, text)
+    def do_run(self, argv: list[str], seconds: float = 60.0) -> dict[str, Any]:
+        return command(argv, seconds)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
         """Write a value to a file in /sys; a refusal does not end the history."""
@@ -607,41 +614,30 @@ class Player:
         self.mark_fd = -1
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """A power cut: requests in flight fail, the array is gone, and each drive is restored to a possible state.
+        """A power cut or a crash of the kernel: the array is gone, and each drive is restored to a possible state.
 
-        Acknowledgements after the cut do not count.
+        Everything after this moment is undone, so md is stopped cleanly, and no request waits for a drive.
         """
         events = self.ledger.events[:]
         os.write(self.mark_fd, f"mark {len(events)}".encode())
         record = read_record()
-        for number in numbers:
-            drives(f"{self.cut_drives} {number}")
-        self.end_marks()
+        self.do_still(numbers)
         self.do_close()
-        stopped = self.end_array()
+        stop = self.end_array()
         at = record.requests[-1].came if record.requests else 0
         cut = chosen_cut(record, at, kind, random.Random(seed))
-        self.restore(cut, record, numbers)
-        self.use_ledger(events, kind)
-        return {"cut": cut.word(), **stopped}
-
-    cut_drives = "pull"
-    """How a power cut affects the drives, as a line to their driver."""
+        restore_drives(cut, record, numbers)
+        self.use_ledger(events)
+        # After a crash of the kernel only, drives hold all ended writes, so acknowledged ones must be present.
+        self.is_cut = kind != ALL
+        return {"cut": cut.word(), **({"stop": stop, "broke": stop["output"]} if stop["status"] else {})}
 
     def end_array(self) -> dict[str, Any]:
-        """Stop what remains of the array after a power cut."""
-        return {"stop": command(["mdadm", "--stop", self.node], 60.0)}
+        return command(["mdadm", "--stop", self.node], 60.0)
 
-    def restore(self, cut: Cut, record: Record, numbers: list[int]) -> None:
-        for number, words in cut.lists(record, numbers).items():
-            if self.cut_drives == "pull":
-                drives(f"plug {number}")
-            drives(f"restore {number} {words}".rstrip())
-
-    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """Continue with these events after a power cut of this kind."""
+    def use_ledger(self, events: list[list[Any]]) -> None:
+        """Continue with these events after a power cut: later acknowledgements do not count."""
         self.ledger = Ledger(events)
-        self.is_cut = True
 
     def do_check(self) -> dict[str, Any]:
         found = self.read_all(self.ledger)
@@ -654,8 +650,7 @@ class Player:
 
     def do_settle(self) -> dict[str, Any]:
         """Record the content of blocks with several allowed generations; it must not change from now on."""
-        allowed = self.ledger.allowed(is_power_cut=self.is_cut)
-        found = check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
+        found = self.read_all(self.ledger)
         for block, generation in found["found"].items():
             if generation is not None:
                 self.ledger.add(SETTLED, block, generation)
@@ -796,11 +791,11 @@ class Points:
 
     def judge(self, word: str) -> dict[str, Any]:
         cut = cut_of(word)
-        for number, words in cut.lists(self.record, list(self.members)).items():
-            if self.images:
+        if self.images:
+            for number, words in cut.lists(self.record, list(self.members)).items():
                 self.images.put(self.members[number], number, words)
-            else:
-                drives(f"restore {number} {words}".rstrip())
+        else:
+            restore_drives(cut, self.record, list(self.members))
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
         event = self.record.ledger_event(cut.at)
         if event not in self.allowed:

@@ -1,8 +1,8 @@
 """Runs scenarios on the machine: the steps of the player, and further steps of scenarios.
 
-Its job: ``histories``, each as the player's, with ``nodes`` (the bare drives), ``has_record``, ``slots`` (``[slot,
-drive, data offset in bytes]``) and ``stripe_blocks``. Each document has the ``seconds`` that its step took, on the
-machine's clock.
+Its job: ``histories``, each as the player's, with ``nodes`` (the bare drives), ``has_record``, ``has_journal``,
+``members`` (their number; the first drives are the members), ``data_offset`` (in bytes) and ``stripe_blocks``. Each
+document has the ``seconds`` that its step took, on the machine's clock.
 
 A layer is a device of device mapper over a whole drive. Commands refer to drives by number: ``@2`` is drive 2 as md
 sees it, with all layers over it, and ``#2`` is the bare drive.
@@ -39,7 +39,6 @@ from lab.faults.guest.arrays import (
     write_text,
 )
 from lab.faults.guest.ledger import (
-    ALL,
     ALLOWED,
     BLOCK_BYTES,
     CORRUPT,
@@ -54,6 +53,7 @@ from lab.faults.guest.ledger import (
 from lab.faults.guest.player import (
     ALL_BAD,
     PWRITE,
+    TAIL,
     Alive,
     Asynchronous,
     KernelLog,
@@ -187,8 +187,6 @@ class ScenarioPlayer(Player):
     ``job["nodes"]``: the bare drives; ``job["has_record"]``: whether they are the lab's own.
     """
 
-    cut_drives = "still"
-    """Everything after the moment of a cut is undone anyway, so md is stopped cleanly and nothing waits for a drive."""
     most_bad = ALL_BAD
     """All bad blocks are listed, because their places are compared with the level's arithmetic."""
 
@@ -217,9 +215,9 @@ class ScenarioPlayer(Player):
 
         return NAMED_DRIVE.sub(named, text)
 
-    def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
+    def do_run(self, argv: list[str], seconds: float = 60.0) -> dict[str, Any]:
         argv = [self.filled(word) for word in argv]
-        return {"argv": argv, **command(argv, seconds, self.filled(text))}
+        return {"argv": argv, **command(argv, seconds)}
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
         """Write a value to a file in /sys; ``dev-@2`` in its path becomes the folder of the member."""
@@ -324,12 +322,10 @@ class ScenarioPlayer(Player):
         wrong data chunk from P and the other data chunks.
         """
         chunk = self.job["geometry"]["chunk"]
-        places = {int(slot): (self.bare[number], at) for slot, number, at in self.job["slots"]}
         found: list[list[Any]] = []
         for row, data, p, q in rows:
-            chunks = {
-                slot: read_direct(places[slot][0], places[slot][1] + row * chunk, chunk) for slot in (*data, p, q)
-            }
+            at = self.job["data_offset"] + row * chunk
+            chunks = {slot: read_direct(self.bare[slot], at, chunk) for slot in (*data, p, q)}
             culprit = culprit_of([chunks[slot] for slot in data], chunks[p], chunks[q])
             if culprit == "none":
                 continue
@@ -340,8 +336,7 @@ class ScenarioPlayer(Player):
             found.append([row, culprit, slot])
             if mends:
                 others = [chunks[each] for each in (*data, p) if each != slot]
-                node, at = places[slot]
-                self.put(node, at + row * chunk, exclusive_or(others))
+                self.put(self.bare[slot], at, exclusive_or(others))
         return {"culprits": found}
 
     def clear_layers(self) -> None:
@@ -396,15 +391,13 @@ class ScenarioPlayer(Player):
         digest.update(read_direct(self.job.get("data", self.node), 0, size))
         return {"fingerprint": int.from_bytes(digest.digest()[:6], "big")}
 
-    def do_copies(self, blocks: list[int]) -> dict[str, Any]:
-        """The verdict on some blocks on each member of a mirror; ``copies``: slot -> verdicts in order."""
-        allowed, copies = self.ledger.allowed(is_power_cut=self.is_cut), {}
-        for slot, number, at in self.job["slots"]:
-            verdicts = []
-            for block in blocks:
-                data = read_direct(self.bare[number], at + block * BLOCK_BYTES, BLOCK_BYTES)
-                verdicts.append(judged(generations_of(self.content, block, data), allowed[block]))
-            copies[str(slot)] = verdicts
+    def do_copies(self, block: int) -> dict[str, Any]:
+        """The verdict on a block on each member of a mirror; ``copies``: slot -> verdict."""
+        allowed = self.ledger.allowed(is_power_cut=self.is_cut)[block]
+        at, copies = self.job["data_offset"] + block * BLOCK_BYTES, {}
+        for slot in range(self.job["members"]):
+            data = read_direct(self.bare[slot], at, BLOCK_BYTES)
+            copies[slot] = judged(generations_of(self.content, block, data), allowed)
         return {"copies": copies}
 
     # The state of md
@@ -528,31 +521,16 @@ class ScenarioPlayer(Player):
             return 0
         return os.waitstatus_to_exitcode(raw) if ended else None
 
-    def do_hears(self, name: str, text: str, seconds: float) -> dict[str, Any]:
-        """Wait until a background program has printed a text."""
-        began = time.monotonic()
-        while text not in self.output_of(name) and time.monotonic() - began < seconds:
-            pause(0.02)
-        return {
-            "output": self.output_of(name),
-            "heard": text in self.output_of(name),
-            "lasted": time.monotonic() - began,
-        }
-
-    def output_of(self, name: str) -> str:
-        out = self.programs[name][1]
-        return os.pread(out, 65536, max(0, os.fstat(out).st_size - 65536)).decode("utf-8", "replace")
-
     def do_end(self, name: str) -> dict[str, Any]:
         """Kill a background program; returns its output."""
         pid, out = self.programs[name]
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        text = self.output_of(name)
+        text = os.pread(out, 65536, max(0, os.fstat(out).st_size - 65536)).decode("utf-8", "replace")
         os.close(out)
         del self.programs[name]
-        return {"output": text[-2000:]}
+        return {"output": text[-TAIL:]}
 
     def do_file(self, path: str, text: str) -> None:
         """Create a file below /run, such as a configuration of mdadm."""
@@ -706,16 +684,6 @@ class ScenarioPlayer(Player):
     def finish(self) -> None:
         self.clear()
         self.log.close()
-
-    def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """A power cut or a crash of the kernel: each drive is restored to a possible state."""
-        seen = super().do_cut(numbers, kind, seed)
-        return {**seen, "broke": seen["stop"]["output"]} if seen["stop"]["status"] else {"cut": seen["cut"]}
-
-    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """After a crash of the kernel only, drives hold all ended writes, so acknowledged ones must be present."""
-        super().use_ledger(events, kind)
-        self.is_cut = kind != ALL
 
     def do_activate(self) -> dict[str, Any]:
         """Make an array active that md started read-auto."""
