@@ -149,6 +149,11 @@ class CutConfiguration:
         return f"{self.level}/{self.policy.name}/{self.moment}/{self.load}"
 
     @property
+    def file_name(self) -> str:
+        """The name as part of a file's name."""
+        return self.name.replace("-", "").replace("/", "-")
+
+    @property
     def raid(self) -> Level:
         return level_with_layout(self.level, None)
 
@@ -362,23 +367,26 @@ MOST_TRIED_BY_ALL = 4
 """If a moment has at most this many open writes, every subset of them is tried."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DriveRecording:
-    """A recorded history.
-
-    ``events`` are the ledger's. ``fingerprint`` is a SHA-256 digest of the record and the ledger; in virtual time it is
-    the same on every machine.
-    """
+    """A recorded history; ``events`` are the ledger's."""
 
     configuration: CutConfiguration
     seed: str
     events: list[list[Any]]
-    record: Record
-    fingerprint: str
-    encoded: bytes = b""
+    encoded: bytes
     """The record as the driver gave it."""
     images: DriveImages | None = None
     """Only in real time, where the history cannot be recorded again."""
+
+    @cached_property
+    def record(self) -> Record:
+        return Record(self.encoded)
+
+    @property
+    def fingerprint(self) -> str:
+        """A SHA-256 digest of the record and the ledger; in virtual time it is the same on every machine."""
+        return hashlib.sha256(self.encoded + repr(self.events).encode()).hexdigest()
 
     def cuts(self, count: int | None) -> list[Cut]:
         """``count`` crash points chosen by the seed; None: all.
@@ -457,16 +465,8 @@ def make_recording(
                 hint="raidlab fault points --list shows what can be",
             )
     encoded = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
-    data = base64.b64decode(encoded)
     images = None if place.lab.machine.facts.is_virtual_time else images_of(place, configuration.drives)
-    return _recording(configuration, seed, events, data, images)
-
-
-def _recording(
-    configuration: CutConfiguration, seed: str, events: list[list[Any]], data: bytes, images: DriveImages | None
-) -> DriveRecording:
-    digest = hashlib.sha256(data + repr(events).encode()).hexdigest()
-    return DriveRecording(configuration, seed, events, Record(data), digest, data, images)
+    return DriveRecording(configuration, seed, events, base64.b64decode(encoded), images)
 
 
 def _recording_files(host: Host) -> RecordFiles[StoredRecording]:
@@ -474,12 +474,22 @@ def _recording_files(host: Host) -> RecordFiles[StoredRecording]:
     return RecordFiles(root, "recording", StoredRecording, state_root=host.state.root)
 
 
-def store_recording(host: Host, configuration: str, **fields: Any) -> StoredRecording:
-    """Store a recording. Raises LabError if the state folder cannot be used."""
-    name = configuration.replace("-", "").replace("/", "-")
+def store_recording(host: Host, target: str, recording: DriveRecording, cuts: Sequence[str]) -> StoredRecording:
+    """Store a recording made on this target, with its images. Raises LabError if the state folder cannot be used."""
+    images = recording.images
+    assert images
     return _recording_files(host).add(
-        f"{stem(host.clock.utc_now())}{name}",
-        lambda record_id: StoredRecording(id=record_id, configuration=configuration, **fields),
+        f"{stem(host.clock.utc_now())}{recording.configuration.file_name}",
+        lambda record_id: StoredRecording(
+            id=record_id,
+            target=target,
+            configuration=recording.configuration.name,
+            seed=recording.seed,
+            cuts=tuple(cuts),
+            events=recording.events,
+            record=recording.encoded,
+            images=images,
+        ),
     )
 
 
@@ -500,7 +510,7 @@ def find_recording(host: Host, word: str) -> StoredRecording:
 def recording_of(stored: StoredRecording) -> DriveRecording:
     """A stored recording, to be tried again. Raises SpecError for a configuration that this version does not know."""
     configuration = find_configuration(stored.configuration)
-    return _recording(configuration, stored.seed, stored.events, stored.record, stored.images)
+    return DriveRecording(configuration, stored.seed, stored.events, stored.record, stored.images)
 
 
 def went_wrong(seen: dict[str, Any]) -> str | None:
@@ -800,18 +810,9 @@ def explore(
     except MachineLost as error:
         failure = error
     last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
-    shown, stored = (*(each.cut for each in tally.broken), *([last] if last else [])), ""
+    shown, stored = [*(each.cut for each in tally.broken), *([last] if last else [])], ""
     if shown and recording.images:
-        stored = store_recording(
-            place.lab.host,
-            configuration.name,
-            target=place.lab.machine.facts.target,
-            seed=recording.seed,
-            cuts=shown,
-            events=recording.events,
-            record=recording.encoded,
-            images=recording.images,
-        ).id
+        stored = store_recording(place.lab.host, place.lab.machine.facts.target, recording, shown).id
     seconds = time.monotonic() - started
     return Explored(configuration, seed, recording.fingerprint, tally, seconds, failure, last, stored)
 
@@ -991,9 +992,8 @@ def _files(host: Host) -> RecordFiles[StoredPoints]:
 def store_points(host: Host, explored: Explored) -> StoredPoints:
     """Store the result of a configuration. Raises LabError if the state folder cannot be used."""
     tally, now = explored.tally, host.clock.utc_now()
-    name = explored.configuration.name.replace("-", "").replace("/", "-")
     return _files(host).add(
-        f"{stem(now)}{name}",
+        f"{stem(now)}{explored.configuration.file_name}",
         lambda record_id: StoredPoints(
             id=record_id,
             created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",

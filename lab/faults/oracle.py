@@ -21,15 +21,13 @@ from lab.arrays.status import ArrayStatus, read_array
 from lab.disks import Lab
 from lab.errors import LabError
 from lab.faults.guest.file_ledger import BEGIN, FileLedger, FilePlan
-from lab.faults.guest.ledger import ACKNOWLEDGED, CORRUPT, FAILED, FLUSH, LOST, UNREADABLE, WRITE, Ledger
+from lab.faults.guest.ledger import ACKNOWLEDGED, BLOCK_BYTES, CORRUPT, FAILED, FLUSH, LOST, UNREADABLE, WRITE, Ledger
 from lab.faults.place import FILES, run_program
 from lab.gates.decoding import FormatVersion, convert, digits
 from lab.host.files import write_file
 from lab.plans import Step
 from lab.store import Journal
-from lab.units import KIB, MIB, SECTOR_BYTES
-
-BLOCK_BYTES = 4 * KIB
+from lab.units import MIB, SECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ SET_ARRAY_INFO, ADD_NEW_DISK, RUN_ARRAY, STOP_ARRAY = 0x40480923, 0x40140921, 0x
 DUE_SECONDS = 5.0
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
 SPARE_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFD
-STOP_TRIES = 200
+STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
 POLYNOMIAL = 0x11D
 
 
@@ -144,8 +144,32 @@ def freshest(nodes: Sequence[str]) -> list[str]:
     return [each.node for each in labels if each.events + 1 >= labels[0].events]
 
 
+def stop_array(node: str) -> str:
+    """Stop an array by ioctl(2), which md refuses while any process has it open.
+
+    Returns md's error message; empty if the array is stopped, or was not running.
+    """
+    reason = ""
+    for _ in range(STOP_TRIES):
+        try:
+            fd = os.open(node, os.O_RDWR)
+        except OSError:
+            return ""
+        try:
+            fcntl.ioctl(fd, STOP_ARRAY, 0)
+            return ""
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return ""
+            reason = str(error.strerror)
+        finally:
+            os.close(fd)
+        pause(STOP_PAUSE_SECONDS)
+    return reason
+
+
 class QuickArray:
-    """The array md0, started and stopped by ioctl(2) without mdadm."""
+    """The array md0, started by ioctl(2) without mdadm."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -193,19 +217,6 @@ class QuickArray:
             except OSError as error:
                 if error.errno != errno.ENODEV or time.monotonic() > deadline:
                     raise
-            pause(0.01)
-
-    def stop(self) -> None:
-        """Stop the array, which md refuses while any process has it open; after two seconds it remains."""
-        for _ in range(STOP_TRIES):
-            fd = os.open(self.node, os.O_RDWR)
-            try:
-                fcntl.ioctl(fd, STOP_ARRAY, 0)
-                return
-            except OSError:
-                pass
-            finally:
-                os.close(fd)
             pause(0.01)
 
     def file(self, name: str) -> str:

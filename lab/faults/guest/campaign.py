@@ -17,11 +17,12 @@ from typing import Any
 
 from lab.faults.guest.arrays import (
     START_DEGRADED,
-    STOP_ARRAY,
+    STOP_PAUSE_SECONDS,
     STOP_TRIES,
     MemberLabel,
     pause,
     read_text,
+    stop_array,
     write_text,
     wrong_rows,
 )
@@ -43,7 +44,6 @@ SET_DISK_FAULTY, HOT_REMOVE_DISK = 0x929, 0x922
 MANAGED = {"fail": SET_DISK_FAULTY, "remove": HOT_REMOVE_DISK}
 EVEN_SECONDS = 4
 """Each history begins when the machine's clock is a multiple of this many seconds, so that md's timers are in phase."""
-STOP_PAUSE_SECONDS = 0.02
 COMMAND_SECONDS = 60.0
 CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
 """md must have been idle for this long: it reports its next action only once superblocks are written, which takes time
@@ -94,7 +94,7 @@ class CampaignPlayer(Player):
 
     def finish(self) -> None:
         super().finish()
-        self.stopped()
+        stop_array(self.node)
 
     def do_begin(self, numbers: list[int], length: int, junk: str) -> None:
         """Blank the drives, stop their recording and restore their normal speed.
@@ -188,26 +188,7 @@ class CampaignPlayer(Player):
 
     def do_halt(self) -> dict[str, Any]:
         self.do_close()
-        return {"refused": self.stopped()}
-
-    def stopped(self) -> str:
-        reason = ""
-        for _ in range(STOP_TRIES):
-            try:
-                fd = os.open(self.node, os.O_RDWR)
-            except OSError:
-                return ""
-            try:
-                fcntl.ioctl(fd, STOP_ARRAY, 0)
-                return ""
-            except OSError as error:
-                if error.errno == errno.ENODEV:
-                    return ""
-                reason = str(error.strerror)
-            finally:
-                os.close(fd)
-            pause(STOP_PAUSE_SECONDS)
-        return reason
+        return {"refused": stop_array(self.node)}
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
         """A power cut: each drive is restored to a state that it could have now, without any later write.
@@ -221,7 +202,7 @@ class CampaignPlayer(Player):
         if self.writer:
             self.writer.mark_fd = -1
         self.do_close()
-        refused = self.stopped()
+        refused = stop_array(self.node)
         record = read_record()
         self.end_marks()
         cut = steady_cut(record, record.marks[-1][0], kind, seed)
@@ -291,14 +272,14 @@ class CampaignPlayer(Player):
         for way in ("--force", START_DEGRADED) if is_forced else ():
             if self.is_running():
                 break
-            self.stopped()
+            stop_array(self.node)
             if way == START_DEGRADED:
                 write_text(START_DEGRADED, "1")
             again = command(["mdadm", "--assemble", self.node, "--run", "--force", *nodes], COMMAND_SECONDS)
             write_text(START_DEGRADED, "0")
             seen = {"nodes": nodes, "forced": way, "refusal": done["output"], **again}
         if not self.is_running():
-            self.stopped()
+            stop_array(self.node)
         return {**seen, "labels": labels, **self.state()}
 
     def is_running(self) -> bool:

@@ -39,6 +39,7 @@ from lab.faults.guest.arrays import (
     read_direct,
     read_text,
     skip_modprobe,
+    stop_array,
     wait_idle,
     write_text,
     wrong_rows,
@@ -839,7 +840,7 @@ class Points:
         if self.job.get("by_mdadm"):
             command(["mdadm", "--stop", "/dev/md0"], 60.0)
         else:
-            self.array.stop()
+            stop_array(self.array.node)
 
     def check_blocks(self, allowed: dict[int, list[int]], *, has_parity: bool) -> dict[str, Any]:
         node = "/dev/md0" if self.job.get("by_mdadm") else self.array.node

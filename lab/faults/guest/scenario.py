@@ -35,6 +35,7 @@ from lab.faults.guest.arrays import (
     read_direct,
     read_into,
     read_text,
+    stop_array,
     syndrome,
     write_text,
 )
@@ -588,12 +589,12 @@ class ScenarioPlayer(Player):
                 for number in failed:
                     write_text(f"{self.folder}/dev-{kernel_name_of(self.bare[number])}/state", "faulty")
                 seen |= self.brief()
-                array.stop()
+                stop_array(array.node)
             self.put_labels(labels)
             seen["restart_refused"] = array.start([self.bare[each] for each in members if each not in failed])
             if not seen["restart_refused"]:
                 seen["restarted"] = self.brief()
-                array.stop()
+                stop_array(array.node)
             self.put_labels(labels)
             outcomes.append(seen)
             alive.report()

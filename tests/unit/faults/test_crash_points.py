@@ -25,7 +25,7 @@ from lab.faults.crash_points import (
     explore_all,
     find_configuration,
 )
-from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Cut, Record, cut_of
+from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Cut, cut_of
 from lab.machine import Host, parse_target
 
 CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")
@@ -120,7 +120,7 @@ def judge_of(name: str, *writes: tuple[int, int, int]) -> Judge:
         RECORD.pack(2 * number + 1, 2 * number + 2, DATA_SECTOR + sector, 0, count, drive, DRIVE_WRITE, 0)
         for number, (drive, sector, count) in enumerate(writes)
     ]
-    return Judge(DriveRecording(find_configuration(name), "1", [], Record(b"".join(lines)), ""))
+    return Judge(DriveRecording(find_configuration(name), "1", [], b"".join(lines)))
 
 
 def judged(judge: Judge, *, blocks: tuple[int, ...] = (), rows: tuple[int, ...] = (), **seen: Any) -> PointJudgement:

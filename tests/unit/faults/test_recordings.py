@@ -11,7 +11,14 @@ import pytest
 
 from lab.errors import SpecError
 from lab.faults.campaign import HistoryOutcome, Repeats
-from lab.faults.crash_points import DriveImages, find_recording, recording_of, store_recording
+from lab.faults.crash_points import (
+    DriveImages,
+    DriveRecording,
+    find_configuration,
+    find_recording,
+    recording_of,
+    store_recording,
+)
 from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, Cut, Record, cut_of
 from lab.faults.guest.player import DriveStates, accept_discards
 from lab.faults.history import generated
@@ -59,13 +66,11 @@ def test_a_crash_point_is_made_of_a_stored_recording() -> None:
 
 
 def test_a_recording_is_found_by_its_id_and_is_the_same() -> None:
-    host, events = Host.real("tests"), [["write", 1, 0, 1, 0]]
-    fields = {"target": "qemu:", "seed": "3", "cuts": ("7:0=2",), "events": events}
-    kept = store_recording(host, "raid5/ppl/idle/mixed", record=ENCODED, images=IMAGES, **fields)
+    host, configuration = Host.real("tests"), find_configuration("raid5/ppl/idle/mixed")
+    recording = DriveRecording(configuration, "3", [["write", 1, 0, 1, 0]], ENCODED, IMAGES)
+    kept = store_recording(host, "qemu:", recording, ["7:0=2"])
     found = find_recording(host, kept.id)
-    assert found == kept
-    recording = recording_of(found)
-    assert (recording.configuration.name, recording.events) == ("raid5/ppl/idle/mixed", events)
+    assert (found, recording_of(found)) == (kept, recording)
     recording.require(cut_of("7:0=2"))
     with pytest.raises(SpecError, match="no open write 9"):
         recording.require(cut_of("7:0=9"))
