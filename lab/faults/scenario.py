@@ -178,74 +178,72 @@ def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def judge(
-    name: str, expected: Any, facts: Mapping[str, Any], stored: Mapping[str, Mapping[str, Any]], places: BlockMap
-) -> FactCheck:
-    """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
-    match = NUMBERED.fullmatch(name)
-    found = facts.get(name)
-    if found is None and match and match[1] in MEMBER_FACTS and "array_state" in facts:
-        found = "gone"
-    text = "" if found is None else shortened(str(found), _LONGEST)
-    shown = (f"blocks {text}" if text else "none") if name in BLOCK_FACTS else text or "nothing"
-    options = expected if isinstance(expected, list) else [expected]
-    is_met = found is not None and any(_fits(name, each, found, facts, stored, places) for each in options)
-    required = " or ".join(_expected_text(each, stored, facts) for each in options)
-    return FactCheck(what=name, wanted=required, found=shown, is_met=is_met)
+StoredFacts = Mapping[str, Mapping[str, Any]]
+"""Name under which an earlier step stored its facts -> these facts."""
 
 
-def _expected_text(expected: Any, stored: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
-    """An expectation as text, with the number for which a name stands."""
-    text = str(expected)
-    parts = _COMPARISON.fullmatch(text)
-    if parts and parts[3]:
-        return f"{text} ({_number(parts, stored, facts):g})"
-    return text
+@dataclass(frozen=True)
+class StepFacts:
+    """The facts after a step, and what expectations may compare them with."""
 
+    facts: Mapping[str, Any]
+    stored: StoredFacts
+    places: BlockMap
 
-def _fits(
-    name: str,
-    expected: Any,
-    found: Any,
-    facts: Mapping[str, Any],
-    stored: Mapping[str, Mapping[str, Any]],
-    places: BlockMap,
-) -> bool:
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return bool(found) is expected
-    if not isinstance(expected, str):
-        return _as_number(found) == float(expected)
-    if name in BLOCK_FACTS:
-        if expected.startswith("="):
-            return numbers_in(str(found)) == places.meant(expected[1:])
-        if expected.startswith("in "):
-            return numbers_in(str(found)) <= places.meant(expected[3:])
-        raise SpecError(f"'{expected}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
-    if expected.startswith("~"):
-        return expected[1:].strip() in str(found)
-    if expected.startswith("!~"):
-        return expected[2:].strip() not in str(found)
-    parts = _COMPARISON.fullmatch(expected)
-    if parts and (parts[2] or parts[3]):
-        left, right = _as_number(found), _number(parts, stored, facts)
-        return left is not None and _COMPARE[parts[1]](left, right)
-    if name.startswith("member_"):
-        # The state is a comma-separated list to which md may add words (Documentation/admin-guide/md.rst).
-        return expected in str(found).split(",")
-    return str(found) == expected
+    def check(self, name: str, expected: Any) -> FactCheck:
+        """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
+        match = NUMBERED.fullmatch(name)
+        found = self.facts.get(name)
+        if found is None and match and match[1] in MEMBER_FACTS and "array_state" in self.facts:
+            found = "gone"
+        text = "" if found is None else shortened(str(found), _LONGEST)
+        shown = (f"blocks {text}" if text else "none") if name in BLOCK_FACTS else text or "nothing"
+        options = expected if isinstance(expected, list) else [expected]
+        is_met = found is not None and any(self._fits(name, each, found) for each in options)
+        required = " or ".join(self._text_of(each) for each in options)
+        return FactCheck(what=name, wanted=required, found=shown, is_met=is_met)
 
+    def _text_of(self, expected: Any) -> str:
+        """An expectation as text, with the number for which a name stands."""
+        text = str(expected)
+        parts = _COMPARISON.fullmatch(text)
+        return f"{text} ({self._number(parts):g})" if parts and parts[3] else text
 
-def _number(parts: re.Match[str], stored: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> float:
-    factor = float(parts[2]) if parts[2] else 1.0
-    if not parts[3]:
-        return factor
-    name, _, fact = parts[3].partition(".")
-    number = _as_number(stored.get(name, {}).get(fact) if fact else facts.get(name))
-    if number is None:
-        raise SpecError(
-            f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it: keep = NAME"
-        )
-    return factor * number
+    def _fits(self, name: str, expected: Any, found: Any) -> bool:
+        if isinstance(expected, bool) or isinstance(found, bool):
+            return bool(found) is expected
+        if not isinstance(expected, str):
+            return _as_number(found) == float(expected)
+        if name in BLOCK_FACTS:
+            if expected.startswith("="):
+                return numbers_in(str(found)) == self.places.meant(expected[1:])
+            if expected.startswith("in "):
+                return numbers_in(str(found)) <= self.places.meant(expected[3:])
+            raise SpecError(f"'{expected}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
+        if expected.startswith("~"):
+            return expected[1:].strip() in str(found)
+        if expected.startswith("!~"):
+            return expected[2:].strip() not in str(found)
+        parts = _COMPARISON.fullmatch(expected)
+        if parts and (parts[2] or parts[3]):
+            left, right = _as_number(found), self._number(parts)
+            return left is not None and _COMPARE[parts[1]](left, right)
+        if name.startswith("member_"):
+            # The state is a comma-separated list to which md may add words (Documentation/admin-guide/md.rst).
+            return expected in str(found).split(",")
+        return str(found) == expected
+
+    def _number(self, parts: re.Match[str]) -> float:
+        factor = float(parts[2]) if parts[2] else 1.0
+        if not parts[3]:
+            return factor
+        name, _, fact = parts[3].partition(".")
+        number = _as_number(self.stored.get(name, {}).get(fact) if fact else self.facts.get(name))
+        if number is None:
+            raise SpecError(
+                f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it: keep = NAME"
+            )
+        return factor * number
 
 
 def _as_number(value: Any) -> float | None:

@@ -35,8 +35,9 @@ from lab.faults.scenario import (
     Scenario,
     ScenarioText,
     SceneStep,
+    StepFacts,
+    StoredFacts,
     facts_of,
-    judge,
 )
 from lab.gates.decoding import FormatVersion, Name
 from lab.gates.text import shortened
@@ -377,7 +378,6 @@ def md_words(step: StepOutcome) -> str:
     return "; ".join(parts)
 
 
-StoredFacts = Mapping[str, Mapping[str, Any]]
 _EVIDENCE = (
     *("verdicts", "at", "bad", "bad_in_flight", "state", "members", "events", "output", "status", "refused", "text"),
     *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
@@ -464,7 +464,8 @@ def judged_step(
 ) -> tuple[StepOutcome, dict[str, Any]]:
     """The outcome of one step, and its facts."""
     own = step.facts(evidence, played.stage)
-    facts, places = facts_of(evidence, own), played.stage.array.places
+    places = played.stage.array.places
+    found = StepFacts(facts_of(evidence, own), stored, places)
     expect = step.expect if played.is_virtual or not step.is_timed else {}
     known = {name: evidence[name] for name in _EVIDENCE if name in evidence} if step.expect else {}
     if "output" in known:
@@ -474,17 +475,17 @@ def judged_step(
         lines=tuple(lines),
         why=step.why,
         seconds=evidence["seconds"],
-        checks=tuple(_checked(name, expected, facts, stored, places) for name, expected in expect.items()),
+        checks=tuple(_checked(found, name, expected) for name, expected in expect.items()),
         blocks=tuple(_block_text(each, places) for each in evidence.get("bad", ())),
         evidence={**known, **({"facts": own} if own and step.expect else {})},
         problem=problem_of(step, evidence),
     )
-    return outcome, facts
+    return outcome, dict(found.facts)
 
 
-def _checked(name: str, expected: Any, facts: Mapping[str, Any], stored: StoredFacts, places: BlockMap) -> FactCheck:
+def _checked(found: StepFacts, name: str, expected: Any) -> FactCheck:
     try:
-        return judge(name, expected, facts, stored, places)
+        return found.check(name, expected)
     except SpecError as error:
         return FactCheck(what=name, wanted=str(expected), found=error.message, is_met=False)
 

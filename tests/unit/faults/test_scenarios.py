@@ -18,10 +18,10 @@ from lab.faults.scenario import (
     FOLDER,
     OPERATIONS,
     Scenario,
+    StepFacts,
     all_scenarios,
     facts_of,
     find_scenario,
-    judge,
     read_scenario,
     step_of,
 )
@@ -84,7 +84,7 @@ CHECKED: dict[str, Any] = {
 
 
 def check(name: str, wanted: object, evidence: dict[str, Any] = CHECKED, **kept: dict[str, Any]) -> bool:
-    return judge(name, wanted, facts_of(evidence, {}), kept, RAID5).is_met
+    return StepFacts(facts_of(evidence, {}), kept, RAID5).check(name, wanted).is_met
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_fact_is_compared(name: str, wanted: object, is_met: bool) -> None:
 
 
 def test_a_missing_fact_never_meets_an_expectation() -> None:
-    found = judge("mismatch_cnt", 0, facts_of({"seconds": 1.0}, {}), {}, RAID5)
+    found = StepFacts(facts_of({"seconds": 1.0}, {}), {}, RAID5).check("mismatch_cnt", 0)
     assert (found.is_met, found.found) == (False, "nothing")
     assert not check("member_1", "gone", {"seconds": 1.0})
     assert check("array_state", "gone", {"state": {}})
@@ -145,7 +145,7 @@ def test_an_expectation_without_a_valid_reference_is_rejected() -> None:
 
 
 def test_a_check_shows_its_expectation_with_names_resolved_to_numbers() -> None:
-    found = judge("seconds", "< 0.5 * slow.seconds", facts_of(CHECKED, {}), {"slow": {"seconds": 2.0}}, RAID5)
+    found = StepFacts(facts_of(CHECKED, {}), {"slow": {"seconds": 2.0}}, RAID5).check("seconds", "< 0.5 * slow.seconds")
     assert (found.wanted, found.found) == ("< 0.5 * slow.seconds (1)", "0.5")
 
 
