@@ -10,9 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lab.classroom.bundle import load_signer, write_bundle
 from lab.results.record import ResultRecord, encode_record
 
 RAIDLAB = Path(sys.executable).parent / "raidlab"
@@ -128,19 +126,16 @@ class Bench:
                 return Done(told, None, _text(out), _text(err))
         return Done(told, process.returncode, _text(out), _text(err))
 
-    def start(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start the command in the background; the caller ends it."""
-        pipe = subprocess.PIPE
-        environment = self.environment()
         return subprocess.Popen(
             [RAIDLAB, *words],
             stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment(),
             cwd=self.folder,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            **more,
         )
 
     def file(self, name: str, text: str | bytes) -> str:
@@ -157,11 +152,6 @@ class Bench:
         (folder / "record.json").write_bytes(encode_record(record))
         for path, data in (raw or {}).items():
             (folder / path).write_bytes(data)
-
-    def bundle(self, name: str, record: ResultRecord, raw: Mapping[str, bytes] | None = None) -> str:
-        """Write a signed bundle of one result, as from another computer; returns its path."""
-        files = {"record.json": encode_record(record), **(raw or {})}
-        return self.file(name, write_bundle({record.id: files}, load_signer(self.folder / "key" / "signing-key.pem")))
 
 
 def _text(data: bytes | None) -> str:

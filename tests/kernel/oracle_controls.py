@@ -143,12 +143,8 @@ def _fits(told: Any, expected: Any) -> bool:
     return bool(told == expected)
 
 
-def _shape(level: str, members: int) -> ArrayShape:
-    return ArrayShape(level=level, members=members, policy=HistoryPolicy.RESYNC, depth=1)
-
-
 def _history(level: str = "5", members: int = 4) -> FaultHistory:
-    return FaultHistory(1, _shape(level, members), ())
+    return FaultHistory(1, ArrayShape(level=level, members=members, policy=HistoryPolicy.RESYNC, depth=1), ())
 
 
 def _begin(history: FaultHistory, *steps: list[Any]) -> list[list[Any]]:
@@ -248,7 +244,9 @@ def all_controls() -> list[OracleControl]:
 def failed_controls(arena: Arena) -> list[str]:
     """The wrong results of the oracle under test, one message each; a fresh machine runs the controls."""
     controls = all_controls()
-    jobs = [{**job_of(each.history, []), "steps": each.steps, "geometries": geometries_of(each)} for each in controls]
+    jobs = [
+        {**job_of(each.history, []), "steps": each.steps, "geometries": geometries(each.history)} for each in controls
+    ]
     failed: list[str] = []
     seen: list[dict[str, Any]] = []
     number = 0
@@ -261,8 +259,3 @@ def failed_controls(arena: Arena) -> list[str]:
                 failed.append(wrong)
             number, seen = number + 1, []
     return failed
-
-
-def geometries_of(control: OracleControl) -> list[dict[str, Any]]:
-    """The layouts of parity and copies that a control compares; empty if it has no comparison."""
-    return geometries(control.history) if any(step[0] == "parity" for step in control.steps) else []

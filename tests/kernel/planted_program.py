@@ -2,13 +2,13 @@
 
 Runs inside the agent of a machine, standard library alone:
 
-    write PATH FIRST COUNT GENERATION [sync]      one request; with `sync` O_DSYNC
+    write PATH FIRST COUNT GENERATION             one request
     each PATH FIRST COUNT STEP GENERATION         COUNT requests of a block each, STEP blocks apart
     flush PATH                                    fsync
     copy PATH TO BYTES                            all of a device, as whoever reads it now gets it
     read PATH FIRST COUNT                         -> JSON: of each block its "NUMBER:GENERATION", "0", "?" or "error"
     cut PATH FIRST COUNT GENERATION SECONDS LINE...
-        a write with `sync` that is under way while, after so many seconds, the lines go to /dev/lab-drives
+        a write with O_DSYNC that is under way while, after so many seconds, the lines go to /dev/lab-drives
         -> "written" or "failed"
 
 A block begins with its number and its generation, and the rest follows from these (SHAKE-128): no sum of blocks looks
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
         return ""
     if verb == "cut":
         return cut(path, int(rest[0]), int(rest[1]), int(rest[2]), float(rest[3]), rest[4:])
-    numbers = [int(word) for word in rest if word != "sync"]
+    numbers = [int(word) for word in rest]
     if verb == "read":
         return json.dumps(read(path, *numbers))
     if verb == "each":
@@ -130,6 +130,5 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
         for index in range(count):
             write(path, first + index * step, 1, generation)
         return ""
-    first, count, generation = numbers
-    write(path, first, count, generation, os.O_DSYNC if "sync" in rest else 0)
+    write(path, *numbers)
     return ""

@@ -149,8 +149,8 @@ class Bench:
         """Assemble from these drives, as far as mdadm accepts them, allow writes, and wait for the resync."""
         self.mdadm("--assemble", ARRAY, "--run", "--quiet", *nodes(self.drives if numbers is None else numbers))
         self.mdadm("--readwrite", ARRAY)
-        for name in ("sync_speed_max", "sync_max"):
-            self.put(name, {"sync_max": "max"}.get(name, "system"))
+        self.put("sync_speed_max", "system")
+        self.put("sync_max", "max")
         self.idle()
 
     def restart(self) -> None:

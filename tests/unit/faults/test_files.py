@@ -418,26 +418,6 @@ def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"dead": "Input/output error"}, "the array cannot be started"),
-        ({"unmountable": "Structure needs cleaning"}, "the file system cannot be mounted"),
-        ({"stuck": "Device or resource busy"}, "cannot be unmounted"),
-        (
-            {"bad": [["d0/f1", 512, "silently corrupt", "zeros", [3]]]},
-            "d0/f1 at byte 512: silently corrupt, found zeros",
-        ),
-        ({"fsck": 4, "fsck_said": "errors\n"}, "fsck found damage: errors"),
-        ({"wrong_rows": [7, 8]}, "2 rows of the members are inconsistent when md is idle, the first is 7"),
-        ({"kernel": ["EXT4-fs error (device md0)"]}, "kernel message: EXT4-fs error"),
-    ],
-)
-def test_broken_promises_are_reported_as_problems(more: dict[str, Any], words: str) -> None:
-    (problem,) = judged({"cut": "7:::2", **more}, "raid5-journal").problems
-    assert words in problem
-
-
-@pytest.mark.parametrize(
     ("array", "document", "is_explained"),
     [
         ("raid5-ppl", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 1}, True),

@@ -58,19 +58,20 @@ def look(judge: HistoryJudge, states: dict[int, tuple[int, str]], *bad: list[Any
     )
 
 
+def corrupt(block: int) -> list[Any]:
+    """A silently corrupt block, as a check lists it."""
+    return [block, CORRUPT, ["unknown bytes"], [1]]
+
+
+CLEAN: dict[str, Any] = {"verdicts": {}, "bad": []}
 GONE: dict[str, Any] = {"status": 1, "output": "no", "state": {}, "members": {}}
 
 
 @pytest.mark.parametrize(
     ("purpose", "step", "seen", "expected"),
     [
-        (Purpose.LOOK, ["check"], step_output(WHOLE, verdicts={}, bad=[]), []),
-        (
-            Purpose.LOOK,
-            ["check"],
-            step_output(WHOLE, verdicts={}, bad=[], state={"degraded": "1"}),
-            ["degraded miscounted"],
-        ),
+        (Purpose.LOOK, ["check"], step_output(WHOLE, **CLEAN), []),
+        (Purpose.LOOK, ["check"], step_output(WHOLE, **CLEAN, state={"degraded": "1"}), ["degraded miscounted"]),
         (Purpose.LOOK, ["check"], {"broke": "OSError"}, ["could not be played"]),
         (Purpose.REST, ["idle", 1], step_output(WHOLE, idle=True), []),
         (Purpose.REST, ["idle", 1], step_output(WHOLE, idle=False), ["stood still"]),
@@ -125,7 +126,7 @@ def test_unreadable_is_right_where_the_level_cannot_help_and_nowhere_else() -> N
     assert judge.explained[DECLARED] == 1
     assert look(judge, without(0, 1), [there, UNREADABLE, [], [1]]) == [UNREADABLE]
     # Invented data are never right.
-    assert look(judge, without(0, 1), [gone, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
+    assert look(judge, without(0, 1), corrupt(gone)) == [CORRUPT]
 
 
 def cut(judge: HistoryJudge, open_: list[int], kind: str = "subset") -> None:
@@ -154,10 +155,13 @@ def test_the_write_hole_excuses_blocks_of_the_missing_member_in_strips_that_were
     judge = judge_of(Act(ActKind.CUT, 0, word="ended"), policy=policy)
     block, other, neighbour = lose_with_power(judge)
     assert start(judge, without(0), forced="--force", refusal="dirty and degraded") == []
-    assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == []
+    assert look(judge, without(0), corrupt(block)) == []
     assert judge.explained["write hole"] == 1
-    assert look(judge, without(0), [other, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
-    assert look(judge, without(0), [neighbour, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
+    assert look(judge, without(0), corrupt(other)) == [CORRUPT]
+    assert look(judge, without(0), corrupt(neighbour)) == [CORRUPT]
+    # Once all blocks are rewritten, nothing is excused any more.
+    assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
+    assert look(judge, without(0), corrupt(block)) == [CORRUPT]
 
 
 @pytest.mark.parametrize("policy", [HistoryPolicy.PPL, HistoryPolicy.JOURNAL, HistoryPolicy.WRITE_BACK])
@@ -165,7 +169,7 @@ def test_a_log_closes_the_write_hole_and_needs_no_force(policy: HistoryPolicy) -
     judge = judge_of(Act(ActKind.CUT, 0, word="ended"), policy=policy)
     block, _, _ = lose_with_power(judge)
     assert start(judge, without(0), forced="--force", refusal="no") == ["started only by force"]
-    assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
+    assert look(judge, without(0), corrupt(block)) == [CORRUPT]
 
 
 @pytest.mark.parametrize(("behind", "expected"), [(-1, []), (0, FORCED), (1, FORCED), (-2, FORCED)])
@@ -195,9 +199,9 @@ def test_a_spare_that_is_taken_for_a_member_in_sync_excuses_what_it_does_not_hav
     cut(judge, [])
     states = {**without(1), 4: (1, IN_SYNC)}
     assert start(judge, states, labels={"/dev/drive0": [7, 0], "/dev/drive4": [6, role]}) == []
-    assert look(judge, states, [8, CORRUPT, ["zeros"], [1]]) == expected
+    assert look(judge, states, corrupt(8)) == expected
     assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
-    assert look(judge, states, [8, CORRUPT, ["zeros"], [1]]) == [CORRUPT]
+    assert look(judge, states, corrupt(8)) == [CORRUPT]
 
 
 @pytest.mark.parametrize(("gone", "expected"), [(1, []), (None, [CORRUPT])])
@@ -209,7 +213,7 @@ def test_corruption_is_excused_while_a_member_is_replaced_during_a_rebuild(
     states = {drive: (drive, IN_SYNC) for drive in range(5) if drive != gone}
     assert look(judge, {**states, 0: (0, "in_sync,want_replacement"), 5: (0, "spare,replacement")}) == []
     whole = {**states, 0: (0, IN_SYNC), 1: (1, IN_SYNC)}
-    assert look(judge, whole, [8, CORRUPT, ["zeros"], [1]]) == expected
+    assert look(judge, whole, corrupt(8)) == expected
     warning = ["WARNING: CPU: 0 PID: 41 at drivers/md/raid5.c:5238 handle_stripe+0x22b5/0x26e0", "Call Trace:"]
     trouble = [] if gone else ["kernel complained"]
     assert hear(judge, Purpose.TROUBLE, ["trouble"], {"trouble": warning}) == trouble
@@ -279,10 +283,10 @@ def test_what_a_known_bug_has_lost_stays_lost_until_it_is_written_again() -> Non
     judge = judge_of(Act(ActKind.CUT, word="flushed"), policy=HistoryPolicy.WRITE_BACK)
     cut(judge, [], "flushed")
     assert start(judge, WHOLE) == []
-    bad = [9, CORRUPT, ["zeros"], [1]]
+    bad = corrupt(9)
     assert hear(judge, Purpose.SETTLE, ["settle"], step_output(WHOLE, verdicts={}, bad=[bad])) == []
     assert look(judge, WHOLE, bad) == []
-    assert look(judge, WHOLE, [10, CORRUPT, ["zeros"], [1]]) == [CORRUPT]
+    assert look(judge, WHOLE, corrupt(10)) == [CORRUPT]
 
 
 def test_a_log_is_not_replayed_where_an_array_that_died_is_started_by_force() -> None:
@@ -294,16 +298,8 @@ def test_a_log_is_not_replayed_where_an_array_that_died_is_started_by_force() ->
     judge.differences.clear()
     hear(judge, Purpose.UNSURE, ["unsure"], {"open": [neighbour]})
     assert start(judge, without(0), forced="--force", refusal="not enough") == []
-    assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == []
+    assert look(judge, without(0), corrupt(block)) == []
     assert judge.explained["write hole"] == 1
-
-
-def test_after_all_is_written_again_nothing_is_excused_any_more() -> None:
-    judge = judge_of(Act(ActKind.CUT, 0, word="ended"))
-    block, _, _ = lose_with_power(judge)
-    start(judge, without(0), forced="--force", refusal="dirty and degraded")
-    assert hear(judge, Purpose.FILL, ["heal"], {"failures": 0}) == []
-    assert look(judge, without(0), [block, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
 
 
 def test_a_member_that_had_failed_is_not_taken() -> None:
@@ -347,8 +343,8 @@ def test_a_scrub_that_begins_where_a_sync_is_due_may_count_and_the_next_one_may_
     members = MEMBERS[level]
     whole = {drive: (drive, IN_SYNC) for drive in range(members)}
     counted = step_output(whole, members, idle=True, state={"mismatch_cnt": "512"})
-    due = step_output(whole, members, verdicts={}, bad=[], state={"resync_start": "2816"})
-    rebuilt = step_output({**whole, 1: (1, "spare")}, members, verdicts={}, bad=[])
+    due = step_output(whole, members, **CLEAN, state={"resync_start": "2816"})
+    rebuilt = step_output({**whole, 1: (1, "spare")}, members, **CLEAN)
     for before in (due, rebuilt):
         judge = judge_of(Act(ActKind.SCRUB, word="repair"), Act(ActKind.SCRUB, word="check"), level=level)
         judge.expected.waived.add(1)
@@ -381,9 +377,9 @@ def test_a_corrupted_block_may_be_bad_until_it_is_rewritten() -> None:
     judge = judge_of(Act(ActKind.CORRUPT, 0, number=16, at=5000))
     block = next(block for block in range(12) if judge.expected.map.places(block) == [(0, 1)])
     hear(judge, Purpose.SPOILED, ["spoil", "/dev/drive0", 5000, 16], {"bytes": 4096})
-    assert look(judge, WHOLE, [block, CORRUPT, ["unknown bytes"], [1]]) == []
+    assert look(judge, WHOLE, corrupt(block)) == []
     hear(judge, Purpose.FILL, ["rewrite", [block]], {"failures": 0})
-    assert look(judge, WHOLE, [block, CORRUPT, ["unknown bytes"], [1]]) == [CORRUPT]
+    assert look(judge, WHOLE, corrupt(block)) == [CORRUPT]
 
 
 def test_writes_may_fail_where_too_few_members_are_left() -> None:
