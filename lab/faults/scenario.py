@@ -332,7 +332,6 @@ class Stage:
 
     array: SceneArray
     seed: str
-    drives: int
     is_open: bool = False
     """Whether the oracle's writer has the array open, in which case md cannot be stopped."""
     mix: dict[str, int] = field(default_factory=dict)
@@ -365,19 +364,6 @@ class Stage:
         steps: GuestSteps = [["close"]] if self.is_open else []
         self.is_open = False
         return steps
-
-    def job(self, nodes: tuple[str, ...], *, has_record: bool) -> dict[str, Any]:
-        """The parameters of a history on this array, without its steps."""
-        array = self.array
-        return {
-            "seed": self.seed,
-            "geometry": array.places.geometry(),
-            "members": array.members,
-            "data_offset": DATA_OFFSET_BYTES,
-            "stripe_blocks": array.places.row_blocks,
-            "nodes": list(nodes),
-            "has_record": has_record,
-        }
 
 
 def built_in_values(array: SceneArray, seed: int) -> dict[str, int]:
@@ -893,7 +879,7 @@ class RecordStep(SceneAction, frozen=True, kw_only=True, tag="record"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         settled: GuestSteps = [["drain"]] if stage.is_open else []
         # A drive with requests in flight has no defined content from which a recording could start.
-        return [*settled, ["pause", 0.5], ["record", list(range(stage.drives))]]
+        return [*settled, ["pause", 0.5], ["record", list(range(DRIVES))]]
 
 
 class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
@@ -908,7 +894,7 @@ class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         require_kinds([self.kind])
         stage.is_open = False
-        return [["cut", list(range(stage.drives)), self.kind, f"{stage.seed}:{self.seed}"]]
+        return [["cut", list(range(DRIVES)), self.kind, f"{stage.seed}:{self.seed}"]]
 
 
 def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
@@ -952,7 +938,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         require_kinds(self.kinds)
         members = list(range(stage.array.members + (stage.array.journal is not None)))
-        still: GuestSteps = [["drain"], ["pause", 0.3], ["still", list(range(stage.drives))]]
+        still: GuestSteps = [["drain"], ["pause", 0.3], ["still", list(range(DRIVES))]]
         stopped = [*still, *stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
         return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
 
@@ -1328,7 +1314,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(layers | {_NEEDED_BY[step.word] for step in self.steps if step.word in _NEEDED_BY}))
 
     def stage(self) -> Stage:
-        return Stage(self.array, self.seed, DRIVES)
+        return Stage(self.array, self.seed)
 
 
 @cache

@@ -25,7 +25,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
-from lab.faults.arrays import BlockMap
+from lab.faults.arrays import DATA_OFFSET_BYTES, BlockMap
 from lab.faults.place import LONGEST_SILENCE_SECONDS, SCENARIO, FaultPlace, SilenceWatchdog, open_place, run_program
 from lab.faults.scenario import (
     NEEDS,
@@ -401,10 +401,19 @@ class PlayedVariant:
 
     def history(self, place: FaultPlace) -> dict[str, Any]:
         """The history as a job for the program on the machine."""
-        self._nodes = tuple(place.nodes)
-        steps = [each for _, made in self._made for each in made]
-        has_journal = self.variant.array.journal is not None
-        return {**self.stage.job(place.nodes, has_record=place.has_record), "has_journal": has_journal, "steps": steps}
+        self._nodes = place.nodes
+        array = self.variant.array
+        return {
+            "seed": self.variant.seed,
+            "geometry": array.places.geometry(),
+            "members": array.members,
+            "data_offset": DATA_OFFSET_BYTES,
+            "stripe_blocks": array.places.row_blocks,
+            "nodes": place.nodes,
+            "has_record": place.has_record,
+            "has_journal": array.journal is not None,
+            "steps": [each for _, made in self._made for each in made],
+        }
 
     def evidence(self, documents: Iterator[dict[str, Any]]) -> Iterator[tuple[SceneStep, dict[str, Any], list[str]]]:
         """Each step with its merged evidence and its commands; ends after a step that could not be carried out."""

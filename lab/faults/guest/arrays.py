@@ -78,21 +78,18 @@ def skip_modprobe() -> None:
         write_text("/proc/sys/kernel/modprobe", "\0")
 
 
-class Buffers:
-    """Reusable buffers for direct I/O: an embedded kernel takes longer to allocate a page than to fill it."""
-
-    def __init__(self) -> None:
-        self.maps: dict[object, mmap.mmap] = {}
-
-    def get(self, name: object, length: int) -> memoryview:
-        """A buffer of this many bytes; the next call with the same name returns the same memory."""
-        found = self.maps.get(name)
-        if found is None or len(found) < length:
-            found = self.maps[name] = mmap.mmap(-1, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
-        return memoryview(found)[:length]
+_BUFFERS: dict[object, mmap.mmap] = {}
 
 
-BUFFERS = Buffers()
+def buffer(name: object, length: int) -> memoryview:
+    """A buffer for direct I/O; the next call with the same name returns the same memory.
+
+    An embedded kernel takes longer to allocate a page than to fill it.
+    """
+    found = _BUFFERS.get(name)
+    if found is None or len(found) < length:
+        found = _BUFFERS[name] = mmap.mmap(-1, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
+    return memoryview(found)[:length]
 
 
 def read_into(path: str, at: int, view: memoryview) -> int:
@@ -109,7 +106,7 @@ def read_into(path: str, at: int, view: memoryview) -> int:
 
 def read_direct(path: str, at: int, length: int) -> bytes:
     """As ``read_into``, but returns the bytes."""
-    view = BUFFERS.get("read", length)
+    view = buffer("read", length)
     return bytes(view[: read_into(path, at, view)])
 
 
@@ -329,23 +326,13 @@ def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int)
     return found
 
 
-def members_of(folder: str) -> dict[int, tuple[str, int, str]]:
-    """Slot -> (node, data offset in bytes, state) of a running array's members, from sysfs."""
-    found = {}
-    for name in sorted(os.listdir(folder)):
-        if name.startswith("dev-"):
-            slot = read_text(f"{folder}/{name}/slot")
-            if slot.isdigit():
-                offset = int(read_text(f"{folder}/{name}/offset") or 0) * 512
-                found[int(slot)] = (f"/dev/{name[4:]}", offset, read_text(f"{folder}/{name}/state"))
-    return found
-
-
 def wrong_rows(folder: str, geometry: dict[str, Any]) -> list[int]:
     """As ``disagreeing``, for the members in sync of a running array, with ``rows``, ``chunk`` and ``member_bytes``."""
     data = {}
-    for slot, (node, offset, state) in members_of(folder).items():
-        if "in_sync" in state.split(","):
-            data[slot] = BUFFERS.get(slot, geometry["member_bytes"])
-            read_into(node, offset, data[slot])
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("dev-") and "in_sync" in read_text(f"{folder}/{name}/state").split(","):
+            slot = read_text(f"{folder}/{name}/slot")
+            if slot.isdigit():
+                data[int(slot)] = buffer(int(slot), geometry["member_bytes"])
+                read_into(f"/dev/{name[4:]}", int(read_text(f"{folder}/{name}/offset") or 0) * 512, data[int(slot)])
     return disagreeing(geometry["rows"], data, geometry["chunk"])

@@ -31,9 +31,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lab.faults.guest.arrays import (
-    BUFFERS,
     MemberLabel,
     QuickArray,
+    buffer,
     freshest,
     pause,
     read_direct,
@@ -281,7 +281,7 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
     if torn.
     """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    view = BUFFERS.get("check", PIECE_BYTES)
+    view = buffer("check", PIECE_BYTES)
     seen: dict[str, Any] = {"verdicts": {}, "bad": [], "found": {}}
     try:
         last = max(allowed, default=-1)
@@ -763,7 +763,7 @@ class DriveStates:
 
     def put(self, node: str, number: int, words: str) -> None:
         """Write this content to a device, past the page cache."""
-        image, piece = self.of(number, words), BUFFERS.get("put", PIECE_BYTES)
+        image, piece = self.of(number, words), buffer("put", PIECE_BYTES)
         fd = os.open(node, os.O_WRONLY | os.O_DIRECT)
         try:
             for at in range(0, len(image), PIECE_BYTES):

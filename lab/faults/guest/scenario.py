@@ -25,10 +25,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.faults.guest.arrays import (
-    BUFFERS,
     IdleWatch,
     MemberLabel,
     QuickArray,
+    buffer,
     double,
     exclusive_or,
     pause,
@@ -455,7 +455,7 @@ class ScenarioPlayer(Player):
     def do_reads(self, count: int) -> dict[str, Any]:
         """Single reads of one block, at places chosen by the seed; ``each`` is the mean time of a read in seconds."""
         chance, blocks = random.Random(f"{self.content.seed}:reads"), self.ledger.blocks()
-        view, began, failures = BUFFERS.get("reads", BLOCK_BYTES), time.monotonic(), 0
+        view, began, failures = buffer("reads", BLOCK_BYTES), time.monotonic(), 0
         for _ in range(count):
             try:
                 read_into(self.node, chance.choice(blocks) * BLOCK_BYTES, view)
