@@ -17,8 +17,8 @@ What ext4 (data=ordered, the default) and XFS promise after a power cut, with so
               before (data=ordered, Documentation/admin-guide/ext4.rst; XFS marks new blocks as unwritten until their
               data are on the disk).
 
-Properties beyond that, which applications should not rely on (T. S. Pillai et al., All File Systems Are Not Created
-Equal, OSDI 2014), are examined by FilesCheck (files.py).
+Applications should not rely on anything beyond that, such as the order of changes (T. S. Pillai et al., All File
+Systems Are Not Created Equal, OSDI 2014).
 
 The plan chooses the operations by a seed: many small concurrent jobs, as in real programs. The next operation depends
 only on the operations submitted so far, never on timing. So a client that lost its machine can determine what the

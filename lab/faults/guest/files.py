@@ -200,8 +200,6 @@ def content_of(content: Content, file: int, first: int, count: int, generation: 
 
 ARBITRARY = "in flight, anything"
 """A block with a write in flight that may hold anything according to the promises of the array."""
-IN_ORDER = "changes of names are present in their order"
-"""Properties beyond the promises: it is no violation if they do not hold."""
 
 
 class Found:
@@ -337,7 +335,7 @@ def describe_sector(sector: bytes) -> str:
 
 
 class FilesCheck:
-    """The check of all files; ``extra`` counts properties beyond the promises: [met, not met] for each."""
+    """The check of all files."""
 
     def __init__(
         self, content: Content, states: FileStates, found: dict[str, Found], *, is_arbitrary: bool = False
@@ -348,7 +346,6 @@ class FilesCheck:
         self.bad: list[list[Any]] = []
         self.seen: dict[str, dict[int, FileVerdict | None]] = {}
         """Name -> possible files with the match of the data, 0: no file; empty if that cannot be determined."""
-        self.extra: dict[str, list[int]] = {}
         for name in sorted({*states.names, *found}):
             self.check_name(name)
         for folder, (sure, later) in sorted(states.folders.items()):
@@ -391,13 +388,7 @@ class FilesCheck:
     def check_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
         """Check whether the names in a folder together result from complete changes."""
         names = [name for name in self.seen if folder_of(name) == folder]
-        state, fits = sure, self.fits(sure, names)
-        for kind, _, *more in later:
-            state = changed(state, kind, more)
-            fits = fits or self.fits(state, names)
-        if later and all(self.seen[name] for name in names):
-            self.count_extra(IN_ORDER, is_met=fits)
-        if not fits and not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
+        if not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
             shown = ", ".join(f"{name} is {' or '.join(map(str, self.seen[name]))}" for name in sorted(names))
             self.files[CORRUPT] = self.files.get(CORRUPT, 0) + 1
             self.bad.append([folder, 0, CORRUPT, shown, "names that whole changes of them give"])
@@ -415,11 +406,8 @@ class FilesCheck:
                     states.add(tuple(after.get(name, 0) for name in names))
         return any(self.fits(named(names, state), names) for state in states)
 
-    def count_extra(self, word: str, *, is_met: bool) -> None:
-        self.extra.setdefault(word, [0, 0])[not is_met] += 1
-
     def document(self) -> dict[str, Any]:
-        return {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD], "more": self.extra}
+        return {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD]}
 
 
 def named(names: list[str], state: tuple[int, ...]) -> dict[str, int]:

@@ -38,20 +38,20 @@ SECTOR_BYTES = 512
 SECTORS = BLOCK_BYTES // SECTOR_BYTES
 MAGIC = 0x62614C52
 HEADER = struct.Struct("<IIII")
+MOST_CACHED = 16384
 
 
 class Content:
     """The blocks of one seed, with a cache."""
 
-    def __init__(self, seed: str, most_cached: int = 16384) -> None:
+    def __init__(self, seed: str) -> None:
         self.seed = seed
-        self.most_cached = most_cached
         self.cached: dict[tuple[int, int], bytes] = {}
 
     def block(self, number: int, generation: int) -> bytes:
         found = self.cached.get((number, generation))
         if found is None:
-            if len(self.cached) >= self.most_cached:
+            if len(self.cached) >= MOST_CACHED:
                 self.cached.clear()
             found = self.cached[number, generation] = self.made(number, generation)
         return found
