@@ -45,7 +45,7 @@ class FilesArray:
     survives_missing: bool = True
     """Whether all synced data remain readable if a member is missing after the power cut.
 
-    False where parity may be wrong after a power cut: md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN).
+    False where parity may be wrong after a power cut, the write hole: then only cuts with all members are tried.
     """
     known_fault: str = ""
     """A known defect of md that affects this array; empty: none."""
@@ -101,10 +101,6 @@ _ARBITRARY = (
     "the missing member was being written, and PPL leaves arbitrary data in such blocks "
     "(Documentation/driver-api/md/raid5-ppl.rst); if they are metadata, the file system is damaged"
 )
-_WRITE_HOLE = (
-    "parity may not match the data after a power cut, so the missing member cannot be reconstructed: the write "
-    "hole; md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +141,6 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
     point = FilePoint(tuple(problems), array.known_fault if problems else "", document)
     if problems and array.is_arbitrary and document.get("lost_under_way"):
         return replace(point, explanation=_ARBITRARY)
-    if problems and point.is_missing and not array.survives_missing:
-        return replace(point, explanation=_WRITE_HOLE)
     return point
 
 
@@ -205,13 +199,13 @@ def require_done(document: dict[str, Any]) -> None:
         raise LabError(f"step '{document.get('kind')}' on files did not succeed: {why}", hint="see the machine's dmesg")
 
 
-def chosen_cuts(recording: FilesRecording, count: int, *, with_missing: bool = False) -> list[str]:
+def chosen_cuts(recording: FilesRecording, count: int) -> list[str]:
     """About ``count`` cuts of all kinds, evenly distributed over the recording.
 
-    Half of them have a member missing if the array survives that, or ``with_missing``.
+    Half of them have a member missing if the array survives that.
     """
     chance, record = random.Random(f"{SEED}:0"), recording.record
-    losses: list[tuple[int, ...]] = [(), (0,)] if with_missing or recording.array.survives_missing else [()]
+    losses: list[tuple[int, ...]] = [(), (0,)] if recording.array.survives_missing else [()]
     moments = record.moments()
     wanted = max(1, count // (len(KINDS) * len(losses)))
     cuts = []

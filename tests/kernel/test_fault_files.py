@@ -79,14 +79,6 @@ def test_the_power_may_fail_again_while_the_first_time_is_recovered_from(place: 
     assert len(points) == 24
 
 
-def test_the_write_hole_of_raid5_is_seen_through_a_file_system(place: FaultPlace) -> None:
-    recording = recorded(place, "raid5", EXT4)
-    cuts = chosen_cuts(recording, 192, with_missing=True)
-    hurt = [point for point in judged_points(place, recording, cuts, fsck=0) if point.problems]
-    assert all("write hole" in point.explanation for point in hurt)
-    assert any("silently corrupt" in problem for point in hurt for problem in point.problems)
-
-
 def test_a_write_back_journal_loses_what_its_members_caches_lose(place: FaultPlace) -> None:
     """Known of md: nothing is wrong where the drives keep all that they had answered for."""
     recording = recorded(place, "raid5-write-back", EXT4)

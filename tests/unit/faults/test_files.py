@@ -421,7 +421,6 @@ def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
         # Nothing was being written to the member that is missing.
         ("raid5-ppl", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 0}, False),
         ("raid5-ppl", {"cut": "7", "unmountable": "x"}, False),
-        ("raid5", {"cut": "7:::2", "unmountable": "x"}, True),
         ("raid5", {"cut": "7", "unmountable": "x"}, False),
         ("raid5-journal", {"cut": "7:::2", "unmountable": "x", "lost_under_way": 1}, False),
         ("raid5-write-back", {"cut": "7", "unmountable": "x"}, True),
