@@ -294,20 +294,64 @@ def _places(part: tuple[Write, ...], whole: tuple[Write, ...]) -> list[int] | No
     return found
 
 
-@dataclass
-class CampaignArrayModel:
-    """The expected state of the array while a history is generated."""
+MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3, 4, 5)}
+FEWEST_ACTS, MOST_ACTS = 4, 12
+MOST_CUTS = 2
+CHANCES = 1 << 16
+"""Number of seeds for what a power cut leaves on the drives."""
+CUT_KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, SUBSET, TORN_WRITE)
+DEAD_CHANCE = 0.15
+"""Probability of choosing a failure that the level does not survive, where one is possible."""
 
+
+def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
+    """The history of a seed."""
+    bounds = bounds or Bounds()
+    chance = random.Random(f"history:{seed}:{bounds.words()}")
+    shape = _shape(chance, bounds)
+    chooser = Chooser(chance, shape)
+    acts = [chooser.load()]
+    length = chance.randint(FEWEST_ACTS, MOST_ACTS)
+    while len(acts) < length:
+        acts.append(chooser.next())
+    if chooser.is_dead:
+        acts += [chooser.check(), chooser.force()]
+    return FaultHistory(seed, shape, tuple(acts))
+
+
+def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
+    fitting = [level for level in LEVELS if not bounds.policy or HistoryPolicy(bounds.policy).fits(level)]
+    level = bounds.level or chance.choice(fitting)
+    policies = [policy for policy in HistoryPolicy if policy.fits(level)]
+    policy = HistoryPolicy(bounds.policy) if bounds.policy else chance.choice(policies)
+    members = chance.choice(MEMBERS[level])
+    return ArrayShape(
+        level=level,
+        members=members,
+        policy=policy,
+        layout=chance.choice(LAYOUTS if members > 2 else ("n2",)) if level == "10" else "",
+        chunk_kib=chance.choice((16, 16, 32, 64)),
+        depth=chance.choice((1, 4, 4, 8, 16)),
+        has_junk=chance.random() < 0.2 and not policy.has_journal and policy is not HistoryPolicy.PPL,
+        sync_kib=chance.choice((0, 200, 400)),
+    )
+
+
+@dataclass
+class Chooser:
+    """Chooses acts by the expected state of the array, and updates this state accordingly."""
+
+    chance: random.Random
     shape: ArrayShape
-    slots: list[int | None]
-    in_sync: set[int]
+    slots: list[int | None] = field(init=False)
+    in_sync: set[int] = field(init=False)
+    blank: set[int] = field(init=False)
     spares: set[int] = field(default_factory=set)
     faulty: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
     """Former members that are no longer in the array."""
-    blank: set[int] = field(default_factory=set)
     pulled: set[int] = field(default_factory=set)
-    slow: set[int] = field(default_factory=set)
+    slowed: set[int] = field(default_factory=set)
     is_dead: bool = False
     is_broken: bool = False
     """Whether md was asked to fail a member that the array cannot lose: md then refuses writes until the next start
@@ -321,13 +365,12 @@ class CampaignArrayModel:
     cuts: int = 0
     may_have_bad_blocks: bool = False
 
-    @property
-    def level(self) -> Level:
-        return self.shape.raid
-
-    @property
-    def members(self) -> int:
-        return len(self.slots)
+    def __post_init__(self) -> None:
+        self.slots = list(range(self.shape.members))
+        self.in_sync = set(range(self.shape.members))
+        self.blank = set(range(self.shape.members, DRIVES))
+        if self.shape.policy.has_journal:
+            self.blank.discard(JOURNAL_DRIVE)
 
     @cached_property
     def map(self) -> BlockMap:
@@ -340,7 +383,7 @@ class CampaignArrayModel:
 
     def survives(self, *drives: int) -> bool:
         lost = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
-        return self.level.survives(frozenset(lost), self.members)
+        return self.shape.raid.survives(frozenset(lost), len(self.slots))
 
     @property
     def is_whole(self) -> bool:
@@ -367,105 +410,50 @@ class CampaignArrayModel:
         self.in_sync |= {drive for drive in self.slots if drive is not None and drive not in self.pulled}
         self.is_reshaping = self.is_hasty = False
 
-
-MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3, 4, 5)}
-FEWEST_ACTS, MOST_ACTS = 4, 12
-MOST_CUTS = 2
-CHANCES = 1 << 16
-"""Number of seeds for what a power cut leaves on the drives."""
-CUT_KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, SUBSET, TORN_WRITE)
-DEAD_CHANCE = 0.15
-"""Probability of choosing a failure that the level does not survive, where one is possible."""
-
-
-def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
-    """The history of a seed."""
-    bounds = bounds or Bounds()
-    chance = random.Random(f"history:{seed}:{bounds.words()}")
-    shape = _shape(chance, bounds)
-    chooser = Chooser(chance, shape)
-    acts = [chooser.load()]
-    length = chance.randint(FEWEST_ACTS, MOST_ACTS)
-    while len(acts) < length:
-        acts.append(chooser.next())
-    if chooser.model.is_dead:
-        acts += [chooser.check(), chooser.force()]
-    return FaultHistory(seed, shape, tuple(acts))
-
-
-def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
-    fitting = [level for level in LEVELS if not bounds.policy or HistoryPolicy(bounds.policy).fits(level)]
-    level = bounds.level or chance.choice(fitting)
-    policies = [policy for policy in HistoryPolicy if policy.fits(level)]
-    policy = HistoryPolicy(bounds.policy) if bounds.policy else chance.choice(policies)
-    members = chance.choice(MEMBERS[level])
-    return ArrayShape(
-        level=level,
-        members=members,
-        policy=policy,
-        layout=chance.choice(LAYOUTS if members > 2 else ("n2",)) if level == "10" else "",
-        chunk_kib=chance.choice((16, 16, 32, 64)),
-        depth=chance.choice((1, 4, 4, 8, 16)),
-        has_junk=chance.random() < 0.2 and not policy.has_journal and policy is not HistoryPolicy.PPL,
-        sync_kib=chance.choice((0, 200, 400)),
-    )
-
-
-class Chooser:
-    """Chooses acts and updates the model accordingly."""
-
-    def __init__(self, chance: random.Random, shape: ArrayShape) -> None:
-        members, others = range(shape.members), set(range(shape.members, DRIVES))
-        if shape.policy.has_journal:
-            others.discard(JOURNAL_DRIVE)
-        self.chance = chance
-        self.model = CampaignArrayModel(shape, list(members), set(members), blank=others)
-
     def next(self) -> Act:
         """Choose one of the possible acts, by weight."""
-        if self.model.is_dead:
+        if self.is_dead:
             return self.chance.choice((self.check, self.load, self.force))()
-        if self.model.is_broken:
+        if self.is_broken:
             return self.restart()
         kinds = [(weight, make) for weight, make, is_possible in self._choices() if is_possible]
         return self.chance.choices([make for _, make in kinds], [weight for weight, _ in kinds])[0]()
 
     def _choices(self) -> list[tuple[int, Callable[[], Act], bool]]:
-        m = self.model
-        is_calm = not m.is_reshaping and not m.is_hasty
-        ready = m.in_sync - m.pulled
-        has_log = m.shape.policy.has_journal or m.shape.policy is HistoryPolicy.PPL
-        can_add = m.blank | m.stale - m.pulled
-        can_grow = m.shape.level != "10" or (m.shape.layout == "n2" and m.shape.members > 2)
+        is_calm = not self.is_reshaping and not self.is_hasty
+        ready = self.in_sync - self.pulled
+        has_log = self.shape.policy.has_journal or self.shape.policy is HistoryPolicy.PPL
+        can_add = self.blank | self.stale - self.pulled
+        can_grow = self.shape.level != "10" or (self.shape.layout == "n2" and self.shape.members > 2)
         return [
             (30, self.load, True),
-            (10, self.fail, is_calm and bool(self._bearable() or (ready and not m.pulled))),
-            (10, self.remove, bool(m.faulty)),
-            (10, self.add, bool(can_add) and (None in m.slots or len(m.spares) < 1) and not m.is_reshaping),
-            (12, self.readd, bool(m.stale - m.pulled) and None in m.slots and is_calm),
-            (4, self.replace, m.is_whole and bool(m.spares)),
-            (4, self.grow, m.is_whole and bool(m.blank) and not m.grown and not has_log and can_grow),
-            (3, self.enlarge, m.is_whole and not m.size_kib and not has_log and not m.grown),
-            (5, self.scrub, m.is_whole),
-            (5, self.corrupt, m.is_whole and not m.may_have_bad_blocks),
+            (10, self.fail, is_calm and bool(self._bearable() or (ready and not self.pulled))),
+            (10, self.remove, bool(self.faulty)),
+            (10, self.add, bool(can_add) and (None in self.slots or len(self.spares) < 1) and not self.is_reshaping),
+            (12, self.readd, bool(self.stale - self.pulled) and None in self.slots and is_calm),
+            (4, self.replace, self.is_whole and bool(self.spares)),
+            (4, self.grow, self.is_whole and bool(self.blank) and not self.grown and not has_log and can_grow),
+            (3, self.enlarge, self.is_whole and not self.size_kib and not has_log and not self.grown),
+            (5, self.scrub, self.is_whole),
+            (5, self.corrupt, self.is_whole and not self.may_have_bad_blocks),
             (3, self.slow, True),
             (6, self.pull, is_calm and bool(self._bearable())),
-            (12, self.plug, bool(m.pulled)),
-            (14, self.cut, m.cuts < MOST_CUTS and not m.is_hasty and not m.pulled),
-            (8, self.restart, not m.pulled),
+            (12, self.plug, bool(self.pulled)),
+            (14, self.cut, self.cuts < MOST_CUTS and not self.is_hasty and not self.pulled),
+            (8, self.restart, not self.pulled),
             (6, self.pause, True),
             (10, self.idle, True),
         ]
 
     def load(self) -> Act:
         """Choose writes: anywhere in the array, repeatedly in a small region, or at its end."""
-        blocks, writable = self.model.map.blocks, self.model.shape.writable
+        blocks, writable = self.map.blocks, self.shape.writable
         first, count = 0, writable
         place = self.chance.random()
         if place < 0.4:
             count = min(48, count)
             first = self.chance.randrange(writable - count + 1)
-        elif place < 0.55 and not self.model.shape.has_junk:
+        elif place < 0.55 and not self.shape.has_junk:
             first, count = blocks - blocks // 8, blocks // 8
         writes = [self._write(first, count) for _ in range(self.chance.choice((2, 4, 8, 16, 24)))]
         return Act(ActKind.LOAD, writes=tuple(writes))
@@ -473,7 +461,7 @@ class Chooser:
     def _write(self, first: int, count: int) -> Write:
         if self.chance.random() < 0.12:
             return (0, 0, 0)
-        stripe = self.model.map.stripe_blocks
+        stripe = self.map.stripe_blocks
         if stripe and count >= 2 * stripe and self.chance.random() < 0.1:
             start = -(-first // stripe)
             return (self.chance.randrange(start, (first + count) // stripe) * stripe, stripe, 0)
@@ -483,161 +471,150 @@ class Chooser:
 
     def _bearable(self) -> list[int]:
         """Members whose loss the level survives."""
-        m = self.model
-        return [drive for drive in sorted(m.in_sync - m.pulled) if m.survives(drive)]
+        return [drive for drive in sorted(self.in_sync - self.pulled) if self.survives(drive)]
 
     def fail(self) -> Act:
         """Fail a member whose loss the level survives; sometimes one whose loss it does not survive."""
-        m = self.model
-        drives = sorted(m.in_sync - m.pulled)
+        drives = sorted(self.in_sync - self.pulled)
         bearable = self._bearable()
-        unbearable = [drive for drive in drives if not m.survives(drive)]
-        if unbearable and not m.pulled and (not bearable or self.chance.random() < DEAD_CHANCE):
+        unbearable = [drive for drive in drives if not self.survives(drive)]
+        if unbearable and not self.pulled and (not bearable or self.chance.random() < DEAD_CHANCE):
             drive = self.chance.choice(unbearable)
-            if m.map.has_parity:
-                m.is_dead = True
-                m.leave(drive)
-                m.faulty.add(drive)
+            if self.map.has_parity:
+                self.is_dead = True
+                self.leave(drive)
+                self.faulty.add(drive)
             else:
-                m.is_broken = True
+                self.is_broken = True
             return Act(ActKind.FAIL, drive)
         drive = self.chance.choice(bearable)
-        m.leave(drive)
-        m.faulty.add(drive)
-        m.take_spares()
+        self.leave(drive)
+        self.faulty.add(drive)
+        self.take_spares()
         return Act(ActKind.FAIL, drive)
 
     def remove(self) -> Act:
-        drive = self.chance.choice(sorted(self.model.faulty))
-        self.model.faulty.discard(drive)
-        self.model.stale.add(drive)
+        drive = self.chance.choice(sorted(self.faulty))
+        self.faulty.discard(drive)
+        self.stale.add(drive)
         return Act(ActKind.REMOVE, drive)
 
     def add(self) -> Act:
-        m = self.model
-        drive = self.chance.choice(sorted((m.blank | m.stale) - m.pulled))
-        m.blank.discard(drive)
-        m.stale.discard(drive)
-        m.spares.add(drive)
-        m.take_spares()
+        drive = self.chance.choice(sorted((self.blank | self.stale) - self.pulled))
+        self.blank.discard(drive)
+        self.stale.discard(drive)
+        self.spares.add(drive)
+        self.take_spares()
         return Act(ActKind.ADD, drive)
 
     def readd(self) -> Act:
-        m = self.model
-        drive = self.chance.choice(sorted(m.stale - m.pulled))
-        if m.shape.policy is HistoryPolicy.BITMAP:
-            m.stale.discard(drive)
-            m.spares.add(drive)
-            m.take_spares()
+        drive = self.chance.choice(sorted(self.stale - self.pulled))
+        if self.shape.policy is HistoryPolicy.BITMAP:
+            self.stale.discard(drive)
+            self.spares.add(drive)
+            self.take_spares()
         return Act(ActKind.READD, drive)
 
     def replace(self) -> Act:
-        m = self.model
-        drive = self.chance.choice(sorted(m.in_sync))
-        spare = min(m.spares)
-        m.slots = [spare if each == drive else each for each in m.slots]
-        m.spares.discard(spare)
-        m.in_sync.discard(drive)
-        m.in_sync.add(spare)
-        m.faulty.add(drive)
+        drive = self.chance.choice(sorted(self.in_sync))
+        spare = min(self.spares)
+        self.slots = [spare if each == drive else each for each in self.slots]
+        self.spares.discard(spare)
+        self.in_sync.discard(drive)
+        self.in_sync.add(spare)
+        self.faulty.add(drive)
         return Act(ActKind.REPLACE, drive)
 
     def grow(self) -> Act:
-        m = self.model
-        drive = min(m.blank)
-        m.blank.discard(drive)
-        m.slots.append(drive)
-        m.grown, m.is_reshaping = 1, True
+        drive = min(self.blank)
+        self.blank.discard(drive)
+        self.slots.append(drive)
+        self.grown, self.is_reshaping = 1, True
         return Act(ActKind.GROW, drive)
 
     def enlarge(self) -> Act:
-        self.model.size_kib = self.model.shape.size_kib + self.chance.choice((256, 512))
-        return Act(ActKind.ENLARGE, number=self.model.size_kib)
+        self.size_kib = self.shape.size_kib + self.chance.choice((256, 512))
+        return Act(ActKind.ENLARGE, number=self.size_kib)
 
     def scrub(self) -> Act:
         return Act(ActKind.SCRUB, word=self.chance.choice(("check", "check", "repair")))
 
     def corrupt(self) -> Act:
         """Corrupt a few bytes within one page of one member, so that no other member of that strip is affected."""
-        drive = self.chance.choice(sorted(self.model.in_sync))
-        page = self.chance.randrange(self.model.shape.size_kib // 4)
+        drive = self.chance.choice(sorted(self.in_sync))
+        page = self.chance.randrange(self.shape.size_kib // 4)
         length = self.chance.choice((1, 16, 512))
         return Act(
             ActKind.CORRUPT, drive, number=length, at=page * BLOCK_BYTES + self.chance.randrange(BLOCK_BYTES - length)
         )
 
     def slow(self) -> Act:
-        m = self.model
-        drive = self.chance.choice(sorted({drive for drive in m.slots if drive is not None} | m.slow))
-        milliseconds = 0 if drive in m.slow else self.chance.choice((2, 20, 100))
-        m.slow ^= {drive}
+        drive = self.chance.choice(sorted({drive for drive in self.slots if drive is not None} | self.slowed))
+        milliseconds = 0 if drive in self.slowed else self.chance.choice((2, 20, 100))
+        self.slowed ^= {drive}
         return Act(ActKind.SLOW, drive, number=milliseconds)
 
     def pull(self) -> Act:
         """Pull a drive. Requests in flight fail; if there are none, md notices the loss only at the next request."""
-        m = self.model
         drive = self.chance.choice(self._bearable())
-        m.pulled.add(drive)
-        m.may_have_bad_blocks = True
+        self.pulled.add(drive)
+        self.may_have_bad_blocks = True
         return Act(ActKind.PULL, drive)
 
     def plug(self) -> Act:
-        m = self.model
-        drive = self.chance.choice(sorted(m.pulled))
-        m.pulled.discard(drive)
-        if drive in m.in_sync:
-            m.leave(drive)
-            m.faulty.add(drive)
+        drive = self.chance.choice(sorted(self.pulled))
+        self.pulled.discard(drive)
+        if drive in self.in_sync:
+            self.leave(drive)
+            self.faulty.add(drive)
         return Act(ActKind.PLUG, drive)
 
     def cut(self) -> Act:
-        m = self.model
-        m.cuts += 1
+        self.cuts += 1
         kind = self.chance.choice(CUT_KINDS)
-        ready = [drive for drive in sorted(m.in_sync) if m.survives(drive)]
-        is_degraded = bool(m.missing())
+        ready = [drive for drive in sorted(self.in_sync) if self.survives(drive)]
+        is_degraded = bool(self.missing())
         lost = -1
-        if ready and not m.is_reshaping and self.chance.random() < 0.3:
+        if ready and not self.is_reshaping and self.chance.random() < 0.3:
             lost = self.chance.choice(ready)
-            m.leave(lost)
-            m.stale.add(lost)
+            self.leave(lost)
+            self.stale.add(lost)
         is_hasty = lost < 0 and not is_degraded and self.chance.random() < 0.3
         self._after_start()
-        m.is_hasty = is_hasty
+        self.is_hasty = is_hasty
         if not is_hasty:
-            m.rest()
+            self.rest()
         return Act(ActKind.CUT, lost, word=kind, number=self.chance.randrange(CHANCES), is_hasty=is_hasty)
 
     def restart(self) -> Act:
         self._after_start()
-        self.model.is_broken = False
+        self.is_broken = False
         return Act(ActKind.RESTART)
 
     def _after_start(self) -> None:
         """Leave failed members out of the assembled array."""
-        self.model.stale |= self.model.faulty
-        self.model.faulty.clear()
+        self.stale |= self.faulty
+        self.faulty.clear()
 
     def force(self) -> Act:
-        m = self.model
-        m.is_dead = False
-        m.pulled.clear()
+        self.is_dead = False
+        self.pulled.clear()
         # The member that failed last returns; the others, as many as parity can replace, are stale.
-        m.in_sync |= {drive for drive in m.slots if drive is not None}
-        for slot, drive in enumerate(m.slots):
-            if drive is None and len(m.missing()) > m.level.parity_members and m.faulty:
-                m.slots[slot] = min(m.faulty)
-                m.in_sync.add(min(m.faulty))
-                m.faulty.discard(min(m.faulty))
+        self.in_sync |= {drive for drive in self.slots if drive is not None}
+        for slot, drive in enumerate(self.slots):
+            if drive is None and len(self.missing()) > self.shape.raid.parity_members and self.faulty:
+                self.slots[slot] = min(self.faulty)
+                self.in_sync.add(min(self.faulty))
+                self.faulty.discard(min(self.faulty))
         self._after_start()
-        m.rest()
+        self.rest()
         return Act(ActKind.FORCE)
 
     def pause(self) -> Act:
         return Act(ActKind.PAUSE, number=self.chance.choice((1, 10, 100, 300, 700, 1500)))
 
     def idle(self) -> Act:
-        self.model.rest()
+        self.rest()
         return Act(ActKind.IDLE)
 
     def check(self) -> Act:
