@@ -27,14 +27,14 @@ from lab.adapt.label import (
     volume_table,
 )
 from lab.arrays.levels import array_device, md_path
-from lab.arrays.operations import ASSEMBLE_TIMEOUT_SECONDS, scrub_check, scrub_repair, scrub_stop
+from lab.arrays.operations import ASSEMBLE_TIMEOUT_SECONDS
 from lab.arrays.operations import add as add_member
 from lab.arrays.operations import assemble as assemble_array
 from lab.arrays.operations import fail as fail_member
 from lab.arrays.operations import remove as remove_member
+from lab.arrays.operations import scrub as scrub_array
 from lab.arrays.operations import stop as stop_array
 from lab.arrays.spec import ArraySpec, Bitmap
-from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step
 from lab.units import MIB
 
@@ -200,12 +200,9 @@ def _rebuild(label: Label, disk: int, number: int, name: str) -> Iterator[Step]:
 
 def scrub(label: Label, arrays: Mapping[int, str], action: str) -> Plan:
     """Check or repair all arrays, one after another, since they share disks; or stop a running scrub."""
-    makers = {"check": scrub_check, "repair": scrub_repair, "stop": scrub_stop}
-    if action not in makers:
-        raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(makers)}")
     steps: list[Step] = []
     for name in arrays.values():
-        steps += makers[action](name).steps
+        steps += scrub_array(name, action).steps
         if action != "stop":
             argv = ("sh", "-c", _WAIT_FOR_SCRUB, "wait", md_path(name), array_device(name), action)
             why = "The arrays share disks: the next one is read when this one is done."

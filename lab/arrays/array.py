@@ -24,8 +24,6 @@ from lab.machine import Machine
 from lab.plans import Plan, Step
 from lab.tables import Table
 
-SCRUB_ACTIONS = ("check", "repair", "stop")
-
 
 class ArrayKind(ABC):
     """A kind of array: its levels and names, and how to find its arrays on disks and on a machine."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from lab.arrays import operations
-from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, OpenArrays, kind_among
+from lab.arrays.array import Array, ArrayKind, OpenArrays, kind_among
 from lab.arrays.discovery import MD_HEAD_BYTES, BroughtUp, FoundArray, arrays_in, superblocks_in
 from lab.arrays.extension import AddedKind
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, array_device, is_array_name, parse_level
@@ -153,11 +153,7 @@ class MdArray(Array):
         return self._awake_first(status, plan.on_blank_disks())
 
     def scrub(self, action: str = "check") -> Plan:
-        plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
-        if action not in plans:
-            raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(SCRUB_ACTIONS)}")
-        status = self._redundant_status()
-        return self._awake_first(status, plans[action](self.name))
+        return self._awake_first(self._redundant_status(), operations.scrub(self.name, action))
 
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
         self._redundant_status()

@@ -307,25 +307,33 @@ SYSTEM_DEFAULT = "system"
 """Value that makes md/sync_speed_min and max follow /proc/sys/dev/raid again (md.rst)."""
 
 
-def scrub_check(name: str) -> Plan:
-    """Read the whole array and count mismatches in md/mismatch_cnt."""
-    why = "md reads every stripe, compares copies or parity and counts differences; it rewrites only unreadable blocks."
-    return Plan(f"Check {name}", (_sync_action(name, "check", why),))
+_SCRUBS = {
+    "check": (
+        "Check {name}",
+        "md reads every stripe, compares copies or parity and counts differences; it rewrites only unreadable blocks.",
+    ),
+    "repair": (
+        "Repair {name}",
+        "md makes parity match the data, or the mirrors match the first copy: consistent again, not necessarily right.",
+    ),
+    "stop": (
+        "Stop the scrub of {name}",
+        "Writing idle interrupts any sync; a sync that is still needed, such as a rebuild, restarts automatically.",
+    ),
+}
+"""Scrub -> title of its plan, and why."""
 
 
-def scrub_repair(name: str) -> Plan:
-    """Make copies and parity agree again. md cannot know which is correct: it trusts the data, or the first mirror."""
-    why = (
-        "md makes parity match the data, or the mirrors match the first copy: consistent again, not necessarily right."
-    )
-    return Plan(f"Repair {name}", (_sync_action(name, "repair", why),))
-
-
-def scrub_stop(name: str) -> Plan:
-    """Stop a scrub; a rebuild that is due starts again by itself."""
-    why = "Writing idle interrupts any sync; a sync that is still needed, such as a rebuild, restarts automatically."
-    step = dataclasses.replace(_sync_action(name, "idle", why), undo=())
-    return Plan(f"Stop the scrub of {name}", (step,))
+def scrub(name: str, action: str) -> Plan:
+    """Check or repair the whole array (md/mismatch_cnt counts the differences), or stop that. Raises SpecError."""
+    if action not in _SCRUBS:
+        raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(_SCRUBS)}")
+    title, why = _SCRUBS[action]
+    path = md_path(name, "sync_action")
+    undo = () if action == "stop" else write_file_step(path, "idle", "").argv
+    step = write_file_step(path, "idle" if action == "stop" else action, why)
+    step = dataclasses.replace(step, undo=undo, writes_devices=(array_device(name),))
+    return Plan(title.format(name=name), (step,))
 
 
 def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
@@ -366,12 +374,6 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
         writes_devices=(array,),
     )
     return Plan(f"Set the bitmap of {name} to {bitmap.value}", (step,))
-
-
-def _sync_action(name: str, action: str, why: str) -> Step:
-    path = md_path(name, "sync_action")
-    undo = ("sh", "-c", f"echo idle > {path}")
-    return dataclasses.replace(write_file_step(path, action, why), undo=undo, writes_devices=(array_device(name),))
 
 
 def _speed(name: str, attribute: str, value: str, why: str) -> Step:

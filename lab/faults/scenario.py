@@ -486,8 +486,7 @@ class ScenarioArray:
         return operations.replace(self.name, f"@{old}", f"@{new}")
 
     def scrub(self, action: str) -> Plan:
-        plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
-        return plans[action](self.name)
+        return operations.scrub(self.name, action)
 
     def speed(self, **limits: int | None) -> Plan:
         return operations.set_sync_speed(self.name, **limits)

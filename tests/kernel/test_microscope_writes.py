@@ -130,8 +130,7 @@ def outcome(session: LabSession, picture: StripePicture, target: int, new: bytes
 
 
 def scrub(session: LabSession, action: str) -> int:
-    plans = {"check": operations.scrub_check, "repair": operations.scrub_repair}
-    session.lab.execute(plans[action](NAME))
+    session.lab.execute(operations.scrub(NAME, action))
     wait_until_idle(session.machine, NAME)
     return read_array(session.machine, NAME).mismatch_sectors or 0
 

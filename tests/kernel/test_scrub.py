@@ -25,7 +25,7 @@ DAMAGE_BYTES = 2 * MIB
 
 
 def check(rig: Rig) -> int:
-    rig.lab.execute(operations.scrub_check(NAME))
+    rig.lab.execute(operations.scrub(NAME, "check"))
     return rig.idle().mismatch_sectors or 0
 
 
@@ -56,7 +56,7 @@ def test_damage_is_found_and_repair_makes_consistent_but_not_right(rig: Rig, lev
     damage(rig, spec.members[0])
     found = check(rig)
     assert DAMAGE_BYTES // 512 <= found <= rig.size_bytes() // 512
-    rig.lab.execute(operations.scrub_repair(NAME))
+    rig.lab.execute(operations.scrub(NAME, "repair"))
     rig.idle()
     assert check(rig) == 0
     # The damaged member was the first mirror, or held data: it was believed, and said nothing.
@@ -67,7 +67,7 @@ def test_a_mirror_is_mended_if_the_first_copy_is_right(rig: Rig) -> None:
     spec = rig.create("raid1", 2)
     before = rig.fill()
     damage(rig, spec.members[1])
-    rig.lab.execute(operations.scrub_repair(NAME))
+    rig.lab.execute(operations.scrub(NAME, "repair"))
     rig.idle()
     assert check(rig) == 0
     rig.lab.execute(operations.fail(NAME, spec.members[0]))

@@ -91,9 +91,9 @@ LINES: list[tuple[Plan, list[str]]] = [
             "> /run/raidlab/backup/md0.log 2>&1 || { cat /run/raidlab/backup/md0.log >&2; exit 1; }'",
         ],
     ),
-    (ops.scrub_check("md0"), [f"sh -c 'echo check {SYNC_ACTION}"]),
-    (ops.scrub_repair("md0"), [f"sh -c 'echo repair {SYNC_ACTION}"]),
-    (ops.scrub_stop("md0"), [f"sh -c 'echo idle {SYNC_ACTION}"]),
+    (ops.scrub("md0", "check"), [f"sh -c 'echo check {SYNC_ACTION}"]),
+    (ops.scrub("md0", "repair"), [f"sh -c 'echo repair {SYNC_ACTION}"]),
+    (ops.scrub("md0", "stop"), [f"sh -c 'echo idle {SYNC_ACTION}"]),
     (
         ops.set_sync_speed("md0", minimum_kib_per_second=1000, maximum_kib_per_second=None),
         [
@@ -125,7 +125,7 @@ def test_what_overwrites_a_device_is_dangerous() -> None:
     assert ops.add("md0", B).destroys_data
     assert ops.replace("md0", A, D).destroys_data
     assert not ops.fail("md0", B).destroys_data
-    assert not ops.scrub_check("md0").destroys_data
+    assert not ops.scrub("md0", "check").destroys_data
 
 
 def test_destroy_stops_then_erases_every_device() -> None:
