@@ -57,10 +57,6 @@ class Selection:
         return self.disk.name if self.disk else ""
 
     @property
-    def working_member(self) -> MemberStatus | None:
-        return self.member if self.member and not self.member.is_faulty else None
-
-    @property
     def lack_of_array(self) -> str:
         """Why no array is available; empty if an array is available."""
         if self.array:

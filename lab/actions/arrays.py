@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -57,16 +58,12 @@ if TYPE_CHECKING:
 USUAL_LOADS = ("rand-mix-4k", "rand-read-4k", "rand-write-4k", "seq-read-1m", "seq-write-1m")
 
 
-def _no_member(it: Selection) -> str:
-    return f"{it.disk_name} is no working member of an array"
-
-
 def _unless_working(it: Selection) -> str:
-    return "" if it.working_member else _no_member(it)
+    return "" if it.member and not it.member.is_faulty else f"{it.disk_name} is no working member of an array"
 
 
 def _unless_in_sync(it: Selection) -> str:
-    return "" if it.member and it.member.is_in_sync else _no_member(it)
+    return "" if it.member and it.member.is_in_sync else f"{it.disk_name} is no working member of an array"
 
 
 def _unless_redundant(it: Selection) -> str:
@@ -95,6 +92,7 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
         "It runs until you stop it. It overwrites whatever is on an array without a file system, "
         "except your known data."
     )
+    needs = (attrgetter("lack_of_array"), lambda it: "a load runs already" if it.has_load else "")
     workload: Annotated[
         str,
         Argument("A workload, or the path of a .toml file: see 'raidlab workloads'.", is_placed=True, is_needed=True),
@@ -112,10 +110,6 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
     size: Annotated[str, Argument("The total size of the area that the load uses, such as 64M.")] = ""
 
     @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or it.lack_of_array or ("a load runs already" if it.has_load else "")
-
-    @classmethod
     def choices(cls) -> list[Choice]:
         """The catalogue; common workloads first, with keys."""
         return [
@@ -128,7 +122,7 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
 
     @property
     def working_set_bytes(self) -> int | None:
-        return parse_bytes(self.size, what="size") if self.size else None
+        return bytes_or_none(self.size, "size")
 
     @property
     def work(self) -> Workload:
@@ -158,10 +152,7 @@ class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
     words, key, label, in_footer, alias = "load", "w", "Stop load", True, "stop-load"
     tooltip = "End the running workload; its figures are shown"
     has_command = in_lessons = False
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or ("" if it.has_load else "no load runs")
+    needs = (lambda it: "" if it.has_load else "no load runs",)
 
     def perform(self, session: LabSession) -> object:
         """No effect here: the app stops the load that it has started."""
@@ -212,9 +203,9 @@ def _named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
     return [find_disk(word, disks) for word in split_words(text)]
 
 
-def bytes_or_none(text: str | None, what: str) -> int | None:
-    """The size in an option, or None if omitted. Raises SpecError for an invalid size."""
-    return None if text is None else parse_bytes(text, what=what)
+def bytes_or_none(text: str, what: str) -> int | None:
+    """The size in an option, or None for an empty text. Raises SpecError for an invalid size."""
+    return parse_bytes(text, what=what) if text else None
 
 
 _WAIT = "Wait for the end of what md does then; the default on uml:."
@@ -226,11 +217,8 @@ class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
 
     words, key, label, asks = "array pull", "p", "Pull", "break_array"
     tooltip = "The selected disk vanishes while in use, as if its cable were pulled"
+    needs = (lambda it: f"{it.disk_name} is pulled already" if it.is_pulled else "",)
     break_array: BreakArray = False
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or (f"{it.disk_name} is pulled already" if it.is_pulled else "")
 
     @classmethod
     def on_selection(cls, it: Selection, **more: Any) -> Pull:
@@ -255,10 +243,7 @@ class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
     words, key, label = "array plug-in", "p", "Plug in"
     tooltip = "Bring a pulled disk back; then add or re-add it"
     effect = "{disk} returns with its old contents; md does not add it to the array automatically."
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or ("" if it.is_pulled else f"{it.disk_name} is not pulled")
+    needs = (lambda it: "" if it.is_pulled else f"{it.disk_name} is not pulled",)
 
     def plan(self, session: LabSession) -> Plan:
         from lab.session import breaking
@@ -284,21 +269,19 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
         return breaking.corrupt(session, self.array, self.disk, length_bytes=parse_bytes(self.length, what="length"))
 
 
+def _unless_it_has_known_data(it: Selection) -> str:
+    is_possible = it.member and it.member.is_in_sync and it.has_known_data
+    return "" if is_possible else f"{it.disk_name} is no working member of an array with known data"
+
+
 class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
     """Add 4 KiB of a member to md's bad-block list, as after a read error that could not be corrected."""
 
     words, key, label = "array bad-block", "u", "Bad block"
     tooltip = "Add a block of the known data to md's bad-block list"
     effect = "md treats 4 KiB of {disk} as unreadable until it can rewrite them, as a scrub does."
-    needs = (_unless_redundant, partial(_unless_allowed, what="corrupt"))
+    needs = (_unless_redundant, partial(_unless_allowed, what="corrupt"), _unless_it_has_known_data)
     sector: Annotated[str, Argument("The sector of the disk; default: in the middle of the known data.")] = ""
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        is_possible = it.member and it.member.is_in_sync and it.has_known_data
-        return super().obstacle(it) or (
-            "" if is_possible else f"{it.disk_name} is no working member of an array with known data"
-        )
 
     def __post_init__(self) -> None:
         self._first  # noqa: B018 - raises for what is not a number
@@ -320,6 +303,10 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
     tooltip = "Make an emulated drive answer more slowly from now on"
     title, picks = "Pace of {disk}", "model"
     intro = "How fast should it answer from now on? Never faster than it is."
+    needs = (
+        attrgetter("lack_of_disk"),
+        lambda it: "" if it.disk and it.disk.model else f"{it.disk_name} is no emulated drive",
+    )
     disk: Annotated[
         Name, Argument("The disk, such as disk02.", also="--name", is_placed=True, is_needed=True, fills=Fills.DISK)
     ]
@@ -329,12 +316,6 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
             "See 'raidlab disks models'; the disk's own model restores its own speed.", is_placed=True, is_needed=True
         ),
     ]
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        if reason := super().obstacle(it) or it.lack_of_disk:
-            return reason
-        return "" if it.disk and it.disk.model else f"{it.disk_name} is no emulated drive"
 
     @classmethod
     def choices(cls) -> list[Choice]:
@@ -365,10 +346,7 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
 
     words, key, label = "array verify", "v", "Verify"
     tooltip = "Read the known data, bypassing all caches: intact, changed or unreadable"
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or ("" if it.has_known_data else f"no known data are on {it.array_name}")
+    needs = (lambda it: "" if it.has_known_data else f"no known data are on {it.array_name}",)
 
     def perform(self, session: LabSession) -> MarkVerdict:
         from lab.session import data_mark
@@ -411,19 +389,18 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
         return None
 
 
+def _unless_removable(it: Selection) -> str:
+    is_removable = it.member and (it.member.is_faulty or it.member.is_spare)
+    return "" if is_removable else f"{it.disk_name} is neither a faulty member nor a spare"
+
+
 class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
     """Remove a faulty or spare member from an array."""
 
     words, key, label, in_footer = "array remove", "x", "Remove", True
     tooltip = "Remove a faulty disk or a spare from its array"
     effect = "The disk leaves the array and is free for other uses."
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        is_removable = it.member and (it.member.is_faulty or it.member.is_spare)
-        return super().obstacle(it) or (
-            "" if is_removable else f"{it.disk_name} is neither a faulty member nor a spare"
-        )
+    needs = (_unless_removable,)
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).remove(self.disk)
@@ -465,6 +442,13 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
         return session.array(self.array).replace(self.disk, self.new)
 
 
+def _unless_former_member(it: Selection) -> str:
+    """Possible for a faulty member, or a disk that has left an array with a bitmap."""
+    was_in = it.member.is_faulty if it.member else it.was_member
+    is_possible = it.array and it.array.has_bitmap and was_in
+    return "" if is_possible else f"{it.disk_name} is no former member of an array with a bitmap"
+
+
 class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
     """Put a former member back; with a bitmap only the regions that have changed since are copied."""
 
@@ -473,15 +457,7 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
     tooltip = "Put a former member back; the bitmap records what it missed"
     effect = "Only the regions that changed while it was missing are copied: the bitmap records them."
     long_work = "rebuild"
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        """Possible for a faulty member, or a disk that has left an array with a bitmap."""
-        was_in = it.member.is_faulty if it.member else it.was_member
-        is_possible = it.array and it.array.has_bitmap and was_in
-        return super().obstacle(it) or (
-            "" if is_possible else f"{it.disk_name} is no former member of an array with a bitmap"
-        )
+    needs = (_unless_former_member,)
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).re_add(self.disk)
@@ -654,10 +630,10 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
             raise ArrayError(
                 "a bitmap chunk is given for an array without a bitmap", hint="omit --chunk, or write internal"
             )
-        bytes_or_none(self.chunk or None, "chunk")
+        bytes_or_none(self.chunk, "chunk")
 
     def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk or None, "chunk"))
+        return session.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk, "chunk"))
 
 
 class Wait(ArrayAction, frozen=True, kw_only=True, tag="array.wait"):
@@ -765,10 +741,10 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         return CreateOptions(
             level=self.level,
             name=self.array or self.kind.name(0),
-            chunk_bytes=bytes_or_none(self.chunk or None, "chunk"),
+            chunk_bytes=bytes_or_none(self.chunk, "chunk"),
             layout=self.layout or None,
             bitmap=self.bitmap or (Bitmap.INTERNAL if self.bitmap_chunk else Bitmap.NONE),
-            bitmap_chunk_bytes=bytes_or_none(self.bitmap_chunk or None, "bitmap chunk"),
+            bitmap_chunk_bytes=bytes_or_none(self.bitmap_chunk, "bitmap chunk"),
             policy=self.policy or policy,
             assume_clean=self.assume_clean,
             reference=self.reference,

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.actions.arrays import bytes_or_none, split_words
+from lab.actions.arrays import split_words
 from lab.arrays.spec import SystemPreview
 from lab.cli.arguments import number
 from lab.cli.context import current, out, out_json, table
 from lab.cli.session import client_of
-from lab.gates.decoding import DiskCount
+from lab.gates.decoding import DiskCount, parse_bytes
 from lab.session.session import open_session
 from lab.units import human_bytes
 
@@ -27,7 +27,7 @@ def capacity(
     """Show the capacity of disks of different sizes under each system; nothing is touched."""
     from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, compare_systems, disks_of_sizes
 
-    context, chunk_bytes = current(), bytes_or_none(chunk, "chunk")
+    context, chunk_bytes = current(), None if chunk is None else parse_bytes(chunk, what="chunk")
     if sizes:
         disks = disks_of_sizes([word for given in sizes for word in split_words(given)])
     else:
