@@ -31,10 +31,10 @@ from lab.checks.state import MemberPicture, examine_members
 from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
-from lab.drills import images_program, truth_program
+from lab.drills import disks_program
 from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_practice, require_time
+from lab.drills.disks_program import PAGE_BYTES
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
-from lab.drills.truth_program import PAGE_BYTES
 from lab.errors import CommandFailed, DrillError, LabError, SpecError
 from lab.faults.oracle import Oracle
 from lab.gates.decoding import digits
@@ -59,8 +59,7 @@ from lab.units import KIB, SECTOR_BYTES
 MACHINE_FOLDER = "/var/lib/raidlab/drill"
 
 
-_IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")
-_TRUTH = GuestProgram(Path(truth_program.__file__), "drill-truth")
+_PROGRAM = GuestProgram(Path(disks_program.__file__), "drill-disks")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 """Functions that lines for bash may call, in addition to installed programs."""
@@ -156,7 +155,7 @@ def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[st
 
 def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
     """Write the machine's caches to the disks, and invalidate the caches of these disks."""
-    session.machine.call(_IMAGES, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
+    session.machine.call(_PROGRAM, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
 
 
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
@@ -170,18 +169,21 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
     is_own = _are_own_files(session, disks)
     folder = str(own_folder) if is_own else MACHINE_FOLDER
     pairs = [[path, f"{folder}/{disk.name}.img"] for disk, path in zip(disks, _paths(disks, is_own), strict=True)]
-    arguments = [work, json.dumps(pairs)]
     try:
-        if is_own:
-            text = images_program.main(arguments, lambda: False)
-        else:
-            text = session.machine.call(_IMAGES, arguments, timeout_seconds=600)
+        found: list[list[list[int]]] = _work_on(session, disks, work, pairs)
     except OSError as error:
         raise DrillError(
             f"the copies of the disks: {error}", hint="check the free space on the disk that holds them"
         ) from None
-    found: list[list[list[int]]] = json.loads(text)
     return found
+
+
+def _work_on(session: LabSession, disks: Sequence[LabDisk], work: str, asked: object) -> Any:
+    """Run the program here if the disks are files of this computer, otherwise on the machine."""
+    arguments = [work, json.dumps(asked)]
+    if _are_own_files(session, disks):
+        return json.loads(disks_program.main(arguments, lambda: False))
+    return json.loads(session.machine.call(_PROGRAM, arguments, timeout_seconds=600))
 
 
 def _are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
@@ -237,7 +239,7 @@ def map_files(session: LabSession, place: str, node: str, file_system: str) -> d
 
     It must be mounted on ``place`` and synced. Raises CommandFailed.
     """
-    answer = session.machine.call(_TRUTH, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
+    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
     found = json.loads(answer)
     meta = found["folders"]
     if file_system == "ext4":
@@ -271,7 +273,7 @@ def note_truth(
         "also": [0],
         "geometries": [geometry_of(status, chunk) for chunk in chunks],
     }
-    noted = json.loads(session.machine.call(_TRUTH, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
+    noted = json.loads(session.machine.call(_PROGRAM, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
     pictures = examine_members(session.machine, disks)
     noted["slots"] = _slots(disks, status, pictures)
     noted["uuid"] = next((pictures[disk.name].uuid for disk in disks if disk.node in _members(status).values()), "")
@@ -314,11 +316,7 @@ def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dic
         "disks": _paths(disks, is_own),
         "slots": json.loads((folder / _FILE).read_text(encoding="utf-8"))["slots"],
     }
-    if is_own:
-        return truth_program.examine(asked)
-    answer: dict[str, Any] = json.loads(
-        session.machine.call(_TRUTH, ["look", json.dumps(asked)], timeout_seconds=_SECONDS)
-    )
+    answer: dict[str, Any] = _work_on(session, disks, "look", asked)
     return answer
 
 

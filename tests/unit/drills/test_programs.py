@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 import lab.drills
 from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Raid10, Raid10Layout, level_with_layout
-from lab.drills import truth_program
+from lab.drills import disks_program
 from lab.drills.desk import DiskTruth, geometry_of
-from lab.drills.images_program import PIECE_BYTES, changed, main, put_back, save
-from lab.drills.truth_program import PAGE_BYTES
+from lab.drills.disks_program import PAGE_BYTES, PIECE_BYTES, changed, main, put_back, save
 from lab.microscope.picture import added, q_of
 
 SIZE = 3 * PIECE_BYTES + 4096
@@ -149,7 +148,7 @@ class Made:
     def look(self, others: tuple[Path, ...] = ()) -> dict[str, Any]:
         slots = [[[number, OFFSET_PAGES]] for number in range(len(self.members))]
         disks = [str(path) for path in (*self.members, *others)]
-        return truth_program.examine({"noted": str(self.folder / "noted"), "disks": disks, "slots": slots})
+        return disks_program.examine({"noted": str(self.folder / "noted"), "disks": disks, "slots": slots})
 
     def wipe(self, slot: int, row: int, *, part: int = 0, inner: int = 0) -> None:
         at = OFFSET_PAGES + (part * (ROWS // self.parts) + row) * CHUNK_PAGES + inner
@@ -199,7 +198,7 @@ def make(folder: Path, level_name: str, members: int, layout: str | None = None,
 def note(folder: Path, files: Iterable[int], geometry: dict[str, Any]) -> dict[str, Any]:
     """Record the location of these pages of the array."""
     asked = {"node": str(folder / "array"), "files": [*files], "meta": [], "also": [], "geometries": [geometry]}
-    noted = truth_program.note(asked)
+    noted = disks_program.note(asked)
     (folder / "noted").write_text(json.dumps(noted))
     return noted
 
@@ -290,7 +289,7 @@ def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(random.Random(1).randbytes(5 * PAGE_BYTES))
     with (tmp_path / "file").open("rb+") as file:
         os.fsync(file.fileno())
-    found = truth_program.mapped({"place": str(tmp_path)})
+    found = disks_program.mapped({"place": str(tmp_path)})
     # Some file systems do not report where their files are.
     assert len(found["files"]) in (0, 5)
 

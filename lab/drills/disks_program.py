@@ -1,9 +1,10 @@
-"""Location of a drill's data on its disks: recorded when they are complete, searched for when the drill is judged.
+"""The disks of a drill: copies made when it began and compared later, and the location of its data.
 
 This program runs in the agent of a machine, and in the client for disks that are the client's files. It uses only the
 standard library.
 
-A *cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity over data. A *row* consists
+The location of the data is recorded when they are complete, and they are searched for when the drill is judged. A
+*cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity over data. A *row* consists
 of the cells at the same place of every member. A row with parity allows as many cells to be computed as it has
 parities. The required content is stored as digests, so no array is assembled, and no superblock is read.
 """
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+PIECE_BYTES = 1 << 18
 PAGE_BYTES = 4096
-_PIECE_BYTES = 1 << 18
+GRAIN_BYTES = 512
+"""Changes are reported in sectors."""
+BLKFLSBUF = 0x1261
 _ZEROS = bytes(PAGE_BYTES)
 _FIEMAP = 0xC020660B
 """FS_IOC_FIEMAP of linux/fs.h."""
@@ -32,6 +36,121 @@ _LAST, _NOT_WRITTEN = 0x1, 0x80F
 """Flags of an extent (linux/fiemap.h): the last one; of unknown location, or allocated and unwritten."""
 _TWICE = bytes((value << 1 ^ (0x11D if value & 0x80 else 0)) & 0xFF for value in range(256))
 """Every value multiplied by 2 in the field of RAID 6 (lab.microscope.picture)."""
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """Open a file or a device; a new file can be read by its owner only."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def extents(fd: int, end: int) -> Iterator[tuple[int, int]]:
+    """Byte ranges [first, last) that may hold data; a block device has no holes."""
+    last = 0
+    # ENXIO: no more data in this file.
+    with contextlib.suppress(OSError):
+        while last < end:
+            first = os.lseek(fd, last, os.SEEK_DATA)
+            last = min(end, os.lseek(fd, first, os.SEEK_HOLE))
+            yield first, last
+
+
+def pieces(fd: int, end: int) -> Iterator[tuple[int, int]]:
+    """Offset and length of each piece that may hold data; holes of a file are omitted."""
+    for first, last in extents(fd, end):
+        for at in range(first, last, PIECE_BYTES):
+            yield at, min(PIECE_BYTES, last - at)
+
+
+def size_of(fd: int) -> int:
+    """Size of a file or a block device in bytes."""
+    return os.lseek(fd, 0, os.SEEK_END)
+
+
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """Write all of the data.
+
+    If space is short, pwrite(2) writes a part, and fails only when it is called for the rest.
+    """
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(fd, view, at)
+        view, at = view[count:], at + count
+
+
+def save(disk: str, image: str) -> int:
+    """Copy a disk into a new file, with holes in place of zeros. Returns the number of bytes copied."""
+    copied = 0
+    new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with opened(disk, os.O_RDONLY) as source, opened(image, new) as target:
+        end = size_of(source)
+        os.truncate(target, end)
+        for at, length in pieces(source, end):
+            data = os.pread(source, length, at)
+            if data.count(0) != len(data):
+                write_at(target, data, at)
+                copied += len(data)
+        os.fsync(target)
+    return copied
+
+
+def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, length and the image's data of each piece that differs between disk and image, in order.
+
+    Raises OSError if their sizes differ.
+    """
+    end = size_of(disk)
+    if size_of(image) != end:
+        raise OSError(f"the copy has {size_of(image)} bytes, and the disk {end}")
+    numbers: set[int] = set()
+    for fd in (disk, image):
+        for at, length in pieces(fd, end):
+            numbers.update((at // PIECE_BYTES, (at + length - 1) // PIECE_BYTES))
+    for number in sorted(numbers):
+        start = number * PIECE_BYTES
+        length = min(PIECE_BYTES, end - start)
+        before, now = os.pread(image, length, start), os.pread(disk, length, start)
+        if before != now:
+            yield start, length, before
+
+
+def put_back(disk: str, image: str) -> int:
+    """Restore a disk from its image, and write only the pieces that differ. Returns the number of bytes written."""
+    written = 0
+    with opened(disk, os.O_RDWR) as target, opened(image, os.O_RDONLY) as source:
+        for at, length, before in differing(target, source):
+            write_at(target, before, at)
+            written += length
+        os.fsync(target)
+    return written
+
+
+def changed(disk: str, image: str) -> list[list[int]]:
+    """Byte ranges [first, end) of a disk that differ from its image, in whole sectors, in order."""
+    ranges: list[list[int]] = []
+    with opened(disk, os.O_RDONLY) as target, opened(image, os.O_RDONLY) as source:
+        for at, length, before in differing(target, source):
+            now = os.pread(target, length, at)
+            for start in range(0, length, GRAIN_BYTES):
+                if before[start : start + GRAIN_BYTES] != now[start : start + GRAIN_BYTES]:
+                    first = at + start
+                    if ranges and ranges[-1][1] == first:
+                        ranges[-1][1] = first + GRAIN_BYTES
+                    else:
+                        ranges.append([first, first + GRAIN_BYTES])
+    return ranges
+
+
+def flush(nodes: list[str]) -> None:
+    """Write the machine's caches to these disks, and invalidate their caches (BLKFLSBUF, linux/fs.h)."""
+    os.sync()
+    for node in nodes:
+        with opened(node, os.O_RDONLY) as fd:
+            fcntl.ioctl(fd, BLKFLSBUF)
 
 
 def digest(page: bytes) -> str:
@@ -50,14 +169,11 @@ def note(asked: dict[str, Any]) -> dict[str, Any]:
     The answer has ``geometries``, for each a list of rows, [parities, [[slot, page, digest, is parity], …], [[array
     page, cells…], …]]; and ``files`` and ``meta``, the latter without pages of zeros.
     """
-    array = os.open(asked["node"], os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(asked["node"], os.O_RDONLY) as array:
         files = {*asked["files"]}
         meta = [page for page in sorted({*asked["meta"]} - files) if _page(array, page) != _ZEROS]
         noted = sorted({*files, *meta, *asked["also"]})
         found = [_rows(array, geometry, noted) for geometry in asked["geometries"]]
-    finally:
-        os.close(array)
     return {"geometries": found, "files": sorted(files), "meta": meta}
 
 
@@ -78,10 +194,9 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _pages_of(path: str) -> set[int]:
     """Pages of a file or folder on its device; empty for a folder if the file system does not report them."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     found: set[int] = set()
-    try:
-        start = 0
+    start = 0
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
         while True:
             answer = bytearray(struct.pack("=QQIIII", start, (1 << 64) - 1 - start, 1, 0, _EXTENTS, 0))
             answer += bytes(56 * _EXTENTS)
@@ -98,8 +213,6 @@ def _pages_of(path: str) -> set[int]:
                     found.update(range(physical // PAGE_BYTES, -(-(physical + length) // PAGE_BYTES)))
             if not count or flags & _LAST:
                 return found
-    finally:
-        os.close(fd)
 
 
 def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[Any]]:
@@ -185,36 +298,33 @@ def examine(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _pages(path: str) -> dict[int, str]:
     """Page of a disk -> digest of its content, without pages of zeros."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     found = {}
-    try:
-        end = os.lseek(fd, 0, os.SEEK_END)
-        for first, last in _data(fd, end):
-            for at in range(first // PAGE_BYTES * PAGE_BYTES, last, _PIECE_BYTES):
-                piece = os.pread(fd, min(_PIECE_BYTES, end - at), at)
+    with opened(path, os.O_RDONLY) as fd:
+        end = size_of(fd)
+        for first, last in extents(fd, end):
+            for at in range(first // PAGE_BYTES * PAGE_BYTES, last, PIECE_BYTES):
+                piece = os.pread(fd, min(PIECE_BYTES, end - at), at)
                 if piece.count(0) == len(piece):
                     continue
                 for start in range(0, len(piece) - PAGE_BYTES + 1, PAGE_BYTES):
                     if text := digest(piece[start : start + PAGE_BYTES]):
                         found[(at + start) // PAGE_BYTES] = text
-    finally:
-        os.close(fd)
     return found
 
 
-def _data(fd: int, end: int) -> Iterator[tuple[int, int]]:
-    """Byte ranges [first, last) that may hold data; a block device has no holes."""
-    at = 0
-    # ENXIO: no more data in this file.
-    with contextlib.suppress(OSError):
-        while at < end:
-            first = os.lseek(fd, at, os.SEEK_DATA)
-            at = os.lseek(fd, first, os.SEEK_HOLE)
-            yield first, at
-
-
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
-    """Run ``mapped``, ``note`` or ``look``; request and answer are JSON."""
-    del is_stopped
-    work = {"mapped": mapped, "note": note, "look": examine}[arguments[0]]
-    return json.dumps(work(json.loads(arguments[1])))
+    """Do the work that the first argument names; its request and the answer are JSON.
+
+    ``keep``, ``put_back`` and ``changed`` take and return a list: a pair of disk and image, and its result.
+    """
+    work, asked = arguments[0], json.loads(arguments[1])
+    whole: dict[str, Callable[[Any], Any]] = {"flush": flush, "mapped": mapped, "note": note, "look": examine}
+    if work in whole:
+        return json.dumps(whole[work](asked))
+    answers = []
+    for disk, image in asked:
+        if is_stopped():
+            raise OSError("stopped")
+        os.makedirs(os.path.dirname(image), mode=0o700, exist_ok=True)
+        answers.append({"keep": save, "put_back": put_back, "changed": changed}[work](disk, image))
+    return json.dumps(answers)
