@@ -163,8 +163,8 @@ class DrillEnd:
 
     before: Mapping[str, MemberPicture]
     """Disk name -> its superblock when the drill began."""
-    after: Mapping[str, MemberPicture]
-    changed: Mapping[str, Sequence[Sequence[int]]]
+    after: dict[str, MemberPicture]
+    changed: dict[str, list[list[int]]]
     """Disk name -> byte ranges [first, end) that have changed since the drill began."""
     saved_percent: float
     touched_bytes: int

@@ -45,7 +45,7 @@ class DrillProver(Prover):
         return [Way(way.id, way.mistake) for way in self._ways.values()]
 
     def count_fresh(self) -> int:
-        fresh = judge(self._desk, outcome_id="fresh")
+        fresh = judge(self._desk)
         if fresh.verdict in (DrillVerdict.SAVED, DrillVerdict.PARTLY, DrillVerdict.LOST):
             self.fail(f"it is {fresh.verdict} before anything is done")
         if wrong := [mistake.id for mistake in fresh.mistakes if mistake.id != NOTHING_RUNS]:
@@ -57,7 +57,7 @@ class DrillProver(Prover):
         steps = self._ways[way.id]
         problem = self._carry_out(steps)
         try:
-            outcome = judge(self._desk, outcome_id="proof")
+            outcome = judge(self._desk)
         except LabError as error:
             return WayEnd(False, details=f"it cannot be judged: {error.message}")
         figures = f"{outcome.verdict}, {outcome.saved_percent:g} %, written first {outcome.touched_bytes} bytes"

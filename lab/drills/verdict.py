@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+import msgspec
+
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, examine_members, freshest_events
 from lab.drills.case import (
@@ -34,7 +36,6 @@ from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle
 from lab.gates.decoding import digits
 from lab.gates.text import markdown, shortened, visible
-from lab.host.clock import utc_text
 from lab.lessons.course import words_in
 from lab.session.session import LabSession
 from lab.units import KIB, counted, human_bytes
@@ -137,54 +138,39 @@ def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> Dri
 
     Raises NothingRuns if not ``is_final``, no running array has the data, and they can still be recovered.
     """
+    found, messages = _examine(desk, array)
+    if not is_final and not found.array and found.verdict == DrillVerdict.STOPPED:
+        raise NothingRuns(f"{_NOTHING_RUNS}{f' ({messages})' if messages else ''}", hint=_START_FIRST)
     store = DrillStore(desk.session.host)
-    found = examine_all(desk, array)
-    if not is_final and not found.saved.array and found.verdict is DrillVerdict.STOPPED:
-        raise NothingRuns(f"{_NOTHING_RUNS}{f' ({found.messages})' if found.messages else ''}", hint=_START_FIRST)
-    outcome = store.add(desk.case.drill.id, lambda outcome_id: _outcome(desk, found, outcome_id))
+    outcome = store.add(desk.case.drill.id, lambda outcome_id: msgspec.structs.replace(found, id=outcome_id))
     desk.close()
     return outcome
 
 
-def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
-    """Judge the drill without ending it. ``array``: the name of the array; empty: it is found by its file system."""
-    return _outcome(desk, examine_all(desk, array), outcome_id)
+def judge(desk: DrillDesk, array: str = "") -> DrillOutcome:
+    """The outcome, without an id, of a drill that continues. ``array``: its name; empty: found by its file system."""
+    return _examine(desk, array)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundEnd:
-    """The final state of a drill."""
+def _examine(desk: DrillDesk, array: str) -> tuple[DrillOutcome, str]:
+    """Examine the disks as the student left them, then start what can be started, and read the data.
 
-    verdict: DrillVerdict
-    saved: _Saved
-    recoverable_percent: float | None
-    """Percentage of the data that can be recovered; data that were read from the disks themselves always count."""
-    truth: DiskTruth | None
-    seen: DrillEnd
-    messages: str
-    """mdadm's messages about arrays that could not be started."""
-    changed_bytes: int
-
-
-def examine_all(desk: DrillDesk, array: str) -> FoundEnd:
-    """Examine the disks as the student left them, then start what can be started, and read the data."""
+    Returns the outcome, and mdadm's messages about arrays that could not be started.
+    """
     desk.update(is_last=True)
     changed = desk.changed()
-    changed_bytes = desk.beyond_own(changed)
     if not desk.case.is_committed:
-        desk.case.change(touched_bytes=max(desk.case.record.touched_bytes, changed_bytes))
-    record = desk.case.record
+        desk.case.change(touched_bytes=max(desk.case.record.touched_bytes, desk.beyond_own(changed)))
     after = examine_members(desk.session.machine, desk.disks)
     truth = desk.truth()
     messages = _start_what_was_repaired(desk, array)
     saved = _examine_data(desk, array)
-    recoverable = max(truth.recoverable_percent, 0.0 if saved.is_on_overlays else saved.percent) if truth else None
-    seen = DrillEnd(
-        before=record.before,
+    end = DrillEnd(
+        before=desk.case.record.before,
         after=after,
         changed=changed,
         saved_percent=saved.percent,
-        touched_bytes=record.touched_bytes,
+        touched_bytes=desk.case.record.touched_bytes,
         has_array=saved.array is not None,
         members=saved.members,
         is_on_overlays=saved.is_on_overlays,
@@ -192,53 +178,55 @@ def examine_all(desk: DrillDesk, array: str) -> FoundEnd:
         damaged_parity=truth.damaged_parity if truth else 0,
         data_uuid=truth.uuid if truth else "",
     )
+    return _outcome(desk, end, saved, truth), messages
+
+
+def _outcome(desk: DrillDesk, end: DrillEnd, saved: _Saved, truth: DiskTruth | None) -> DrillOutcome:
+    session, record, drill, now_utc = desk.session, desk.case.record, desk.case.drill.drill, desk.now_utc
+    # Data that were read from the disks themselves can be recovered, whatever the search found.
+    recoverable = max(truth.recoverable_percent, 0.0 if saved.is_on_overlays else saved.percent) if truth else None
     verdict = verdict_of(
         saved.percent,
         recoverable,
-        lost_percent=desk.case.drill.drill.goal.lost_percent,
+        lost_percent=drill.goal.lost_percent,
         is_as_asked=not saved.missing,
         touched_bytes=record.touched_bytes,
     )
-    return FoundEnd(verdict, saved, recoverable, truth, seen, messages, changed_bytes)
-
-
-def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
-    session, record, drill, saved = desk.session, desk.case.record, desk.case.drill.drill, found.saved
     version = session.machine.run(("mdadm", "--version"), check=False)
-    now = file_digest(desk.case.drill.path)
+    digest = file_digest(desk.case.drill.path)
     return DrillOutcome(
         format_version=OUTCOME_VERSION,
-        id=outcome_id,
+        id="",
         drill=drill.id,
-        drill_file=now if record.drill_file in ("", now) else CHANGED_FILE,
+        drill_file=digest if record.drill_file in ("", digest) else CHANGED_FILE,
         title=drill.title,
         seed=record.seed,
         target=record.target,
         kernel=session.machine.facts.kernel_release,
         mdadm=(version.stdout or version.stderr).strip(),
         began_utc=record.began_utc,
-        ended_utc=utc_text(session.host.clock),
-        verdict=found.verdict,
+        ended_utc=now_utc,
+        verdict=verdict,
         saved_percent=saved.percent,
-        kept_percent=found.recoverable_percent,
-        gone_names=found.truth.lost_meta if found.truth else 0,
-        changed_bytes=found.changed_bytes,
+        kept_percent=recoverable,
+        gone_names=truth.lost_meta if truth else 0,
+        changed_bytes=desk.beyond_own(end.changed),
         blocks=saved.blocks,
         touched_bytes=record.touched_bytes,
         was_committed=desk.case.is_committed,
         minutes=round(desk.minutes, 2),
         hints=record.hints,
         resets=record.resets,
-        exam=ended(record.exam, record.began_utc, utc_text(session.host.clock)),
+        exam=ended(record.exam, record.began_utc, now_utc),
         commands=desk.case.commands(),
-        mistakes=() if found.verdict is DrillVerdict.SAVED else recognised(desk.case.drill, found.seen),
+        mistakes=() if verdict is DrillVerdict.SAVED else recognised(desk.case.drill, end),
         missing=saved.missing,
         array=saved.array.name if saved.array else "",
         before=record.before,
-        after=dict(found.seen.after),
+        after=end.after,
         sizes={disk.name: disk.size_bytes for disk in desk.disks},
-        begun_percent=found.truth.begun_percent if found.truth else None,
-        changed={name: [list(span) for span in spans] for name, spans in found.seen.changed.items()},
+        begun_percent=truth.begun_percent if truth else None,
+        changed=end.changed,
     )
 
 

@@ -1,8 +1,7 @@
-"""Every drill, ended after many histories, as the command line, the app and the text mode do it: a table of verdicts.
+"""Drills that are ended after many histories, as the command line, the app and the text mode do it.
 
-``python -m tests.kernel.drill_histories [DRILL…]`` prints it as Markdown. On the command line the work has a machine of
-its own, and so has the debriefing; in the app both have one. The text mode is a process in a terminal, into which every
-line is typed.
+On the command line the work has a machine of its own, and so has the debriefing; in the app both have one. The text
+mode is a process in a terminal, into which every line is typed.
 """
 
 from __future__ import annotations
@@ -10,26 +9,23 @@ from __future__ import annotations
 import codecs
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lab.cli.context import out
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab import lab_folder
-from lab.drills.case import DrillCase, DrillStore
-from lab.drills.desk import SETTLE, DrillDesk, environment, run_lines
+from lab.drills.case import DrillOutcome, DrillStore
+from lab.drills.desk import SETTLE, DrillDesk, environment, open_desk, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
-from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
-from lab.drills.verdict import DrillVerdict, examine_all, recognised
-from lab.errors import CommandFailed, DrillError
+from lab.drills.schema import DrillStep, ReadyDrill
+from lab.drills.verdict import DrillVerdict, judge
+from lab.errors import CommandFailed
 from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
 from tests.kernel.place import host_at, kernel_target
@@ -193,30 +189,28 @@ def _begun(step: DrillStep) -> DrillStep:
     return DrillStep(run="\n".join(lines[: last + 1]))
 
 
-def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), only: str = "") -> Iterator[Ended]:
-    """Make the drill once, and end it after each history, without closing it. ``only``: such histories."""
+def play_all(drill: ReadyDrill) -> Iterator[Ended]:
+    """Make the drill once, and end it after each history, without closing it."""
     target = kernel_target()
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = _own_lab(Path(folder))
         with open_session(Client(target, own), start_arrays=False) as session:
             DrillDesk.begin(session, drill)
         for history in histories(drill):
-            if not history.id.startswith(only):
-                continue
-            for place in places:
+            for place in ("CLI", "app"):
                 with open_session(Client(target, own), start_arrays=False) as session:
-                    desk = _desk(session)
+                    desk = _open(session)
                     desk.reset()
                     take(desk, history.steps)
                     if place == "app":
-                        yield _ended(desk, history, place)
+                        yield _ended(history, place, judge(desk))
                 if place == "CLI":
                     with open_session(Client(target, own)) as session:
-                        yield _ended(_desk(session), history, place)
+                        yield _ended(history, place, judge(_open(session)))
 
 
-def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[Ended]:
-    """Make the drill once in the text mode, and end it there after each history. ``only``: these histories."""
+def play_typed(drill: ReadyDrill, only: Collection[str]) -> Iterator[Ended]:
+    """Make the drill once in the text mode, and end it there after each of these histories."""
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         begun = Path(folder, "begun")
         own = _own_lab(begun)
@@ -225,7 +219,7 @@ def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[End
             user.type(f"drill start {drill.path} --seed {drill.seed}")
             user.hear("drill help lists all commands.")
         for history in histories(drill):
-            if only and history.id not in only:
+            if history.id not in only:
                 continue
             # An ended drill is over: each history has a copy of what was made.
             state = Path(folder, "state")
@@ -262,9 +256,7 @@ def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
             user.hear("The drill has ended: ")
         outcome = DrillStore(host).newest()
         user.hear(f"{outcome.verdict}, {outcome.saved_percent:g} % of the data.")
-    mistakes = tuple(each.id for each in outcome.mistakes)
-    verdict = DrillVerdict(outcome.verdict)
-    return Ended(history, "text mode", verdict, outcome.saved_percent, outcome.kept_percent, mistakes)
+    return _ended(history, "text mode", outcome)
 
 
 def _names(drill: ReadyDrill) -> str:
@@ -290,11 +282,10 @@ def typed_lines(script: str) -> Iterator[str]:
         raise ValueError(f"no end: {command}")
 
 
-def _desk(session: LabSession) -> DrillDesk:
-    case = DrillCase.find(session.folder)
-    if case is None:
-        raise DrillError("the drill is gone from its lab")
-    return DrillDesk(session, case)
+def _open(session: LabSession) -> DrillDesk:
+    desk = open_desk(session)
+    assert desk is not None, "the drill is gone from its lab"
+    return desk
 
 
 def take(desk: DrillDesk, steps: Iterable[DrillStep]) -> None:
@@ -310,32 +301,7 @@ def take(desk: DrillDesk, steps: Iterable[DrillStep]) -> None:
         desk.update()
 
 
-def _ended(desk: DrillDesk, history: History, place: str) -> Ended:
-    found = examine_all(desk, "")
-    is_saved = found.verdict is DrillVerdict.SAVED
-    mistakes = () if is_saved else tuple(each.id for each in recognised(desk.case.drill, found.seen))
-    return Ended(history, place, found.verdict, found.saved.percent, found.recoverable_percent, mistakes)
-
-
-def main(names: list[str]) -> int:
-    """Print the table of these drills, or of all, each line as soon as it is known; 1 if a verdict is not fair.
-
-    ``--typed``: the text mode alone.
-    """
-    problems: list[str] = []
-    is_typed = "--typed" in names
-    places = ("text mode",) if is_typed else ("CLI", "app", "text mode")
-    out(f"| drill | history | {' | '.join(places)} |\n|---|---|{'---|' * len(places)}")
-    for path in [find_drill(name) for name in names if name != "--typed"] or catalogue().values():
-        drill = ready(read_drill(path), path, SEED)
-        played = play_all(drill, places=() if is_typed else ("CLI", "app"))
-        for typed in play_typed(drill):
-            ended = (*islice(played, 0 if is_typed else 2), typed)
-            out(f"| {drill.id} | {typed.history.id} | {' | '.join(each.words for each in ended)} |")
-            problems += [f"{drill.id}: {problem}" for each in ended for problem in each.problems]
-    out("\n".join(["", *problems]))
-    return bool(problems)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _ended(history: History, place: str, outcome: DrillOutcome) -> Ended:
+    mistakes = tuple(each.id for each in outcome.mistakes)
+    verdict = DrillVerdict(outcome.verdict)
+    return Ended(history, place, verdict, outcome.saved_percent, outcome.kept_percent, mistakes)

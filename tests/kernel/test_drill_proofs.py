@@ -51,7 +51,7 @@ def test_the_text_mode_gives_the_same_outcome_for_typed_lines(number: str) -> No
     path = find_drill(number)
     drill = ready(read_drill(path), path, SEED)
     right, unfinished = f"right: {drill.drill.right[0].id}", "half: tried and committed"
-    typed = {ended.history.id: ended for ended in play_typed(drill, only=(right, unfinished))}
+    typed = {ended.history.id: ended for ended in play_typed(drill, (right, unfinished))}
     assert set(typed) == {right, unfinished} <= {each.id for each in histories(drill)}
     assert [problem for ended in typed.values() for problem in ended.problems] == []
 

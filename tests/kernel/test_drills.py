@@ -47,10 +47,7 @@ def working(host: Host, *, resets: bool = True) -> Iterator[tuple[LabSession, Dr
 
 
 def by_hand(session: LabSession, desk: DrillDesk, lines: str) -> str:
-    words = [f"{name}={value}" for name, value in desk.environment().items()]
-    result = session.machine.run(("env", *words, "bash", "-ec", lines), check=False)
-    assert result.status == 0, result.stderr
-    return result.stdout
+    return run_lines(session, f"set -e\n{lines}", desk.environment())
 
 
 def touched(desk: DrillDesk) -> int:
@@ -111,7 +108,7 @@ def test_assembling_is_writing(made: Host) -> None:
 def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, "mdadm --stop --scan")
-        outcome = judge(desk, outcome_id="x")
+        outcome = judge(desk)
         total = desk.case.record.blocks
         assert total > 0
         assert (outcome.verdict, outcome.blocks) == (DrillVerdict.STOPPED, {"missing": total})
@@ -123,9 +120,9 @@ def test_the_outcome_knows_the_drills_file(made: Host) -> None:
     with working(made) as (_, desk):
         begun = desk.case.record.drill_file
         assert begun == file_digest(PATH)
-        assert judge(desk, outcome_id="x").drill_file == begun
+        assert judge(desk).drill_file == begun
         desk.case.change(drill_file="made from another")
-        assert judge(desk, outcome_id="x").drill_file == CHANGED_FILE
+        assert judge(desk).drill_file == CHANGED_FILE
         desk.case.change(drill_file=begun)
 
 
@@ -163,7 +160,7 @@ def test_a_repaired_array_that_is_stopped_is_started_before_judging(made: Host) 
         desk.commit()
         by_hand(session, desk, f"{RIGHT}\nmdadm --stop /dev/md0")
     with working(made, resets=False) as (_, desk):
-        outcome = judge(desk, outcome_id="x")
+        outcome = judge(desk)
         assert (outcome.verdict, outcome.saved_percent, outcome.mistakes) == (DrillVerdict.SAVED, 100.0, ())
         desk.reset()
 
@@ -206,7 +203,7 @@ def test_on_overlays_anything_goes(made: Host, lines: str) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, lines)
         assert touched(desk) == 0
-        assert judge(desk, outcome_id="x").touched_bytes == 0
+        assert judge(desk).touched_bytes == 0
         desk.reset()
         assert desk.changed() == desk.case.record.own_ranges
 
@@ -230,7 +227,7 @@ def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
     with working(made) as (session, desk):
         desk.commit()
         run_lines(session, f"set -e{_HALF}", desk.environment())
-        outcome = judge(desk, outcome_id="x")
+        outcome = judge(desk)
         assert (outcome.verdict, outcome.saved_percent) == ("saved, unfinished", 100)
         assert "required: the array is on the disks themselves; found: it is on overlays" in outcome.missing
         desk.reset()
@@ -325,7 +322,7 @@ def test_the_outcome_is_stored_with_all_typed_commands(made: Host, monkeypatch: 
         desk.note_command("mdadm --examine x")
         desk.commit()
         by_hand(session, desk, RIGHT)
-        before = judge(desk, outcome_id="before")
+        before = judge(desk)
         assert (before.verdict, before.saved_percent, before.missing) == (DrillVerdict.SAVED, 100.0, ())
         images = desk.case.images
         assert images.is_dir()
