@@ -17,17 +17,29 @@ import msgspec
 
 from lab.checks.catalogue import make_check
 from lab.checks.state import Check
-from lab.errors import DrillError, LabError, SpecError
+from lab.errors import DrillError, SpecError
 from lab.gates.decoding import FormatVersion, convert
 from lab.gates.files import FileKind, foreign_note
 from lab.gates.text import visible
-from lab.lessons.course import TRIED_SEEDS, Arguments, Exercise, Value, draw, fill_tree, find_id, is_path, lab_disks
+from lab.lessons.course import (
+    Arguments,
+    Exercise,
+    Value,
+    draw,
+    fill_tree,
+    find_id,
+    head_problems,
+    is_path,
+    lab_disks,
+    refuse_problems,
+    seed_problems,
+)
 from lab.machine import Target
 from lab.session.session import NeededKernel
 from lab.tomlfile import read_toml
 
 CATALOGUE = Path(__file__).with_name("catalogue")
-FORMAT_VERSION = 1
+FORMAT_VERSIONS = range(1, 2)
 LEAST_RIGHT, LEAST_WRONG = 2, 3
 HINTS = 3
 _DIGEST_LETTERS = 16
@@ -184,9 +196,7 @@ def _mistake(drill_id: str, mistake: DrillMistake) -> ReadyDrillMistake:
 def read_drill(path: Path) -> Drill:
     """Read one file, and check it as far as possible without a lab. Raises SpecError that lists every problem."""
     drill = read_toml(path, Drill)
-    if problems := drill_problems(drill, path.stem):
-        listed = "".join(f"\n  - {problem}" for problem in problems)
-        raise SpecError(f"drill '{path}' is not sound:{listed}", hint="fix these, then verify it again")
+    refuse_problems("drill", path, drill_problems(drill, path.stem))
     return drill
 
 
@@ -210,11 +220,7 @@ def file_digest(path: Path) -> str:
 
 def drill_problems(drill: Drill, stem: str) -> list[str]:
     """The problems of a drill, each with its remedy."""
-    problems = []
-    if drill.format_version != FORMAT_VERSION:
-        problems.append(f"format_version is {drill.format_version}; this raidlab reads {FORMAT_VERSION}: write that")
-    if drill.id != stem:
-        problems.append(f"id is '{drill.id}': write id = \"{stem}\", as the file is called")
+    problems = [*head_problems(drill, stem, FORMAT_VERSIONS)]
     if len(drill.hints) < HINTS:
         problems.append(
             f"it has {len(drill.hints)} hints: write {HINTS} or more, each more specific than the previous one"
@@ -232,13 +238,7 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
         if way.mistake not in known
     ]
     problems += [f"right way {way.id} names a mistake: leave it out" for way in drill.right if way.mistake]
-    for seed in TRIED_SEEDS:
-        try:
-            ready(drill, Path(stem), seed)
-        except LabError as error:
-            problems.append(f"{error.message}: {error.hint}" if error.hint else error.message)
-            break
-    return problems
+    return [*problems, *seed_problems(lambda seed: ready(drill, Path(stem), seed))]
 
 
 class _MistakeList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

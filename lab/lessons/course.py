@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,8 +56,7 @@ from lab.tomlfile import (
     with_new_arguments,
 )
 
-FORMAT_VERSION = 2
-FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
+FORMAT_VERSIONS = range(1, 3)
 """Formats that can be read; lab.tomlfile has the names that earlier ones used."""
 _LONGEST_VALUE = 500
 HINTS = 3
@@ -763,12 +762,8 @@ def course_problems(course: Course) -> tuple[str, ...]:
 
 def lesson_problems(files: LessonFiles) -> tuple[str, ...]:
     """All problems of one lesson and its translations."""
-    problems = [*_head_problems(files), *_step_problems(files.lesson)]
-    try:
-        for seed in TRIED_SEEDS:
-            _require_sound(make_ready(files.lesson, seed))
-    except LabError as error:
-        problems.append(f"{error.message}: {error.hint}" if error.hint else error.message)
+    seeds = seed_problems(lambda seed: _require_sound(make_ready(files.lesson, seed)))
+    problems = (*_lesson_head_problems(files), *_step_problems(files.lesson), *seeds)
     name = files.path.name
     found = [f"{name}: {problem}" for problem in dict.fromkeys(problems)]
     for language, translation in files.translations.items():
@@ -783,19 +778,41 @@ def check_file(path: Path) -> LessonFiles:
     problems = lesson_problems(files)
     known = (*built_in_course().ids, files.lesson.id)
     strangers = [need for need in files.lesson.needs if need not in known]
-    problems = (*problems, *(f"{path.name}: {_unknown_need(need, known)}" for need in strangers))
-    if problems:
-        listed = "".join(f"\n  - {problem}" for problem in problems)
-        raise SpecError(f"lesson '{path}' is not sound:{listed}", hint="fix these, then verify it again")
+    refuse_problems("lesson", path, (*problems, *(f"{path.name}: {_unknown_need(need, known)}" for need in strangers)))
     return files
 
 
-def _head_problems(files: LessonFiles) -> Iterator[str]:
+def refuse_problems(what: str, path: Path, problems: Sequence[str]) -> None:
+    """Raises SpecError that lists the problems of a lesson or drill, if there are any."""
+    if problems:
+        listed = "".join(f"\n  - {problem}" for problem in problems)
+        raise SpecError(f"{what} '{path}' is not sound:{listed}", hint="fix these, then verify it again")
+
+
+def head_problems(exercise: Exercise, stem: str, versions: range) -> Iterator[str]:
+    """Problems of the keys that lessons and drills have in common; ``versions``: formats that can be read."""
+    yield from _version_problems(exercise.format_version, versions)
+    if exercise.id != stem:
+        yield f"id is '{exercise.id}': write id = \"{stem}\", as the file is called"
+
+
+def seed_problems(make: Callable[[str], object]) -> Iterator[str]:
+    """The first problem that ``make`` meets with the values of a seed."""
+    try:
+        for seed in TRIED_SEEDS:
+            make(seed)
+    except LabError as error:
+        yield f"{error.message}: {error.hint}" if error.hint else error.message
+
+
+def _version_problems(found: int, versions: range) -> Iterator[str]:
+    if found not in versions:
+        yield f"format_version is {found}; this raidlab reads {versions[-1]}: write that"
+
+
+def _lesson_head_problems(files: LessonFiles) -> Iterator[str]:
     lesson, stem = files.lesson, files.path.stem
-    if lesson.format_version not in FORMAT_VERSIONS:
-        yield f"format_version is {lesson.format_version}; this raidlab reads {FORMAT_VERSION}: write that"
-    if lesson.id != stem:
-        yield f"id is '{lesson.id}': write id = \"{stem}\", as the file is called"
+    yield from head_problems(lesson, stem, FORMAT_VERSIONS)
     if not is_lesson_name(stem):
         yield f"the name '{stem}' is not two digits, a hyphen and lowercase letters (05-mirroring): rename the file"
     if not 1 <= lesson.minutes <= 60:
@@ -935,8 +952,7 @@ def _unknown_need(need: str, ids: Iterable[str]) -> str:
 
 def _translation_problems(lesson: Lesson, translation: Translation, language: str) -> Iterator[str]:
     """Missing or unexpected texts of a translation, compared with the lesson."""
-    if translation.format_version not in FORMAT_VERSIONS:
-        yield f"format_version is {translation.format_version}; this raidlab reads {FORMAT_VERSION}: write that"
+    yield from _version_problems(translation.format_version, FORMAT_VERSIONS)
     if translation.id != lesson.id:
         yield f"id is '{translation.id}': write id = \"{lesson.id}\", as in the lesson"
     if translation.language != language:
