@@ -17,7 +17,6 @@ import msgspec
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.geometry import ArrayGeometry
-from lab.arrays.levels import LevelName, layout_name
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.checks import readings
 from lab.checks.extension import LessonReading
@@ -52,7 +51,6 @@ class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the outcome for an array that exists."""
 
     def outcome(self, is_passed: bool, key: str, **facts: str | float) -> CheckOutcome:
-        """The outcome, with the array among its facts."""
         return CheckOutcome(is_passed, key, {"array": self.array, **facts})
 
 
@@ -151,10 +149,7 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
     layout: str
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        found = None
-        if status.layout_number is not None and status.level in tuple(LevelName):
-            found = layout_name(LevelName(status.level), status.layout_number)
-        return self.outcome(found == self.layout, "array-has-layout", layout=found or "–")
+        return self.outcome(status.layout == self.layout, "array-has-layout", layout=status.layout or "–")
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
@@ -312,20 +307,13 @@ class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 def _state(member: MemberStatus | None) -> str:
-    if member is None:
-        return "not a member"
-    if member.is_faulty:
-        return "faulty"
-    if member.is_rebuilding:
-        return "rebuilding"
-    return "spare" if member.is_spare else "in sync" if member.is_in_sync else ", ".join(sorted(member.flags))
+    return member.role if member else "not a member"
 
 
 def _owes_sync(status: ArrayStatus) -> bool:
-    is_busy = status.sync_action.is_busy or status.sync_progress is not None
     # A frozen reshape is idle but incomplete.
-    is_busy = is_busy or status.reshape_position_sectors is not None
-    return is_busy or status.awaits_rebuild or status.awaits_resync
+    is_incomplete = status.sync_progress is not None or status.reshape_position_sectors is not None
+    return status.owes_sync or is_incomplete
 
 
 def _degraded(status: ArrayStatus) -> CheckOutcome:
@@ -498,7 +486,7 @@ class MemberEvents(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=
         found = lab.deep.superblocks.get(self.disk)
         if found is None:
             return None
-        return float(_events_behind(found, lab) if self.behind else found.events)
+        return _events_behind(found, lab) if self.behind else found.events
 
 
 class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.minor"):
@@ -509,11 +497,10 @@ class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         for disk, minor in lab.deep.minors.items():
             if disk != self.disk:
-                yield LikelyMistake(float(minor), "reading-other-row", {"row": disk})
+                yield LikelyMistake(minor, "reading-other-row", {"row": disk})
 
     def value(self, lab: CheckedState) -> float | None:
-        found = lab.deep.minors.get(self.disk)
-        return None if found is None else float(found)
+        return lab.deep.minors.get(self.disk)
 
 
 class Mismatches(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.mismatches"):
@@ -521,7 +508,7 @@ class Mismatches(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def value(self, lab: CheckedState) -> float | None:
         status = lab.arrays.get(self.array)
-        return None if status is None or status.mismatch_sectors is None else float(status.mismatch_sectors)
+        return status.mismatch_sectors if status else None
 
 
 def _events_behind(superblock: Superblock, lab: CheckedState) -> int:
@@ -552,17 +539,16 @@ class BlockPlace(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
         if status is None or geometry is None or sector >= geometry.size_sectors:
             return None
         if self.what is PlaceWord.STRIPE:
-            return float(geometry.stripe_of(sector))
+            return geometry.stripe_of(sector)
         is_parity = self.what is PlaceWord.PARITY_DISK
         place = (geometry.parities(sector) if is_parity else geometry.places(sector))[0]
         member = next((each for each in status.members if each.slot == place.slot), None)
         if member is None or member.data_offset_sectors is None:
             return None
         if self.what is PlaceWord.SECTOR:
-            return float(member.data_offset_sectors + place.sector)
+            return member.data_offset_sectors + place.sector
         name = next((name for name, node in lab.nodes.items() if node == member.device), "")
-        number = digits(name.removeprefix("disk"))
-        return None if number is None else float(number)
+        return digits(name.removeprefix("disk"))
 
 
 class BadSector(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
@@ -573,7 +559,7 @@ class BadSector(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         member = lab.member(self.array, self.disk)
         if member is not None and member.bad_blocks:
-            yield LikelyMistake(float(member.bad_blocks[0][0]), "reading-list-sector", {"disk": self.disk})
+            yield LikelyMistake(member.bad_blocks[0][0], "reading-list-sector", {"disk": self.disk})
 
     def value(self, lab: CheckedState) -> float | None:
         status, member = lab.arrays.get(self.array), lab.member(self.array, self.disk)
@@ -581,8 +567,7 @@ class BadSector(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if geometry is None or member is None or member.slot is None or not member.bad_blocks:
             return None
         found = geometry.content(member.slot, member.bad_blocks[0][0] - (member.data_offset_sectors or 0))
-        is_data = found is not None and not found.kind.is_parity
-        return float(found.sectors[0] // BLOCK_SECTORS) if found and is_data else None
+        return found.sectors[0] // BLOCK_SECTORS if found and not found.kind.is_parity else None
 
 
 class BadSectors(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.bytes"):
@@ -590,7 +575,7 @@ class BadSectors(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def value(self, lab: CheckedState) -> float | None:
         status = lab.arrays.get(self.array)
-        return None if status is None else float(sum(_bad_bytes(member) for member in status.members))
+        return sum(_bad_bytes(member) for member in status.members) if status else None
 
 
 class MarkLost(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
@@ -598,7 +583,7 @@ class MarkLost(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def value(self, lab: CheckedState) -> float | None:
         mark = lab.marks.get(self.array)
-        return float(mark.unreadable[0][0]) if mark and mark.unreadable else None
+        return mark.unreadable[0][0] if mark and mark.unreadable else None
 
 
 class MemberOffset(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.offset"):
@@ -608,8 +593,7 @@ class MemberOffset(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields
 
     def value(self, lab: CheckedState) -> float | None:
         member = lab.member(self.array, self.disk)
-        offset = member.data_offset_sectors if member else None
-        return None if offset is None else float(offset)
+        return member.data_offset_sectors if member else None
 
 
 class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
@@ -945,13 +929,13 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
         found = lab.points.get(self.configuration)
         for other, count in (found.judgements if found else {}).items():
             if other != self.judgement:
-                yield LikelyMistake(float(count), "reading-other-row", {"row": str(other)})
+                yield LikelyMistake(count, "reading-other-row", {"row": str(other)})
         if found:
-            yield LikelyMistake(float(sum(found.judgements.values())), "reading-all-of-them", {})
+            yield LikelyMistake(sum(found.judgements.values()), "reading-all-of-them", {})
 
     def value(self, lab: CheckedState) -> float | None:
         found = lab.points.get(self.configuration)
-        return None if found is None else float(found.judgements.get(self.judgement, 0))
+        return found.judgements.get(self.judgement, 0) if found else None
 
 
 APART_FROM_THE_LAB = (FaultCheck, PointsTried)

@@ -38,15 +38,12 @@ class Figure(StrEnum):
 
     def of(self, figures: DirectionFigures) -> float | None:
         """The measured figure of one direction in I/Os per second, bytes per second or seconds; None if missing."""
-        match self:
-            case Figure.IOPS:
-                return figures.iops
-            case Figure.BANDWIDTH:
-                return figures.bandwidth_bytes_per_second
-            case Figure.P50:
-                return figures.p50_seconds
-            case Figure.P99:
-                return figures.p99_seconds
+        return {
+            Figure.IOPS: figures.iops,
+            Figure.BANDWIDTH: figures.bandwidth_bytes_per_second,
+            Figure.P50: figures.p50_seconds,
+            Figure.P99: figures.p99_seconds,
+        }[self]
 
     def text(self, value: float) -> str:
         if self is Figure.IOPS:
@@ -62,7 +59,6 @@ class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     phase: str = "healthy"
 
     def find(self, record: ResultRecord) -> list[CellRecord]:
-        """The matching cells, one per repeat, sorted by repeat."""
         found = [cell for cell in record.cells if cell.array == self.array and cell.phase == self.phase]
         found = [cell for cell in found if self.workload in ("", cell.workload)]
         return sorted(found, key=lambda cell: cell.repeat)
@@ -125,7 +121,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     def judge(self, record: ResultRecord) -> CheckOutcome:
         above, below = _values_of(record, self.of, self.figure), _values_of(record, self.to, self.figure)
         if not above or not below or min(below) <= 0:
-            return CheckOutcome(False, "ratio-lacks", {**self.facts, "measure": self.measure})
+            return CheckOutcome(False, "ratio-lacks", self.facts)
         ratio = statistics.median(above) / statistics.median(below)
         facts = {
             **self.facts,
@@ -349,7 +345,6 @@ class Reading:
 
     @property
     def requirement_key(self) -> str:
-        """The key of the sentence that states the requirement."""
         return "reading.result" if self.source.is_of_result else "reading"
 
     def parse(self, text: str) -> float:
