@@ -76,10 +76,6 @@ class StepView:
     mistake: ReadyMistake | None
     is_done: bool
 
-    @property
-    def passed_count(self) -> int:
-        return sum(check.is_passed for check in self.checks)
-
 
 def begin(lesson: ReadyLesson, *, target: str, now_utc: str) -> Progress:
     """The progress at the beginning of a lesson."""

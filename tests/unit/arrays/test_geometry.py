@@ -21,7 +21,6 @@ from lab.arrays.geometry import (
     MemberPlace,
     ParityGeometry,
     Raid1Geometry,
-    StripeRow,
     geometry_of,
     level_geometry,
     parity_row,
@@ -239,36 +238,6 @@ def test_a_byte_of_a_stripe_names_chunk_and_place() -> None:
 def raid10s(draw: st.DrawFn) -> tuple[Raid10, int]:
     members = draw(st.integers(2, 9))
     return Raid10(draw(st.sampled_from(Raid10Layout)), draw(st.integers(2, members))), members
-
-
-def picture(rows: tuple[StripeRow, ...]) -> list[str]:
-    return [
-        " ".join(chunk.kind.value if chunk.kind.is_parity else str(chunk.number) for chunk in row.chunks)
-        for row in rows
-    ]
-
-
-@pytest.mark.parametrize(
-    ("level", "layout", "members", "expected"),
-    [
-        ("single", None, 1, ["0", "1"]),
-        ("raid0", None, 3, ["0 1 2", "3 4 5"]),
-        ("raid1", None, 2, ["0 0", "1 1"]),
-        ("raid4", None, 4, ["0 1 2 P", "3 4 5 P"]),
-        ("raid5", None, 4, ["0 1 2 P", "4 5 P 3", "8 P 6 7", "P 9 10 11", "12 13 14 P"]),
-        ("raid5", "right-asymmetric", 4, ["P 0 1 2", "3 P 4 5", "6 7 P 8", "9 10 11 P"]),
-        ("raid6", None, 5, ["Q 0 1 2 P", "3 4 5 P Q", "7 8 P Q 6", "11 P Q 9 10"]),
-        ("raid6", "left-symmetric-6", 5, ["0 1 2 P Q", "4 5 P 3 Q"]),
-        ("raid10", "n2", 3, ["0 0 1", "1 2 2"]),
-        ("raid10", "f2", 4, ["0 1 2 3", "3 0 1 2"]),
-        ("raid10", "o2", 4, ["0 1 2 3", "3 0 1 2", "4 5 6 7", "7 4 5 6"]),
-    ],
-)
-def test_rows_of_pictures_are_those_of_md(level: str, layout: str | None, members: int, expected: list[str]) -> None:
-    # Far members have two parts, and the rows asked for are those of each.
-    rows = len(expected) // 2 if layout == "f2" else len(expected)
-    raid = level_with_layout(level, layout if level == "raid10" else None)
-    assert picture(stripe_rows(raid, layout, members, rows)) == expected
 
 
 @given(raid10s())

@@ -40,19 +40,6 @@ def arrays(draw: st.DrawFn) -> tuple[Level, int]:
     return level, draw(st.integers(max(level.minimum_members, copies), 9))
 
 
-@given(arrays(), st.integers(0, 4 * GIB), CHUNKS)
-def test_capacity_lies_between_nothing_and_all_members(array: tuple[Level, int], member_bytes: int, chunk: int) -> None:
-    level, members = array
-    capacity = level.capacity_bytes(members, member_bytes, chunk)
-    used = level.member_used_bytes(member_bytes, chunk)
-    assert 0 <= capacity <= members * used
-    assert used <= member_bytes
-    if level.has_chunk:
-        assert capacity % chunk == 0
-        assert used % chunk == 0
-    assert capacity <= level.data_members(members) * used
-
-
 @given(arrays())
 def test_a_small_write_costs_at_most_the_textbook_unless_every_mirror_is_written(array: tuple[Level, int]) -> None:
     level, members = array
@@ -83,24 +70,6 @@ def test_failures_survived_without_some_members_match_a_count_of_all_combination
     assert not all(further(least + 1)) or least == len(present)
     assert any(further(most))
     assert not any(further(most + 1))
-
-
-@pytest.mark.parametrize(
-    ("level", "members", "missing", "now"),
-    [
-        (Raid5(), 4, {0}, (0, 0)),
-        (Raid6(), 5, {0}, (1, 1)),
-        (Raid1(), 3, {2}, (1, 1)),
-        (Raid0(), 3, set(), (0, 0)),
-        (Raid10(), 4, {0}, (0, 1)),
-        (Raid10(), 6, {0, 3}, (0, 1)),
-        (Raid10(Raid10Layout.FAR), 4, {0, 2}, (0, 0)),
-        (Raid10(Raid10Layout.NEAR, 3), 6, {0}, (1, 3)),
-        (Raid10(), 5, {4}, (0, 1)),
-    ],
-)
-def test_degraded_arrays_survive_less(level: Level, members: int, missing: set[int], now: tuple[int, int]) -> None:
-    assert level.failures_survived_without(frozenset(missing), members) == now
 
 
 def test_raid0_uses_all_of_unequal_disks_and_other_levels_the_smallest() -> None:

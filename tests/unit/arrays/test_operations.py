@@ -52,11 +52,6 @@ def test_a_bare_disk_needs_no_steps() -> None:
     assert ops.destroy(ArraySpec("single", (A,))).steps == ()
 
 
-def test_a_bad_spec_gives_no_plan() -> None:
-    with pytest.raises(SpecError):
-        ArraySpec("raid5", (A,)).creation()
-
-
 MANAGE, GROW = "mdadm --manage /dev/md0", "mdadm --grow /dev/md0"
 QUIET = "sh -c 'for _ in $(seq 300); do grep -q [1-9] /sys/class/block/ubdb/inflight || break; sleep 0.1; done'"
 SYNC_ACTION = "> /sys/block/md0/md/sync_action'"

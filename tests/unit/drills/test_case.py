@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 
 from lab.arrays.discovery import plain_uuid
-from lab.checks.state import freshest_events, parse_examine
+from lab.checks.state import parse_examine
 from lab.classroom.folder import DrillTry, decode_outcome
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
 from lab.drills.case import (
@@ -33,7 +32,7 @@ from lab.drills.case import (
     require_time,
 )
 from lab.drills.schema import find_drill, read_drill, ready
-from lab.drills.verdict import STRIP_CELLS, DrillVerdict, debriefing, lacking, strip, verdict_of
+from lab.drills.verdict import STRIP_CELLS, debriefing, lacking, strip, verdict_of
 from lab.errors import DrillError, SpecError
 from lab.machine import Host
 from lab.session.session import Leftovers, left_words, read_leftovers, still_there, store_leftovers
@@ -225,12 +224,6 @@ def test_control_characters_in_a_name_forge_no_line_of_examine() -> None:
     assert (picture.level, picture.role, picture.events) == ("raid5", "Active device 0", 18)
 
 
-def test_the_freshest() -> None:
-    picture = parse_examine("disk01", captured("1.2"))
-    assert freshest_events({"disk01": picture, "disk02": parse_examine("disk02", "")}) == 18
-    assert freshest_events({}) == 0
-
-
 ENDED = DrillOutcome(
     format_version=OUTCOME_VERSION, id="x", drill="x", title="x", began_utc="", ended_utc="", verdict="not recovered",
     saved_percent=0.0, blocks={"missing": 1}, kept_percent=100.0, begun_percent=100.0, touched_bytes=0,
@@ -255,12 +248,6 @@ ENDED = DrillOutcome(
 )
 def test_the_verdict(saved: float, kept: float | None, is_as_asked: bool, touched: int, verdict: str) -> None:
     assert verdict_of(saved, kept, lost_percent=7.0, is_as_asked=is_as_asked, touched_bytes=touched) == verdict
-
-
-def test_the_verdict_is_lost_only_if_the_disks_hold_nothing() -> None:
-    for saved, kept in itertools.product((0.0, 40.0, 100.0), (0.0, 40.0, 100.0, None)):
-        found = verdict_of(saved, kept, lost_percent=0.0, is_as_asked=True, touched_bytes=0)
-        assert (found is DrillVerdict.LOST) is (saved < 100 and kept == 0), (saved, kept)
 
 
 def test_the_page_distinguishes_saved_recoverable_and_destroyed_data() -> None:

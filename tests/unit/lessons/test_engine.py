@@ -59,7 +59,7 @@ def first_step_done(lesson: ReadyLesson, begun: Progress) -> Progress:
 
 def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: Progress) -> None:
     view, same = look(lesson, begun, lab_state(WANTED))
-    assert (view.passed_count, view.is_done) == (2, False)
+    assert (sum(check.is_passed for check in view.checks), view.is_done) == (2, False)
     assert same is begun
     answered = engine.answer(lesson, begun, "no")
     assert not look(lesson, answered, lab_state())[0].is_done
@@ -67,12 +67,6 @@ def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: 
     assert view.is_done
     assert done.in_step("build").done_utc == done.in_step("fail").began_utc == LATER
     assert engine.current_step(lesson, done) is lesson.steps[1]
-
-
-def test_an_unknown_answer_names_the_options(lesson: ReadyLesson, begun: Progress) -> None:
-    with pytest.raises(SpecError) as caught:
-        engine.answer(lesson, begun, "maybe")
-    assert caught.value.hint == "known: no, yes"
 
 
 def test_a_step_without_a_question_rejects_answers(lesson: ReadyLesson, begun: Progress) -> None:
@@ -196,13 +190,6 @@ def test_a_check_that_passed_earlier_must_still_pass(lesson: ReadyLesson, begun:
     _, progress = look(lesson, second, lab_state(array("raid1", degraded=1)))
     view, _ = look(lesson, progress, lab_state(array("raid1", mismatches=8)))
     assert [check.is_passed for check in view.checks] == [False, True]
-
-
-def test_done_steps_stay_done(lesson: ReadyLesson, begun: Progress) -> None:
-    assert first_step_done(lesson, begun).is_done("build")
-    view, after = look(lesson, first_step_done(lesson, begun), lab_state())
-    assert after.is_done("build")
-    assert view.step.id == "fail"
 
 
 def test_at_the_end_there_is_nothing_to_look_at(lesson: ReadyLesson, begun: Progress) -> None:

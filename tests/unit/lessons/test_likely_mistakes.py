@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DeepState, MarkSeen
 from lab.faults.crash_points import PointJudgement
-from lab.lessons.course import ReadyLesson, built_in_course, words_in
-from lab.lessons.engine import displayed
+from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course, words_in
+from lab.lessons.engine import StepView, displayed
 from tests.unit.lessons.samples import array, member, played, points
+from tests.unit.lessons.test_checks import superblock
 from tests.unit.lessons.test_leaks import written
 from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, view_at
 
@@ -64,10 +64,6 @@ FOUR = replace(
 )
 
 
-def _superblock(events: int) -> Superblock:
-    return Superblock("u", "any:0", 5, 2, 4, 0, (0, 1, 2, 3), events, 0, 0, False)
-
-
 def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
     """A lab that has a value for every reading of the lesson."""
     nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcdefgh", 1)}
@@ -80,10 +76,16 @@ def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
         played={str(number): played(number, variants) for number, variants in OUTCOMES.items()},
         points={name: points(name, judged) for name, judged in JUDGED.items()},
         deep=DeepState(
-            superblocks={disk: _superblock(count) for disk, count in events.items()},
+            superblocks={disk: superblock(count) for disk, count in events.items()},
             minors={disk: 16 * (number - 1) for number, disk in enumerate(nodes, 1)},
         ),
     )
+
+
+def view_of(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, typed: str) -> StepView:
+    """The result for a typed number, after a prediction where the step asks for one."""
+    answer = next(iter(step.ask.options)) if step.ask else ""
+    return view_at(lesson, step.id, lab, folder, answer=answer, reading=typed)
 
 
 Wrong = str | Callable[[float], float]
@@ -238,9 +240,7 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     right = step.read.expected(lab)
     assert right is not None
     typed = wrong[0] if isinstance(wrong[0], str) else f"{wrong[0](right):.10g}"
-    view = view_at(
-        lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
-    )
+    view = view_of(lesson, step, lab, tmp_path, typed)
     outcome = view.checks[-1].outcome
     assert outcome is not None
     assert not outcome.is_passed, f"{typed} passes for {right}"
@@ -281,9 +281,7 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
     right = step.read.expected(lab)
     assert right
     typed = f"{1 / right:{digits}}".removesuffix(".")
-    view = view_at(
-        lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
-    )
+    view = view_of(lesson, step, lab, tmp_path, typed)
     found = displayed(words_in("en"), view).checks[-1].found
     assert "is the inverse ratio: divide" in found
     if view.mistake:
