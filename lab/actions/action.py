@@ -58,7 +58,6 @@ class Selection:
 
     @property
     def lack_of_array(self) -> str:
-        """Why no array is available; empty if an array is available."""
         if self.array:
             return ""
         return f"{self.stopped_array} is stopped" if self.stopped_array else "there is no array yet"
@@ -175,14 +174,12 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return " ".join([f"raidlab {self.words}", *self.placed_words(), *self.option_words()])
 
     def placed_words(self) -> Iterator[str]:
-        """The positional arguments, for a shell."""
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
             if field.argument.is_placed and (field.argument.is_needed or value != field.when_left_out):
                 yield shlex.quote(f"{value}")
 
     def option_words(self) -> Iterator[str]:
-        """The options that differ from their defaults, for a shell."""
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
             if field.argument.is_placed or value == field.default:

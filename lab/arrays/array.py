@@ -110,7 +110,6 @@ class Array(ABC):
 
     @property
     def found(self) -> FoundArray | None:
-        """The array as discovered on the disks; None if it was not found."""
         return self.arrays.found.array(self.name)
 
     def status(self) -> ArrayStatus:
@@ -126,7 +125,6 @@ class Array(ABC):
 
     @property
     def status_now(self) -> ArrayStatus | None:
-        """The array's current state; None if the array is not running."""
         return next((status for status in self.arrays.statuses() if status.name == self.name), None)
 
     @property
@@ -220,7 +218,6 @@ class Array(ABC):
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:
-        """The error for an operation that this kind does not support."""
         return ArrayError(
             f"{what} is not possible on {self.name}: it is made of several arrays in a fixed layout",
             hint="fail and add disks instead, or make a new array; "

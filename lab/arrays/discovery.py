@@ -284,7 +284,6 @@ def _lab_name(array_name: str, host_name: str) -> str | None:
 
 
 def _foreign_words(array_name: str, host_name: str) -> str:
-    """Why an array is not the lab's, judged by its name alone."""
     host, _, _ = array_name.rpartition(":")
     if host and host not in (_OUR_HOST, host_name):
         return f"its name '{array_name}' says that it belongs to the computer '{host}'"

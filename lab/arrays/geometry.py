@@ -245,11 +245,9 @@ class ParityRow:
 
     @property
     def parity_slots(self) -> tuple[int, ...]:
-        """The slots of P and Q, in slot order."""
         return tuple(sorted(slot for slot in (self.p_slot, self.q_slot) if slot is not None))
 
     def data_slot(self, index: int) -> int:
-        """The slot of the row's first, second, … data chunk."""
         if self._is_symmetric:
             return (self._first_data_slot + index) % _rotating_disks(self.layout, self.raid_disks)
         slot = index
@@ -267,7 +265,6 @@ class ParityRow:
 
     @property
     def data_slots(self) -> tuple[int, ...]:
-        """The slots of all data chunks, in the order of the data."""
         return tuple(self.data_slot(index) for index in range(self.data_count))
 
     @property
@@ -429,7 +426,6 @@ class Raid10Geometry(ChunkedGeometry):
 
     @property
     def copies(self) -> int:
-        """Copies of each chunk, the data included."""
         return self.near_copies * self.far_copies
 
     @property
@@ -550,7 +546,6 @@ class StripZone:
 
     @property
     def size(self) -> int:
-        """The zone's size on the array."""
         return self.end - self.start
 
 

@@ -52,7 +52,6 @@ class Proof:
 
     @property
     def sentence(self) -> str:
-        """The result in one line."""
         name = f"{self.name} for '{self.seed}'" if self.seed else self.name
         ways = f"{self.right} right ways passed, {self.wrong} wrong ways recognised"
         return f"{name}: {self.passed_fresh} of {self.checks} checks hold before, {ways}, {self.seconds:.0f} s"

@@ -52,7 +52,7 @@ from lab.drills.verdict import (
 from lab.errors import DrillError, ExitCode
 from lab.gates.files import FileKind
 from lab.host.clock import utc_text
-from lab.lessons.student import Student, blank_lab
+from lab.lessons.student import Student
 from lab.session.session import open_session, read_arrival, read_leftovers, store_arrival, store_leftovers
 
 EACH_COMMAND = (
@@ -128,7 +128,7 @@ def _start(context: Context, verb: StartDrill) -> None:
         with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
             is_open = True
             if clears:
-                blank_lab(session)
+                session.run(session.reset_all())
             require_blank(session, chosen)
             terms = (
                 begin_exam(context.host, chosen.id, seed=word, minutes=verb.exam, again=verb.again)

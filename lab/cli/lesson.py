@@ -52,7 +52,7 @@ from lab.lessons.course import (
 )
 from lab.lessons.engine import DisplayedCheck, StepView, displayed, is_predicted, shows_solution
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
-from lab.lessons.student import LessonSession, Student, blank_lab, carry_out, evaluate_step, require_disks
+from lab.lessons.student import LessonSession, Student, carry_out, evaluate_step, require_disks
 from lab.lessons.verbs import (
     VERBS,
     Answer,
@@ -372,7 +372,7 @@ def _start(context: Context, verb: StartLesson) -> None:
     chosen = desk.language_for(files, verb.language, _language_of_environment())
     with open_session(client_of(context, watches=False)) as session:
         if verb.reset:
-            blank_lab(session)
+            session.run(session.reset_all())
         require_disks(session, files.ready(desk.state.seed if verb.seed is None else verb.seed, chosen))
     _show(context, desk.start(verb.name, context.target, seed=verb.seed, language=chosen))
 
@@ -448,7 +448,7 @@ def _measure(context: Context, verb: Measure) -> int:
 def _reset(context: Context, _: ResetLesson) -> None:
     opened = Student(context.host).require_lesson()
     with open_session(client_of(context, watches=False)) as session:
-        blank_lab(session)
+        session.run(session.reset_all())
     opened.restart()
     _show(context, opened)
 

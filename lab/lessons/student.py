@@ -96,7 +96,6 @@ class LessonStore:
             return StudentState()
 
     def store_desk(self, desk: StudentState) -> None:
-        """Store the state common to all lessons. Raises LessonError if it cannot be written."""
         self._write("desk.json", msgspec.json.encode(desk))
 
     def progress(self, lesson_id: str) -> Progress | None:
@@ -117,11 +116,9 @@ class LessonStore:
         return found
 
     def store_progress(self, progress: Progress) -> None:
-        """Store the progress in a lesson. Raises LessonError if it cannot be written."""
         self._write(f"{progress.lesson}.json", msgspec.json.format(msgspec.json.encode(progress), indent=1))
 
     def store_experiment(self, name: str, text: str) -> None:
-        """Store an experiment file for ``raidlab run``."""
         self._write(f"{name}.toml", text.encode())
 
     def _read(self, name: str, kind: type[T]) -> T | None:
@@ -232,7 +229,6 @@ class CourseLine:
 
     @property
     def number(self) -> str:
-        """The place in the course, without leading zeros, such as ``5``."""
         return self.lesson.id[:2].lstrip("0")
 
     @property
@@ -266,7 +262,6 @@ class LessonSession:
 
     @property
     def step(self) -> ReadyStep | None:
-        """The current step; None when the lesson is done."""
         return engine.current_step(self.lesson, self.progress)
 
     @property
@@ -309,7 +304,6 @@ class LessonSession:
         self._set_progress(engine.note_help(self.lesson, self.progress))
 
     def evaluate(self, lab: CheckedState) -> StepView | None:
-        """Evaluate the current step, and store the result; None when the lesson is done."""
         view = engine.evaluate(self.lesson, self.progress, lab)
         if view is not None:
             self._set_progress(engine.note(self.lesson, self.progress, view, now_utc=self._now()))
@@ -371,7 +365,6 @@ class LessonSession:
         return record if record.status is RunStatus.COMPLETE else None
 
     def do_apart(self, action: ApartAction, request: RunRequest) -> None:
-        """Run a measurement or a fault on a separate lab; the result is stored."""
         do_apart(self.lesson, action, request)
         self.find_results()
 
@@ -444,7 +437,6 @@ class Student:
         return opened
 
     def resume(self, word: str) -> LessonSession | None:
-        """Open a lesson at its current step; None if it was never begun."""
         files = self.find(word)
         progress = self._store.progress(files.lesson.id)
         if progress is None:
@@ -462,7 +454,6 @@ class Student:
         return self._opened(files.ready(progress.seed, chosen), progress)
 
     def open_lesson(self) -> LessonSession | None:
-        """The open lesson; None if there is none."""
         word = self.state.lesson
         if not word:
             return None
@@ -471,7 +462,6 @@ class Student:
         return self._opened(files.ready(progress.seed, progress.language), progress) if progress else None
 
     def require_lesson(self) -> LessonSession:
-        """The open lesson. Raises LessonError if there is none."""
         opened = self.open_lesson()
         if opened is None:
             raise LessonError(
@@ -549,11 +539,6 @@ def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
     names = lab_disks(lesson.disks)
     named_disks(session, names, f"lesson {lesson.id}")
     return use_words(session, names)
-
-
-def blank_lab(session: LabSession) -> None:
-    """Stop all arrays, and make the disks blank."""
-    session.run(session.reset_all())
 
 
 def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, MarkSeen]:
