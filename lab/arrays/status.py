@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, TypeVar
 
@@ -31,7 +30,6 @@ from lab.arrays.levels import (
 from lab.arrays.spec import SliceRow
 from lab.disks.kinds import LabDisk
 from lab.errors import ArrayError, SpecError, WaitTimedOut
-from lab.host.clock import wait_for
 from lab.machine.api import Machine
 from lab.units import KIB, SECTOR_BYTES, human_bytes
 
@@ -669,47 +667,37 @@ def wait_until_idle(
     Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in total.
     """
     clock = _Rests(machine, name)
+    moved_seconds = clock.now_seconds()
+    deadline_seconds = moved_seconds + timeout_seconds
     idle_since: float | None = None
-    is_settled = False
-
-    def observe() -> ArrayStatus:
-        nonlocal idle_since, is_settled
+    mark: tuple[object, ...] = ()
+    while True:
+        # Taken before the status: the last status is read after the time-out, also if this process was stopped.
+        before_seconds = clock.now_seconds()
         status = read_array(machine, name)
         clock.is_busy = status.sync_action.is_busy
         if on_status:
             on_status(status)
-        is_expected = status.awaits_rebuild or status.awaits_resync
-        is_syncing = status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None
-        is_idle = not is_syncing and not _is_on_its_way_to_raid0(machine, status)
-        now = clock.monotonic_seconds()
-        idle_since = (now if idle_since is None else idle_since) if is_idle else None
-        needed_seconds = CONTRADICTION_SECONDS if is_expected else SETTLE_SECONDS
-        is_settled = idle_since is not None and now - idle_since >= needed_seconds
-        return status
-
-    deadline = clock.monotonic_seconds() + timeout_seconds
-    mark: tuple[object, ...] = ()
-
-    def is_settled_or_moved(status: ArrayStatus) -> bool:
-        return is_settled or _progress_mark(status) != mark
-
-    while True:
-        left = deadline - clock.monotonic_seconds()
-        seen = wait_for(
-            observe,
-            is_settled_or_moved,
-            what=f"{name} to become idle",
-            timeout_seconds=max(0.0, min(left, stall_seconds)),
-            clock=clock,
-            hint=_STALL_HINT,
-        )
-        if is_settled:
-            return seen
-        if clock.monotonic_seconds() >= deadline:
-            message = f"{name} was still busy after {timeout_seconds:g} s; last seen: {seen}"
+        now_seconds = clock.now_seconds()
+        if _is_syncing(machine, status):
+            idle_since = None
+        elif idle_since is None:
+            idle_since = now_seconds
+        is_due = status.awaits_rebuild or status.awaits_resync
+        if idle_since is not None and now_seconds - idle_since >= (CONTRADICTION_SECONDS if is_due else SETTLE_SECONDS):
+            return status
+        has_moved = _progress_mark(status) != mark
+        mark = _progress_mark(status)
+        if not has_moved and before_seconds - moved_seconds >= stall_seconds:
+            message = f"waited {stall_seconds:g} s for {name} to become idle; last seen: {status}"
             raise WaitTimedOut(message, hint=_STALL_HINT)
-        mark = _progress_mark(seen)
-        clock.sleep(0.05)
+        if before_seconds >= deadline_seconds:
+            message = f"{name} was still busy after {timeout_seconds:g} s; last seen: {status}"
+            raise WaitTimedOut(message, hint=_STALL_HINT)
+        clock.sleep()
+        if has_moved:
+            # Here, because a pause in virtual time may be longer than the time-out.
+            moved_seconds = clock.now_seconds()
 
 
 class _Rests:
@@ -725,19 +713,22 @@ class _Rests:
         self._now_seconds = machine.sleep(0) if machine.facts.is_virtual_time else None
         self.is_busy = False
 
-    def monotonic_seconds(self) -> float:
+    def now_seconds(self) -> float:
         return self._machine.clock.monotonic_seconds() if self._now_seconds is None else self._now_seconds
 
-    def utc_now(self) -> datetime:
-        return self._machine.clock.utc_now()
-
-    def sleep(self, seconds: float) -> None:
+    def sleep(self) -> None:
         if self._now_seconds is None:
-            self._machine.clock.sleep(seconds)
+            self._machine.clock.sleep(0.05)
         elif self.is_busy:
             self._now_seconds = self._machine.sleep(FAR_BETWEEN_SECONDS, until=self._until)
         else:
-            self._now_seconds = self._machine.sleep(max(seconds, SETTLE_SECONDS))
+            self._now_seconds = self._machine.sleep(SETTLE_SECONDS)
+
+
+def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
+    if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
+        return True
+    return _is_on_its_way_to_raid0(machine, status)
 
 
 def _is_on_its_way_to_raid0(machine: Machine, status: ArrayStatus) -> bool:
