@@ -6,7 +6,6 @@ mode is a process in a terminal, into which every line is typed.
 
 from __future__ import annotations
 
-import codecs
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab import lab_folder
@@ -56,41 +54,34 @@ _PATIENCE_SECONDS, _LEAVING_SECONDS = 180.0, 60.0
 _STILL_RUNS = "not run: the previous command is still running"
 
 
-class TextUser:
-    """``with TextUser(state) as user: user.hear("is running."); user.type("b")``."""
+class TextUser(Window):
+    """``with TextUser(state) as user: user.hear("is running."); user.enter("b")``; the text mode is left at the end."""
 
     def __init__(self, state: Path) -> None:
-        self.output = ""
+        # Without the terminal's echo, so that typed text is not mistaken for output.
+        super().__init__(command(RAIDLAB, "--text", "--on", kernel_target().text), state, has_echo=False, term="dumb")
         self._heard = 0
         self._lines_run = 0
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        # Without the terminal's echo, so that typed text is not mistaken for output.
-        argv = command(RAIDLAB, "--text", "--on", kernel_target().text)
-        self._window = Window(argv, state, has_echo=False, term="dumb")
-        self._process = self._window.process
-        self._decoded = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is not None:
-            self._process.terminate()
-        self.leave()
-        self._window.close()
+        try:
+            if kind is None:
+                self.enter("q")
+                self.end(_LEAVING_SECONDS)
+        finally:
+            super().__exit__(kind, error, at)
 
-    def type(self, line: str) -> None:
+    def enter(self, line: str) -> None:
         data = f"{line}\n".encode()
         assert len(data) <= _LONGEST_LINE, f"no terminal takes such a line: {line}"
         assert "\n" not in line, line
-        self._window.type(data)
+        self.type(data)
 
     def hear(self, *words: str) -> str:
         """Wait for one of these words in the output after those of the last call; returns it."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not (found := self._first(words)):
-            assert time.monotonic() < deadline, f"never: {words}; said: {self.output}"
-            assert self._read(0.1), f"it has ended without {words}; said: {self.output}"
+        self.until(lambda: self._first(words), f"one of {words}", _PATIENCE_SECONDS)
+        found = self._first(words)
+        assert found
         self._heard, word = found
         return word
 
@@ -99,34 +90,18 @@ class TextUser:
         self._lines_run += 1
         # The shell reckons: the line that is repeated before it runs does not say so.
         line = f"{line}; echo ended-$(({self._lines_run} + 1000))"
-        self.type(f"! {line}")
+        self.enter(f"! {line}")
         # The one before has said its last word, but what it leaves to the next is still being kept.
         while self.hear(f"# {line}\n", _STILL_RUNS) == _STILL_RUNS:
             time.sleep(0.1)
-            self.type(f"! {line}")
+            self.enter(f"! {line}")
         self.hear(f"ended-{self._lines_run + 1000}\n")
 
-    def leave(self) -> int:
-        """``q``, unless it is leaving already; returns the exit status."""
-        if self._process.poll() is None:
-            self.type("q")
-        deadline = time.monotonic() + _LEAVING_SECONDS
-        while self._process.poll() is None and time.monotonic() < deadline:
-            self._read(0.1)
-        self._process.kill()
-        return self._process.wait()
-
     def _first(self, words: tuple[str, ...]) -> tuple[int, str] | None:
-        places = [(self.output.find(word, self._heard), word) for word in words]
-        there = [(place + len(word), word) for place, word in places if place >= 0]
-        return min(there) if there else None
-
-    def _read(self, seconds: float) -> bool:
-        """What it says within this time; False: nobody is there any more."""
-        is_there = self._window.take(seconds)
-        self.output += self._decoder.decode(self._window.output[self._decoded :]).replace("\r\n", "\n")
-        self._decoded = len(self._window.output)
-        return is_there
+        """The end of the first of these words in the output since the last call, and the word."""
+        output = self.output.decode("utf-8", "ignore").replace("\r\n", "\n")
+        places = [(output.find(word, self._heard), word) for word in words]
+        return min(((place + len(word), word) for place, word in places if place >= 0), default=None)
 
 
 @dataclass(frozen=True)
@@ -216,7 +191,7 @@ def play_typed(drill: ReadyDrill, only: Collection[str]) -> Iterator[Ended]:
         own = _own_lab(begun)
         with TextUser(own.state.root) as user:
             user.hear("is running.")
-            user.type(f"drill start {drill.path} --seed {drill.seed}")
+            user.enter(f"drill start {drill.path} --seed {drill.seed}")
             user.hear("drill help lists all commands.")
         for history in histories(drill):
             if history.id not in only:
@@ -245,14 +220,14 @@ def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
             user.run(line)
         for step in history.steps:
             if step.commit:
-                user.type("commit")
+                user.enter("commit")
                 user.hear("committed; ")
             else:
                 for line in typed_lines(step.run):
                     user.run(line)
-        user.type("debrief")
+        user.enter("debrief")
         if user.hear("The drill has ended: ", _NOTHING_HAS_THEM) == _NOTHING_HAS_THEM:
-            user.type("debrief --as-it-is")
+            user.enter("debrief --as-it-is")
             user.hear("The drill has ended: ")
         outcome = DrillStore(host).newest()
         user.hear(f"{outcome.verdict}, {outcome.saved_percent:g} % of the data.")
