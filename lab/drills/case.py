@@ -28,7 +28,7 @@ from typing import Annotated
 import msgspec
 
 from lab.checks.state import MemberPicture
-from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
+from lab.drills.schema import EndedMistake, ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
 from lab.gates.decoding import FormatVersion, read_own_json
 from lab.host.clock import utc_second_text
@@ -263,13 +263,6 @@ def forget_drill(lab_folder: Path) -> bool:
     case.unlink(missing_ok=True)
     shutil.rmtree(case.parent, ignore_errors=True)
     return is_there
-
-
-class EndedMistake(msgspec.Struct, frozen=True):
-    """A recognised mistake."""
-
-    id: str
-    explain: str
 
 
 class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

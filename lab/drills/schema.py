@@ -142,12 +142,10 @@ class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wrong: tuple[DrillWay, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyDrillMistake:
-    """A mistake whose checks can be evaluated."""
+class EndedMistake(msgspec.Struct, frozen=True):
+    """A mistake that can be recognised, as an ended drill stores it."""
 
     id: str
-    when: tuple[Check, ...]
     explain: str
 
 
@@ -160,8 +158,8 @@ class ReadyDrill:
     seed: str
     values: Mapping[str, Value]
     goal_checks: tuple[Check, ...]
-    mistakes: tuple[ReadyDrillMistake, ...]
-    """The drill's own mistakes, then those of every drill."""
+    mistakes: Mapping[EndedMistake, tuple[Check, ...]]
+    """The drill's own mistakes, then those of every drill, and the checks that all hold after them."""
 
     @property
     def id(self) -> str:
@@ -183,14 +181,14 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
     written = msgspec.to_builtins(drill)
     filled = convert(written | fill_tree({name: written[name] for name in _FILLED}, values), Drill)
     checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
-    mistakes = tuple(_mistake(drill.id, mistake) for mistake in (*filled.mistakes, *common_mistakes()))
+    mistakes = {
+        EndedMistake(mistake.id, mistake.explain.strip()): tuple(
+            make_check(arguments, where=f"drill {drill.id}, mistake {mistake.id}", in_drill=True)
+            for arguments in mistake.when
+        )
+        for mistake in (*filled.mistakes, *common_mistakes())
+    }
     return ReadyDrill(filled, path, seed, values, checks, mistakes)
-
-
-def _mistake(drill_id: str, mistake: DrillMistake) -> ReadyDrillMistake:
-    where = f"drill {drill_id}, mistake {mistake.id}"
-    when = tuple(make_check(arguments, where=where, in_drill=True) for arguments in mistake.when)
-    return ReadyDrillMistake(mistake.id, when, mistake.explain.strip())
 
 
 def read_drill(path: Path) -> Drill:

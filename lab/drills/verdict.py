@@ -24,13 +24,12 @@ from lab.drills.case import (
     DrillCase,
     DrillOutcome,
     DrillStore,
-    EndedMistake,
     ended,
     ended_words,
     exam_words,
 )
 from lab.drills.desk import GUEST_FOLDER, PLACE, DiskTruth, DrillDesk, run_lines
-from lab.drills.schema import ReadyDrill, file_digest, find_drill, read_drill, ready
+from lab.drills.schema import EndedMistake, ReadyDrill, file_digest, find_drill, read_drill, ready
 from lab.errors import CommandFailed, DrillError, LabError, MachineLost
 from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle
@@ -233,9 +232,7 @@ def _outcome(desk: DrillDesk, end: DrillEnd, saved: _Saved, truth: DiskTruth | N
 def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
     """The mistakes whose checks all hold, the drill's own first."""
     state = CheckedState(drill=seen)
-    return tuple(
-        EndedMistake(mistake.id, mistake.explain) for mistake in drill.mistakes if all_hold(mistake.when, state)
-    )
+    return tuple(mistake for mistake, checks in drill.mistakes.items() if all_hold(checks, state))
 
 
 def verdict_of(
