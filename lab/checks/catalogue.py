@@ -283,12 +283,13 @@ class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True
         return f"{self.name}.{self.verdict}"
 
     def evaluate(self, lab: CheckedState) -> CheckOutcome:
-        mark = lab.marks.get(self.array)
-        if mark is None:
-            return CheckOutcome(False, "mark-missing", {"array": self.array})
-        if mark.verdict is None or moment(mark.checked_utc) < moment(lab.step_began_utc):
-            return CheckOutcome(False, "mark-unchecked", {"array": self.array})
-        return CheckOutcome(mark.verdict == self.verdict, f"mark-{mark.verdict}", {"array": self.array})
+        facts = {"array": self.array}
+        if self.array not in lab.marks:
+            return CheckOutcome(False, "mark-missing", facts)
+        last = lab.marks[self.array]
+        if last is None or moment(last.checked_utc) < moment(lab.step_began_utc):
+            return CheckOutcome(False, "mark-unchecked", facts)
+        return CheckOutcome(last.verdict.value == self.verdict, f"mark-{last.verdict.value}", facts)
 
 
 class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):

@@ -22,6 +22,7 @@ from lab.gates.decoding import digits
 from lab.gates.text import shortened, visible
 from lab.machine import Machine
 from lab.results.record import ResultRecord
+from lab.session.data_mark import LastVerdict
 
 _LINE = re.compile(r"\s*([A-Z][^:]*?) : (.*)")
 _LONGEST = 200
@@ -116,18 +117,6 @@ Facts = Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True)
-class MarkSeen:
-    """Known data on an array, and the outcome of their last verify."""
-
-    verdict: str | None = None
-    """``intact``, ``changed`` or ``unreadable``; None: not verified yet."""
-    checked_utc: str = ""
-    """Time of the last verify, ISO 8601; empty: never."""
-    unreadable: tuple[tuple[int, int], ...] = ()
-    """Ranges for which md returned an error: first byte and length, in the array or in the file on it."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlayedFault:
     """A run of a fault scenario, with its seed."""
 
@@ -199,8 +188,8 @@ class CheckedState:
     """Running arrays by name."""
     nodes: Mapping[str, str] = field(default_factory=dict)
     """Disk name -> its device."""
-    marks: Mapping[str, MarkSeen] = field(default_factory=dict)
-    """Array -> the known data on it."""
+    marks: Mapping[str, LastVerdict | None] = field(default_factory=dict)
+    """Array with known data -> the outcome of their last verify; None: not verified yet."""
     events: frozenset[tuple[str, str, str]] = frozenset()
     """Events during this step: kind, array, disk (empty: none)."""
     written_bytes: Mapping[str, int] = field(default_factory=dict)

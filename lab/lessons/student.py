@@ -23,7 +23,7 @@ from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.checks.catalogue import APART_FROM_THE_LAB, DeepSource, FileSays, FileSystemFills, played_since, points_since
 from lab.checks.readings import ResultCheck
-from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
+from lab.checks.state import CheckedState, DeepState, PlayedFault
 from lab.disks import LabDisk
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
@@ -63,7 +63,7 @@ from lab.measure.samples import DiskCounters
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
-from lab.session.data_mark import last_verdicts, read_marks
+from lab.session.data_mark import LastVerdict, last_verdicts, read_marks
 from lab.session.monitor import Event, Snapshot, events_between, take_snapshot
 from lab.session.session import LabSession, read_arrival, require_mdadm
 from lab.tomlfile import ANSWERS, STEPS, as_meant, unknown_word
@@ -319,7 +319,7 @@ class LessonSession:
         snapshot: Snapshot,
         disks: Iterable[LabDisk],
         *,
-        marks: Mapping[str, MarkSeen],
+        marks: Mapping[str, LastVerdict | None],
         events: Iterable[Event] = (),
         since: Snapshot | None = None,
     ) -> CheckedState:
@@ -541,18 +541,16 @@ def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
     return use_words(session, names)
 
 
-def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, MarkSeen]:
-    """The known data on these arrays, and the outcome of their last verify."""
+def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, LastVerdict | None]:
+    """Those of these arrays with known data, and the outcome of their last verify."""
     marks, verdicts = read_marks(session), last_verdicts(session)
-    found = {}
+    found: dict[str, LastVerdict | None] = {}
     for status in arrays:
         # Not every kernel shows the UUID of an array.
         by_name = (mark.uuid for mark in marks.values() if mark.array == status.name)
         uuid = status.uuid or next(by_name, "")
         if uuid in marks:
-            last = verdicts.get(uuid)
-            seen = MarkSeen(last.verdict.value, last.checked_utc, last.unreadable) if last else MarkSeen()
-            found[status.name] = seen
+            found[status.name] = verdicts.get(uuid)
     return found
 
 

@@ -10,6 +10,8 @@ from lab.checks.state import CheckedState, PlayedFault
 from lab.faults.crash_points import PointJudgement, StoredPoints
 from lab.faults.scenario import FactCheck
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.measure.rebuild import DataVerdict
+from lab.session.data_mark import LastVerdict
 
 LESSON = """
 format_version = 2
@@ -138,6 +140,11 @@ def lab_state(*arrays: ArrayStatus, **more: object) -> CheckedState:
     """The lab with disks disk01 to disk04 behind /dev/ubda to /dev/ubdd."""
     nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcd", 1)}
     return CheckedState(arrays={each.name: each for each in arrays}, nodes=nodes, **more)  # type: ignore[arg-type]
+
+
+def verified(verdict: str, checked_utc: str = "", *unreadable: tuple[int, int]) -> LastVerdict:
+    """The last verification of known data."""
+    return LastVerdict(verdict=DataVerdict(verdict), checked_utc=checked_utc, unreadable=unreadable)
 
 
 def played(

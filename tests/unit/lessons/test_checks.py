@@ -12,14 +12,14 @@ from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayState, ArrayStatus, SyncAction, SyncProgress
 from lab.checks.catalogue import CHECKS, SOURCES, make_check, make_source
 from lab.checks.readings import UNITS, Reading
-from lab.checks.state import CheckedState, DeepState, MarkSeen
+from lab.checks.state import CheckedState, DeepState
 from lab.errors import SpecError
 from lab.faults.crash_points import PointJudgement
 from lab.faults.scenario_run import FaultVerdict
 from lab.lessons.course import word_languages, words_in
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
 from lab.workloads.fio_output import JobFigures
-from tests.unit.lessons.samples import array, lab_state, member, played, points
+from tests.unit.lessons.samples import array, lab_state, member, played, points, verified
 from tests.unit.results import records
 
 BEGAN = "2026-01-01T00:00:00Z"
@@ -126,7 +126,7 @@ HOLDS: list[tuple[dict[str, object], CheckedState]] = [
     ),
     ({"that": "sync.finished"}, lab_state(RAID5)),
     ({"that": "scrub.found"}, lab_state(array(mismatches=128))),
-    ({"that": "mark.written"}, lab_state(RAID5, marks={"md0": MarkSeen()})),
+    ({"that": "mark.written"}, lab_state(RAID5, marks={"md0": None})),
     ({"that": "disk.bad_blocks", "disk": "disk02"}, lab_state(BAD)),
     ({"that": "disk.bad_blocks", "disk": "disk01", "present": False}, lab_state(BAD)),
     ({"that": "array.policy", "policy": "resync"}, lab_state(RAID5)),
@@ -135,7 +135,7 @@ HOLDS: list[tuple[dict[str, object], CheckedState]] = [
     ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried()),
     (
         {"that": "mark.verdict", "verdict": "intact"},
-        lab_state(marks={"md0": MarkSeen("intact", LATER)}, step_began_utc=BEGAN),
+        lab_state(marks={"md0": verified("intact", LATER)}, step_began_utc=BEGAN),
     ),
     ({"that": "event.seen", "event": "degraded"}, lab_state(events=frozenset({("degraded", "md0", "")}))),
     (
@@ -196,15 +196,15 @@ FAILS: list[tuple[dict[str, object], CheckedState, str]] = [
     ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried(broken=1), "1 of them broken"),
     ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried(is_whole=False), "50 crash points"),
     ({"that": "mark.verdict", "verdict": "intact"}, lab_state(RAID5), "md0 holds no known data"),
-    ({"that": "mark.verdict", "verdict": "intact"}, lab_state(marks={"md0": MarkSeen()}), "have not been read back"),
+    ({"that": "mark.verdict", "verdict": "intact"}, lab_state(marks={"md0": None}), "have not been read back"),
     (
         {"that": "mark.verdict", "verdict": "intact"},
-        lab_state(marks={"md0": MarkSeen("intact", BEFORE)}, step_began_utc=BEGAN),
+        lab_state(marks={"md0": verified("intact", BEFORE)}, step_began_utc=BEGAN),
         "have not been read back",
     ),
     (
         {"that": "mark.verdict", "verdict": "intact"},
-        lab_state(marks={"md0": MarkSeen("changed", LATER)}, step_began_utc=BEGAN),
+        lab_state(marks={"md0": verified("changed", LATER)}, step_began_utc=BEGAN),
         "have changed",
     ),
     (
@@ -274,7 +274,7 @@ FAILS += [
     ({"that": "array.on_overlays"}, deep(RAID5), "md0 consists of disk01, disk02, disk03"),
     (
         {"that": "array.made_anew"},
-        lab_state(RAID5, marks={"md0": MarkSeen()}, deep=DeepState(marked_before=frozenset({"md0"}))),
+        lab_state(RAID5, marks={"md0": None}, deep=DeepState(marked_before=frozenset({"md0"}))),
         "md0 is not a new array",
     ),
     (
@@ -363,7 +363,7 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     (reading("sectors", get="member.offset", disk="disk01"), lab_state(BAD), 2048.0),
     (
         reading(get="mark.first_unreadable"),
-        lab_state(marks={"md0": MarkSeen("unreadable", "", ((8192, 4096), (65536, 4096)))}),
+        lab_state(marks={"md0": verified("unreadable", "", (8192, 4096), (65536, 4096))}),
         8192.0,
     ),
     (reading(get="fault.figure", scenario=17, variant="b", fact="writes"), hole(writes="3 12.5"), 12.5),

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.arrays.status import ArrayStatus
-from lab.checks.state import CheckedState, DeepState, MarkSeen
+from lab.checks.state import CheckedState, DeepState
 from lab.faults.crash_points import PointJudgement
 from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course, words_in
 from lab.lessons.engine import StepView, displayed
-from tests.unit.lessons.samples import array, member, played, points
+from tests.unit.lessons.samples import array, member, played, points, verified
 from tests.unit.lessons.test_checks import superblock
 from tests.unit.lessons.test_leaks import written
 from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, view_at
@@ -71,7 +71,7 @@ def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
     return CheckedState(
         arrays={each.name: each for each in arrays or (FOUR,)},
         nodes=nodes,
-        marks={"md0": MarkSeen("unreadable", "", ((8192, 4096),))},
+        marks={"md0": verified("unreadable", "", (8192, 4096))},
         results=measured_all(lesson),
         played={str(number): played(number, variants) for number, variants in OUTCOMES.items()},
         points={name: points(name, judged) for name, judged in JUDGED.items()},
