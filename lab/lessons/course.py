@@ -391,15 +391,6 @@ class ReadyStep:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyWrong:
-    """A recorded wrong solution."""
-
-    step: str
-    do: tuple[Action, ...]
-    mistake: str
-
-
-@dataclass(frozen=True, slots=True)
 class ReadyLesson:
     """One lesson for the student."""
 
@@ -414,7 +405,8 @@ class ReadyLesson:
     steps: tuple[ReadyStep, ...]
     measures: Mapping[str, tuple[Experiment, str]]
     """Name -> the experiment, and the text of its file."""
-    wrong: tuple[ReadyWrong, ...]
+    wrong: tuple[tuple[Wrong, tuple[Action, ...]], ...]
+    """The recorded wrong solutions, and the actions of each."""
 
     @property
     def check_count(self) -> int:
@@ -459,8 +451,11 @@ def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None =
     step_texts = english.steps | texts.steps
     measures = {name: _experiment(lesson, name, values) for name in lesson.measure}
     steps = tuple(_step(lesson, step, step_texts[step.id], values) for step in lesson.steps)
-    wrong = tuple(_wrong(lesson, each, values) for each in lesson.wrong)
-    for action in (*(each for step in steps for each in step.do), *(each for one in wrong for each in one.do)):
+    wrong = tuple(
+        (each, _actions(each.do, values, f"lesson {lesson.id}, wrong solution of step {each.step}"))
+        for each in lesson.wrong
+    )
+    for action in (*(each for step in steps for each in step.do), *(each for _, do in wrong for each in do)):
         if isinstance(action, RunMeasurement) and action.measure not in measures:
             raise unknown_word(f"measurement of lesson {lesson.id}", action.measure, measures)
     return ReadyLesson(
@@ -543,11 +538,6 @@ def _times(text: str, where: str) -> float:
         return float(text)
     except ValueError:
         raise SpecError(f"{where}: times is '{text}'", hint="write a number, or a seed variable that is one") from None
-
-
-def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:
-    where = f"lesson {lesson.id}, wrong solution of step {wrong.step}"
-    return ReadyWrong(wrong.step, _actions(wrong.do, values, where), wrong.mistake)
 
 
 def _actions(written: Iterable[Arguments], values: Values, where: str) -> tuple[Action, ...]:

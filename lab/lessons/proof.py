@@ -18,7 +18,7 @@ from lab.experiments.run import RunRequest
 from lab.host.clock import utc_text
 from lab.lessons import engine
 from lab.lessons.actions import ApartAction
-from lab.lessons.course import ReadyLesson, ReadyStep, ReadyWrong
+from lab.lessons.course import ReadyLesson, ReadyStep, Wrong
 from lab.lessons.engine import StepView
 from lab.lessons.student import LessonSession, Watch, carry_out, evaluate_step
 from lab.machine import Host, Target, parse_target
@@ -55,14 +55,14 @@ class LessonProver(Prover):
         self._done_apart: set[str] = set()
         """Measurements and scenarios that were run. They also count for wrong solutions of later steps."""
         self._began_utc = utc_text(host.clock)
-        self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): each for each in lesson.wrong}
+        self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): (each, do) for each, do in lesson.wrong}
 
     def ways(self, *, with_wrong: bool) -> list[Way]:
         return [_SOLUTION, *(self._wrong_ways if with_wrong else ())]
 
     def take(self, way: Way) -> WayEnd:
         opened = self._opened()
-        return self._take_wrong(opened, self._wrong_ways[way]) if way.mistake else self._solve(opened)
+        return self._take_wrong(opened, *self._wrong_ways[way]) if way.mistake else self._solve(opened)
 
     def _opened(self) -> LessonSession:
         """Begin the lesson as a new student with a blank lab, and with the measurements of this proof."""
@@ -139,7 +139,7 @@ class LessonProver(Prover):
         opened.answer(f"{expected:.10g}")
         return self._evaluate(opened)
 
-    def _take_wrong(self, opened: LessonSession, wrong: ReadyWrong) -> WayEnd:
+    def _take_wrong(self, opened: LessonSession, wrong: Wrong, do: Sequence[Action]) -> WayEnd:
         for step in self._lesson.steps:
             if step.id == wrong.step:
                 break
@@ -149,7 +149,7 @@ class LessonProver(Prover):
             return WayEnd(False, details="it could not be tried: an earlier step failed")
         if step.ask is not None:
             opened.answer(next(iter(step.ask.options)))
-        view = self._carry_out(opened, wrong.do or step.do)
+        view = self._carry_out(opened, do or step.do)
         typed = next((each.typed for each in step.mistakes if each.id == wrong.mistake), None)
         if typed is not None:
             number = typed.expected(Watch(opened, self._session).checked_state())
