@@ -50,16 +50,19 @@ def opened(lab_folder: Path, exam: ExamTerms | None = None) -> DrillCase:
     return case
 
 
+def read_again(lab_folder: Path) -> DrillCase:
+    case = DrillCase.find(lab_folder)
+    assert case is not None
+    return case
+
+
 def test_hints_shown_by_another_process_are_counted(tmp_path: Path) -> None:
-    case = opened(tmp_path)
-    other = DrillCase.find(tmp_path)
-    assert other is not None
+    case, other = opened(tmp_path), read_again(tmp_path)
     assert [other.hint()[0], other.hint()[0]] == [1, 2]
     case.change(open_seconds=5.0)
     assert case.hint()[0] == 3
-    found = DrillCase.find(tmp_path)
-    assert found is not None
-    assert (found.record.hints, found.record.open_seconds) == (3, 5.0)
+    found = read_again(tmp_path).record
+    assert (found.hints, found.open_seconds) == (3, 5.0)
 
 
 GONE = '{"drill": "/gone.toml", "target": "", "began_utc": "", "file_system_uuid": "", "blocks": 1}'
@@ -84,7 +87,7 @@ def test_an_outcome_that_raidlab_cannot_have_written_is_none(damage: dict[str, A
     sound = msgspec.structs.replace(ENDED, changed={"disk01": [[0, 512]]})
     assert sound.is_sound
     assert not msgspec.structs.replace(sound, **damage).is_sound
-    assert "# x: a word" in debriefing(msgspec.structs.replace(sound, verdict="a word"), None)
+    assert "# x: a word" in page_of(verdict="a word")
 
 
 @pytest.mark.parametrize("seed", ["x" * 101, " ", "a\nb", "\x1b[2J", " anna"])
@@ -152,8 +155,7 @@ def test_time_goes_by_the_clock() -> None:
 
 def test_it_has_no_hints_and_is_not_given_up(tmp_path: Path) -> None:
     opened(tmp_path, TERMS)
-    case = DrillCase.find(tmp_path)
-    assert case is not None
+    case = read_again(tmp_path)
     assert case.record.exam == TERMS
     with pytest.raises(DrillError, match="no hints"):
         case.hint()
@@ -231,6 +233,11 @@ ENDED = DrillOutcome(
 )  # fmt: skip
 
 
+def page_of(**changes: Any) -> str:
+    """The debriefing of ENDED with these changes."""
+    return debriefing(msgspec.structs.replace(ENDED, **changes), None)
+
+
 @pytest.mark.parametrize(
     ("saved", "kept", "is_as_asked", "touched", "verdict"),
     [
@@ -251,28 +258,26 @@ def test_the_verdict(saved: float, kept: float | None, is_as_asked: bool, touche
 
 
 def test_the_page_distinguishes_saved_recoverable_and_destroyed_data() -> None:
-    page = debriefing(
-        msgspec.structs.replace(ENDED, verdict="partly lost", saved_percent=25.0, kept_percent=60.5), None
-    )
+    page = page_of(verdict="partly lost", saved_percent=25.0, kept_percent=60.5)
     assert "data saved: **25 %** of 1 block of 4 KiB" in page
     assert "can still be recovered from the disks: **60.5 %**" in page
     assert "destroyed since the drill began: **39.5 %**" in page
-    at_begin = debriefing(msgspec.structs.replace(ENDED, kept_percent=98.5, begun_percent=98.5), None)
+    at_begin = page_of(kept_percent=98.5, begun_percent=98.5)
     assert "destroyed since the drill began: **0 %**; 1.5 % were lost when the drill began" in at_begin
     assert "1 minute, 0 commands, 1 hint, 0 resets" in page
 
 
 def test_bytes_written_are_shown_with_bytes_that_differ() -> None:
-    page = debriefing(msgspec.structs.replace(ENDED, touched_bytes=32 * KIB, changed_bytes=2 * KIB), None)
+    page = page_of(touched_bytes=32 * KIB, changed_bytes=2 * KIB)
     assert "written to the disks before commit: **32 KiB written, of which 2 KiB differ**" in page
 
 
 def test_several_lines_that_were_typed_at_once_are_lines() -> None:
     typed = DrillCommand(seconds=60.0, line="for d in a b; do\n  echo $d\n\ndone\n")
-    page = debriefing(msgspec.structs.replace(ENDED, commands=(typed,)), None)
+    page = page_of(commands=(typed,))
     assert "- 1.0 min: 3 lines\n    - `for d in a b; do`\n    - `  echo $d`\n    - `done`\n" in page
     many = DrillCommand(seconds=60.0, line="\n".join(f"echo {number}" for number in range(99)))
-    page = debriefing(msgspec.structs.replace(ENDED, commands=(many,)), None)
+    page = page_of(commands=(many,))
     assert "99 lines\n    - `echo 0`\n" in page
     assert "    - `echo 19`\n    - 79 more\n" in page
 
@@ -289,7 +294,7 @@ def test_a_little_and_much_look_different_and_are_explained() -> None:
     assert strip([[0, 512]], size)[0] != strip([[0, 349 * KIB]], size)[0] != strip([[0, 2 * MIB]], size)[0]
     assert strip([], size) == "·" * STRIP_CELLS
     changed = {"disk01": [[0, 512]], "disk02": [[0, 349 * KIB]]}
-    page = debriefing(msgspec.structs.replace(ENDED, changed=changed, sizes={"disk01": size, "disk02": size}), None)
+    page = page_of(changed=changed, sizes={"disk01": size, "disk02": size})
     assert "512 B differ" in page
     assert "one sign: 4 MiB" in page
     assert "128 MiB" in page
@@ -301,7 +306,7 @@ def test_a_little_and_much_look_different_and_are_explained() -> None:
 def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     tmp_path: Path, verdict: str, says: str
 ) -> None:
-    written = (Path(__file__).with_name("captures") / "outcome-1.json").read_text(encoding="utf-8")
+    written = (CAPTURES / "outcome-1.json").read_text(encoding="utf-8")
     written = written.replace('"verdict": "lost"', f'"verdict": "{verdict}"')
     outcome = decode_outcome(written.encode(), "04-superblocks-gone-20261126T203519Z", "a bundle")
     assert (outcome.format_version, outcome.kept_percent) == (1, None)
