@@ -74,10 +74,8 @@ class ArrayPreview:
     """Any set of this many members may fail."""
     most_failures_survived: int = 0
     """This many members may fail in the best case."""
-    write_ios: int = 0
-    """Member I/Os, reads and writes, for one write smaller than a chunk."""
     write_penalty: str = ""
-    """``write_ios`` in words."""
+    """The cost of one write smaller than a chunk, in words."""
     full_stripe_bytes: int = 0
     """Data in one full stripe; 0 for a level without stripes."""
     chunk_bytes: int | None = None
@@ -457,7 +455,6 @@ class ArraySpec(Spec):
             unused_bytes=sum(disk.size_bytes - smallest for disk in members) if is_unequal else 0,
             failures_survived=level.minimum_failures_survived(count),
             most_failures_survived=level.maximum_failures_survived(count),
-            write_ios=level.small_write(count).ios,
             write_penalty=penalty_words(level, count),
             full_stripe_bytes=self.full_stripe_bytes,
             chunk_bytes=chunk,

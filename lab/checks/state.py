@@ -200,8 +200,6 @@ class CheckedState:
     """Scenario number -> its last run since the lesson began."""
     points: Mapping[str, StoredPoints] = field(default_factory=dict)
     """Configuration -> its last crash points since the lesson began."""
-    answered: frozenset[str] = frozenset()
-    """Steps whose question has been answered."""
     step_began_utc: str = ""
     """Start of the step, ISO 8601. Earlier verifies do not count."""
     deep: DeepState = DeepState()

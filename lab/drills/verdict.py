@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import pairwise
 
 import msgspec
 
@@ -597,10 +598,11 @@ def changes(outcome: DrillOutcome) -> str:
     )
 
 
-def strip(ranges: Iterable[Sequence[int]], size: int, cells: int = STRIP_CELLS) -> str:
-    """A disk as this number of cells, each with a sign for how much of it has changed."""
+def strip(ranges: Iterable[Sequence[int]], size: int) -> str:
+    """A disk as STRIP_CELLS signs, each for how much of its part has changed."""
     spans = [tuple(span) for span in ranges]
-    return "".join(_sign(spans, size * cell // cells, size * (cell + 1) // cells) for cell in range(cells))
+    bounds = [size * cell // STRIP_CELLS for cell in range(STRIP_CELLS + 1)]
+    return "".join(_sign(spans, start, stop) for start, stop in pairwise(bounds))
 
 
 def _sign(spans: Sequence[Sequence[int]], start: int, stop: int) -> str:

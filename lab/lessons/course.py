@@ -708,12 +708,6 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise unknown_word("check that can be secret", check, known)
         return key
 
-    def keys(self) -> Iterator[str]:
-        """All keys with their placeholders, such as ``found.disk-is {disk}``, which are the same in all languages."""
-        for table in ("wanted", "found", "states", "frame"):
-            for key, text in getattr(self, table).items():
-                yield " ".join([f"{table}.{key}", *sorted(placeholders(text))])
-
 
 def placeholders(text: str) -> set[str]:
     """The placeholders of a text, with braces, such as ``{array}``."""

@@ -326,7 +326,6 @@ class LessonSession:
         """The state for checks; ``events`` are those of the current step, ``since`` the snapshot at its beginning."""
         names = {disk.node: disk.name for disk in disks}
         step = self.step
-        answered = (each for each in self.lesson.steps if self.progress.in_step(each.id).answer)
         return replace(
             self.state_apart,
             arrays={status.name: status for status in snapshot.arrays},
@@ -334,7 +333,6 @@ class LessonSession:
             marks=marks,
             written_bytes=_moved_since(names, since, snapshot, lambda disk: disk.written_bytes),
             events=frozenset((event.kind.value, event.array, names.get(event.device, "")) for event in events),
-            answered=frozenset(each.id for each in answered),
             step_began_utc=self.progress.in_step(step.id).began_utc if step else "",
         )
 
