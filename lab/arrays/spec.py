@@ -100,7 +100,6 @@ class ArrayPreview:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The plan's lines, ready to be typed."""
         return tuple(self.plan.lines()) if self.plan else ()
 
     @property
@@ -343,12 +342,10 @@ class ArraySpec(Spec):
 
     @property
     def is_array(self) -> bool:
-        """False for a single disk, which md does not manage."""
         return parse_level(self.level).name is not LevelName.SINGLE
 
     @property
     def device(self) -> str:
-        """The block device to use: /dev/md0, or the disk itself for ``single``."""
         return array_device(self.name) if self.is_array else self.members[0]
 
     @property
@@ -412,7 +409,6 @@ class ArraySpec(Spec):
         return [sizes[node] for node in self.members]
 
     def _on(self, nodes: Sequence[str], disks: Sequence[LabDisk]) -> list[LabDisk]:
-        """The disks behind these nodes. Raises SpecError for a node that is not among ``disks``."""
         by_node = {disk.node: disk for disk in disks}
         if strangers := [node for node in nodes if node not in by_node]:
             raise SpecError(f"{', '.join(strangers)}: not a disk of this lab", hint="choose lab disks")

@@ -134,7 +134,6 @@ class MemberStatus:
 
     @property
     def role(self) -> str:
-        """The member's current role, in one or two words."""
         if self.is_faulty:
             return "faulty"
         if self.is_journal:
@@ -223,11 +222,9 @@ class ArrayStatus:
 
     @property
     def owes_sync(self) -> bool:
-        """Whether a sync runs or is due."""
         return self.sync_action.is_busy or self.awaits_rebuild or self.awaits_resync
 
     def member(self, device: str) -> MemberStatus:
-        """The member on this device node. Raises ArrayError if there is none."""
         for member in self.members:
             if member.device == device:
                 return member
@@ -374,7 +371,6 @@ class ArrayStatus:
 
     @property
     def summary(self) -> str:
-        """One line for the end of an operation."""
         parts = [self.level, human_bytes(self.size_bytes), self.state_words]
         parts.append(f"{self.in_sync_count} of {self.raid_disks} in sync")
         parts += [f"{len(self.spares)} spare"] if self.spares else []
@@ -412,7 +408,6 @@ class ArrayStatus:
         return ""
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
-        """The effect that a failure of this member has on the array."""
         if member.is_spare:
             return f"{disk} is a spare of {self.name}: it holds no data, and the array does not change."
         if self.breaks_without(member):

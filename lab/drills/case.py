@@ -226,7 +226,6 @@ class DrillCase:
         return bool(self.record.committed_utc)
 
     def change(self, **changes: object) -> None:
-        """Store changed values. Raises ResultError."""
         self._read_again()
         record = msgspec.structs.replace(self.record, **changes)
         write_file(self.folder / "case.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
@@ -248,7 +247,6 @@ class DrillCase:
         return number, self.drill.drill.hints[number - 1]
 
     def add_command(self, line: str, seconds: float) -> None:
-        """Store a typed command. Raises ResultError."""
         if text := line.strip()[:_LONGEST_COMMAND]:
             self._commands.append(DrillCommand(text, round(seconds, 1)))
 

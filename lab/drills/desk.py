@@ -227,7 +227,6 @@ class DiskTruth:
 
     @property
     def begun_percent(self) -> float:
-        """As ``recoverable_percent``, when the drill began."""
         return self._percent(self.lost_at_begin)
 
     def _percent(self, lost: int) -> float:
@@ -404,7 +403,6 @@ class DrillClock:
         self._began: tuple[float, float] | None = None
 
     def show(self, when: str) -> None:
-        """Set the clock to this time. Raises CommandFailed."""
         if not when or not self._may_set:
             return
         if self._began is None:

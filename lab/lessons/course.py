@@ -376,12 +376,10 @@ class ReadyStep:
 
     @property
     def apart(self) -> tuple[ApartAction, ...]:
-        """Actions of the step that use a separate lab: measurements and faults."""
         return tuple(action for action in self.do if isinstance(action, ApartAction))
 
     @property
     def all_checks(self) -> tuple[Check, ...]:
-        """The checks of the step and of its mistakes."""
         return (*self.checks, *(check for mistake in self.mistakes for check in mistake.when))
 
     @property
@@ -413,7 +411,6 @@ class ReadyLesson:
         return sum(step.check_count for step in self.steps)
 
     def step(self, step_id: str) -> ReadyStep:
-        """Find a step by its id. Raises SpecError with the nearest one."""
         for step in self.steps:
             if step.id == step_id:
                 return step
@@ -611,7 +608,6 @@ class Course:
     lessons: tuple[LessonFiles, ...]
 
     def find(self, word: str) -> LessonFiles:
-        """Find a lesson by its id, its number, or a unique part of its id. Raises SpecError with the nearest id."""
         return self.lessons[self.ids.index(find_id("lesson", word, self.ids))]
 
     @property
