@@ -670,9 +670,6 @@ class LinearGeometry(ArrayGeometry):
         )
 
 
-_PARITY_COUNT = {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}
-
-
 def geometry_of(
     level: str,
     layout: int,
@@ -686,13 +683,12 @@ def geometry_of(
     ``member_sectors``: slot -> size of the member's data; only RAID 0 and linear arrays need it, of all members. Raises
     ArrayError for a level or layout that is not known.
     """
-    if level in _PARITY_COUNT and chunk_sectors:
+    if level in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6) and chunk_sectors:
         known = RAID6_LAYOUTS if level == LevelName.RAID6 else RAID5_LAYOUTS
         if level != LevelName.RAID4 and layout not in known:
             raise ArrayError(f"{level} has no layout {layout}", hint=f"md's layouts are {', '.join(map(str, known))}")
         number = PARITY_LAST if level == LevelName.RAID4 else layout
-        has_q = _PARITY_COUNT[LevelName(level)] == 2
-        return ParityGeometry(number, raid_disks, chunk_sectors, component_sectors, has_q=has_q)
+        return ParityGeometry(number, raid_disks, chunk_sectors, component_sectors, has_q=level == LevelName.RAID6)
     if level == LevelName.RAID10 and chunk_sectors:
         return raid10_geometry(layout, raid_disks, chunk_sectors, component_sectors)
     if level == LevelName.RAID1:

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from lab.arrays.discovery import plain_uuid
 from lab.arrays.geometry import ChunkKind, period_rows, stripe_rows
-from lab.arrays.levels import LevelName, Raid10, Raid10Layout, layout_name
+from lab.arrays.levels import LevelName, Raid10, Raid10Layout
 from lab.arrays.status import ArrayStatus, read_array
 from lab.checks.state import MemberPicture, examine_members
 from lab.disks.guard import MOUNT_FOLDER
@@ -321,16 +321,15 @@ def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dic
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
     """The layout of an array, as ``note`` takes it. ``chunk_bytes`` may be the chunk size after a later reshape."""
-    level, layout = status.raid, None
-    if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
-        layout = layout_name(level.name, status.layout_number)
+    level = status.raid
+    layout = status.layout if level.name in (LevelName.RAID5, LevelName.RAID6) else None
     used = status.component_bytes or min((member.data_size_kib or 0) * KIB for member in status.members)
     rows = stripe_rows(level, layout, status.raid_disks, period_rows(level, status.raid_disks))
     return {
         "chunk": chunk_bytes // PAGE_BYTES,
         "member": used // PAGE_BYTES,
         "parts": level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.FAR else 1,
-        "parities": {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}.get(level.name, 0),
+        "parities": level.parity_members,
         "pattern": [[row.part, row.row, [[_LETTERS[each.kind], each.number] for each in row.chunks]] for row in rows],
     }
 

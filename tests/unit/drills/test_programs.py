@@ -180,10 +180,9 @@ def make(folder: Path, level_name: str, members: int, layout: str | None = None,
     paths = [folder / f"member{slot}" for slot in range(members)]
     for path, text in zip(paths, texts, strict=True):
         path.write_bytes(text)
-    numbers = {"left-asymmetric": 0, "right-asymmetric": 1, "left-symmetric": 2, "right-symmetric": 3}
     status: Any = SimpleNamespace(
         raid=level,
-        layout_number=numbers[rotation or "left-symmetric"],
+        layout=rotation,
         component_bytes=ROW_PAGES * PAGE_BYTES,
         raid_disks=members,
         members=(),
