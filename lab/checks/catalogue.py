@@ -2,7 +2,7 @@
 
 All values are those of the current state of the array, never the arguments with which it was created. Superblocks,
 counters, file systems and files that programs wrote need additional commands, so they are gathered only for lessons
-with a check that ``needs_disks`` or a reading that is a ``DeepSource`` (``lab.lessons.student``).
+with a check or a reading that ``needs_disks`` (``lab.lessons.student``).
 """
 
 from __future__ import annotations
@@ -471,15 +471,10 @@ class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
         return CheckOutcome(is_there, "file-says" if is_there else "file-says-not", self.facts)
 
 
-class DeepSource(Source, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number about the disks or arrays; the lab must be open."""
-
-    needs_lab = True
-
-
-class MemberEvents(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.events"):
+class MemberEvents(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.events"):
     """The event count in a disk's superblock; with ``behind`` its difference from the highest one of its array."""
 
+    needs_lab = needs_disks = True
     disk: str
     behind: bool = False
 
@@ -490,9 +485,10 @@ class MemberEvents(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=
         return _events_behind(found, lab) if self.behind else found.events
 
 
-class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.minor"):
+class DiskMinor(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.minor"):
     """The minor number of a disk's device, as mdadm --detail shows it."""
 
+    needs_lab = needs_disks = True
     disk: str
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
@@ -800,6 +796,7 @@ class Touched(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class FaultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on the last run of a fault scenario during this lesson."""
 
+    needs_lab = False
     scenario: int
     seed: Seed = 1
 
@@ -838,6 +835,7 @@ class FaultOtherSeed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_field
 class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.tried"):
     """At least ``at_least`` crash points were tried during this lesson with this seed, and none broke a promise."""
 
+    needs_lab = False
     lasts = True
     configuration: str
     at_least: PointCount
@@ -937,10 +935,6 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
     def value(self, lab: CheckedState) -> float | None:
         found = lab.points.get(self.configuration)
         return found.judgements.get(self.judgement, 0) if found else None
-
-
-APART_FROM_THE_LAB = (FaultCheck, PointsTried)
-"""Checks that need no open lab."""
 
 
 def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:

@@ -67,6 +67,7 @@ class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ResultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on a measurement of the lesson."""
 
+    needs_lab = False
     measure: str
 
     def evaluate(self, lab: CheckedState) -> CheckOutcome:
@@ -228,6 +229,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     needs_lab: ClassVar[bool] = False
     """The value is a property of arrays, so the lab must be open."""
+    needs_disks: ClassVar[bool] = False
+    """As for a check."""
     is_plain: ClassVar[bool] = False
     """The value is already in the unit of the reading."""
     is_of_result: ClassVar[bool] = False

@@ -230,6 +230,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     lasts: ClassVar[bool] = False
     """The check remains passed for its step once it held: it is about an event, which a later snapshot may not show."""
     in_lessons: ClassVar[bool] = True
+    needs_lab: ClassVar[bool] = True
+    """The check is about arrays, disks or data, so the lab must be open."""
     needs_disks: ClassVar[bool] = False
     """The check reads ``CheckedState.deep``, which is gathered only for lessons that need it."""
 

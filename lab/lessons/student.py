@@ -21,8 +21,7 @@ from lab.actions.action import Action
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
-from lab.checks.catalogue import APART_FROM_THE_LAB, DeepSource, FileSays, FileSystemFills, played_since, points_since
-from lab.checks.readings import ResultCheck
+from lab.checks.catalogue import FileSays, FileSystemFills, played_since, points_since
 from lab.checks.state import CheckedState, DeepState, PlayedFault
 from lab.disks import LabDisk
 from lab.disks.inventory import read_ends
@@ -574,7 +573,7 @@ def asks_for_disks(lesson: ReadyLesson) -> bool:
     """Whether a check or reading of the lesson needs the disks themselves."""
     sources = (step.read.source for step in lesson.steps if step.read)
     checks = (check for step in lesson.steps for check in step.all_checks)
-    return any(isinstance(each, DeepSource) for each in sources) or any(check.needs_disks for check in checks)
+    return any(source.needs_disks for source in sources) or any(check.needs_disks for check in checks)
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
@@ -708,6 +707,5 @@ def evaluate_step(opened: LessonSession, opener: Callable[[], AbstractContextMan
 def needs_lab(step: ReadyStep) -> bool:
     """Whether a check of the step, or its reading, needs arrays, disks or data."""
     readings = (step.read, *(mistake.typed for mistake in step.mistakes))
-    if any(reading is not None and reading.source.needs_lab for reading in readings):
-        return True
-    return any(not isinstance(check, (ResultCheck, *APART_FROM_THE_LAB)) for check in step.all_checks)
+    sources = (reading.source for reading in readings if reading)
+    return any(source.needs_lab for source in sources) or any(check.needs_lab for check in step.all_checks)
