@@ -124,16 +124,12 @@ class DocumentSplitter:
     _line: str = ""
     _document: list[str] | None = None
     notes: tuple[str, ...] = ()
-    """The lines outside documents."""
-    torn_documents: int = 0
-    """Number of documents without an end before the next one."""
 
     @property
     def is_inside_document(self) -> bool:
         return self._document is not None
 
     def feed(self, chunk: str) -> Iterator[str]:
-        """The documents that ``chunk`` completes."""
         *lines, self._line = (self._line + chunk).split("\n")
         for line in lines:
             yield from self._take(line)
@@ -146,7 +142,6 @@ class DocumentSplitter:
     def _take(self, line: str) -> Iterator[str]:
         line = line.removesuffix("\r")
         if line == "{":
-            self.torn_documents += self._document is not None
             self._document = [line]
         elif self._document is not None:
             self._document.append(line)
@@ -163,43 +158,6 @@ def _decode_document(text: str) -> FioDocument:
         return decode_json(text, FioDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise WorkloadError(f"fio's JSON cannot be read: {error}\n{_tail(text)}", hint="run the job by hand") from None
-
-
-def parse_figures(
-    text: str, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False
-) -> JobFigures:
-    """The figures of one finished fio process, from the last document on its standard output.
-
-    Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), missing or incomplete
-    JSON, an error reported by fio such as a failed verification, or more than one entry (group_reporting was off).
-    """
-    splitter = DocumentSplitter()
-    documents = [*splitter.feed(text), *splitter.finish()]
-    message = _tail(stderr_text) or _tail("\n".join(splitter.notes)) or _tail(text)
-    if splitter.is_inside_document:
-        raise WorkloadError(f"fio's output is cut off\n{_tail(text)}", hint="fio was killed, or a pipe broke")
-    document = _decode_document(documents[-1]) if documents else None
-    job = _only_job(document) if document else None
-    if job and job.error:
-        raise WorkloadError(_job_error(job, message), hint="the array or its file system refused I/O, or data changed")
-    interrupted = exit_status == INTERRUPTED_STATUS
-    if exit_status and not (interrupted and accept_interrupted):
-        raise WorkloadError(f"fio exited with status {exit_status}: {message}", hint="run the job by hand to see more")
-    if document is None or job is None:
-        raise WorkloadError(
-            f"fio printed no JSON: {message or 'nothing at all'}", hint="run the job by hand to see more"
-        )
-    return JobFigures(
-        job_name=job.jobname,
-        reads=_figures(job.read, untimed_beside=job.real_write),
-        writes=_figures(job.real_write),
-        fio_user_cpu_percent=job.usr_cpu,
-        fio_system_cpu_percent=job.sys_cpu,
-        fio_version=document.version,
-        interrupted=interrupted,
-        notes=splitter.notes,
-        raw_json=documents[-1],
-    )
 
 
 def _only_job(document: FioDocument) -> FioJob:
@@ -317,7 +275,6 @@ class MeasuredWindow:
     seconds: float | None
     """None: until it is stopped."""
     interval_seconds: float
-    """Time between two documents."""
 
     @property
     def issue_seconds(self) -> float:
@@ -328,7 +285,6 @@ class MeasuredWindow:
 
     @property
     def early_seconds(self) -> float:
-        """Time by which a document may precede an edge."""
         return _EARLY_FRACTION * self.interval_seconds
 
 
@@ -349,7 +305,6 @@ class WindowCut:
     _begin_seconds: float = 0.0
     _newest: str = ""
     _before_end: str = ""
-    """The document before ``_end``."""
     _is_full: bool = False
 
     def see(self, text: str, document: FioDocument) -> None:
@@ -496,13 +451,41 @@ class LiveFeed:
         has_answers = any(each.ios or each.bandwidth_bytes_per_second for each in parts)
         return [*found, sliver] if sliver and has_answers else found
 
-    def figures(self, *, exit_status: int, stderr_text: str, accept_interrupted: bool = False) -> JobFigures:
-        """The figures of the whole run, or of its measured interval. Raises WorkloadError as ``parse_figures`` does."""
+    def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
+        """The figures of the measured interval, or of the whole run, from the last document of the finished process.
+
+        Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), missing or
+        incomplete JSON, an error reported by fio such as a failed verification, or more than one entry (group_reporting
+        was off), and as ``WindowCut.figures``.
+        """
         if self.splitter.is_inside_document:
             raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke")
-        text = "\n".join(self.splitter.notes) + "\n" + self.last_document
-        whole = parse_figures(
-            text, exit_status=exit_status, stderr_text=stderr_text, accept_interrupted=accept_interrupted
+        message = _tail(stderr_text) or _tail("\n".join(self.splitter.notes)) or _tail(self.last_document)
+        document = _decode_document(self.last_document) if self.last_document else None
+        job = _only_job(document) if document else None
+        if job and job.error:
+            raise WorkloadError(
+                _job_error(job, message), hint="the array or its file system refused I/O, or data changed"
+            )
+        interrupted = exit_status == INTERRUPTED_STATUS
+        if exit_status and not (interrupted and accept_interrupted):
+            raise WorkloadError(
+                f"fio exited with status {exit_status}: {message}", hint="run the job by hand to see more"
+            )
+        if document is None or job is None:
+            raise WorkloadError(
+                f"fio printed no JSON: {message or 'nothing at all'}", hint="run the job by hand to see more"
+            )
+        whole = JobFigures(
+            job_name=job.jobname,
+            reads=_figures(job.read, untimed_beside=job.real_write),
+            writes=_figures(job.real_write),
+            fio_user_cpu_percent=job.usr_cpu,
+            fio_system_cpu_percent=job.sys_cpu,
+            fio_version=document.version,
+            interrupted=interrupted,
+            notes=self.splitter.notes,
+            raw_json=self.last_document,
         )
         return self.cut.figures(whole, self.block_bytes) if self.cut else whole
 

@@ -134,7 +134,6 @@ class TraceKind:
     hot_space_share: float
     hot_request_share: float
     run_share: float
-    """Share of the requests that begin a run."""
     run_bytes: int
     run_requests: int
 
@@ -245,9 +244,7 @@ class FioPhase(StrEnum):
     """Write all data once with random content, to avoid reads of unwritten blocks and stale checksums."""
     MEASURE = "measure"
     WRITE = "write"
-    """The write phase of a verify workload."""
     VERIFY = "verify"
-    """The read phase of a verify workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +298,6 @@ class Invocation:
 
     @property
     def stdin_text(self) -> str:
-        """The complete standard input of the process."""
         before = "".join(f"{len(text)}\n{text}" for text in self.traces)
         return f"{before}0\n{self.job_text}" if self.traces else self.job_text
 

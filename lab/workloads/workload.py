@@ -26,6 +26,7 @@ from lab.gates.decoding import (
     parse_bytes,
 )
 from lab.gates.text import is_name, shortened
+from lab.plugins import catalogue
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import GIB, human_bytes
 
@@ -173,7 +174,6 @@ def _job_problems(
 
 
 def _buffer_problems(jobs: int, depth: int, block_bytes: int) -> Iterator[str]:
-    """Violation of the limit on the buffers of all requests in flight."""
     if jobs * depth * block_bytes > MOST_BUFFER_BYTES:
         yield (
             f"{jobs} jobs with {depth} requests of {human_bytes(block_bytes)} each would take more than "
@@ -291,7 +291,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Its requests are distributed to ``jobs`` synchronous jobs, so at most that many are in flight."""
     source: str = ""
-    """Publication of a recipe."""
 
     def __post_init__(self) -> None:
         for complaint in _complaints(self):
@@ -303,7 +302,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def writes(self) -> bool:
-        """Whether it changes data on the array."""
         return self.direction is not Direction.READ
 
     @property
@@ -318,7 +316,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def depth_total(self) -> int:
-        """I/Os in flight over all jobs."""
         return self.queue_depth * self.jobs
 
 
@@ -375,23 +372,10 @@ def _complaints(workload: Workload) -> Iterator[str]:
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
-def load_folder(folder: Path) -> dict[str, Workload]:
-    """Every ``*.toml`` of a folder by id, sorted. Raises SpecError for an invalid file or a duplicate id."""
-    found: dict[str, Workload] = {}
-    for path in sorted(folder.glob("*.toml")):
-        workload = read_toml(path, Workload)
-        if workload.id in found:
-            raise SpecError(
-                f"'{path}' has id '{workload.id}', which another file also has", hint="give each file its own id"
-            )
-        found[workload.id] = workload
-    return dict(sorted(found.items()))
-
-
 @cache
 def all_workloads() -> dict[str, Workload]:
-    """The built-in workloads by id."""
-    return load_folder(BUILT_IN_FOLDER)
+    """The built-in workloads by id, sorted; each file is named after its id."""
+    return {name: read_toml(path, Workload) for name, path in catalogue(BUILT_IN_FOLDER).items()}
 
 
 def find_workload(name: str) -> Workload:

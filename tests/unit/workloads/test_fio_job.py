@@ -199,12 +199,9 @@ def test_the_recipe_is_played_as_far_as_it_fits(place: JobTarget, words: tuple[s
     assert dd_invocation(WRITE, place).argv == ("env", "LC_ALL=C", "dd", "if=/dev/zero", *words)
 
 
-def test_a_place_without_room_for_one_block_is_refused() -> None:
+def test_a_raw_write_names_the_device_to_the_guard_and_a_read_none() -> None:
     with pytest.raises(WorkloadError, match="file-exceeds-fs"):
         dd_invocation(WRITE, target(MIB))
-
-
-def test_a_raw_write_names_the_device_to_the_guard_and_a_read_none() -> None:
     assert dd_invocation(WRITE, target(100 * MIB)).step().writes_devices == ("/dev/md0",)
     assert dd_invocation(READ, target(100 * MIB)).step().writes_devices == ()
 
@@ -268,13 +265,10 @@ def test_a_trace_is_of_its_kind() -> None:
     assert max(gaps) > 1000
 
 
-def test_every_stream_gets_its_share() -> None:
+def test_every_stream_gets_its_share_and_none_is_without_a_request() -> None:
     texts = trace_texts("server-1990s", 4, seconds=30, space_bytes=SPACE, seed=1)
     counts = [len(requests((text,))) for text in texts]
     assert max(counts) - min(counts) <= 1
-
-
-def test_a_short_trace_has_no_stream_without_a_request() -> None:
     texts = trace_texts("server-1990s", 500, seconds=2, space_bytes=SPACE, seed=1)
     assert 0 < len(texts) < 500
     assert all(requests((text,)) for text in texts)

@@ -16,14 +16,12 @@ from lab.tomlfile import decode_toml
 from lab.units import MIB
 from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, dd_invocation, fio_invocations
 from lab.workloads.workload import (
-    BUILT_IN_FOLDER,
     LoadProgram,
     Workload,
     all_workloads,
     changed,
     find_workload,
     job_problems,
-    load_folder,
 )
 
 GOOD = """
@@ -37,7 +35,7 @@ block_bytes = "8K"
 
 
 def test_each_file_is_named_after_its_id() -> None:
-    assert {path.stem for path in BUILT_IN_FOLDER.glob("*.toml")} == set(all_workloads())
+    assert {name: workload.id for name, workload in all_workloads().items()} == {name: name for name in all_workloads()}
 
 
 def test_workloads_with_several_request_sizes_have_none() -> None:
@@ -60,14 +58,10 @@ def test_an_unknown_name_gets_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'rand-read-4k'?"
 
 
-def test_a_user_file_by_path_and_by_folder(tmp_path: Path) -> None:
+def test_a_users_file_is_found_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
     assert find_workload(str(path)).block_bytes == 8192
-    assert load_folder(tmp_path) == {"mine": find_workload(str(path))}
-    (tmp_path / "twin.toml").write_text(GOOD)
-    with pytest.raises(SpecError, match="another file also has"):
-        load_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
