@@ -72,7 +72,6 @@ from lab.measure.job import (
 from lab.measure.rebuild import (
     DataSum,
     DataVerdict,
-    Integrity,
     RebuildMeasured,
     Recording,
     fail_and_remove,
@@ -81,8 +80,9 @@ from lab.measure.rebuild import (
     sum_device,
     sum_files,
     timeline_of,
+    verdict,
 )
-from lab.measure.samples import Recorder, idle_fraction
+from lab.measure.samples import Recorder, busy_fraction
 from lab.plans import Plan, Step, write_file_step
 from lab.results.record import (
     DEGRADED,
@@ -115,7 +115,6 @@ class BuiltArray:
     target: LoadTarget
     record: ArrayRecord
     array: Array | None = None
-    """None for a single disk."""
     inner: tuple[str, ...] = ()
     """Names of the md arrays of a volume; empty for a single array."""
 
@@ -154,7 +153,6 @@ class Run:
     stopwatch: Stopwatch
     progress: ProgressMeter
     allowed_rules: frozenset[str] = frozenset()
-    """Lint rules that may be violated."""
 
 
 class Bench:
@@ -247,7 +245,6 @@ class Bench:
         self.records[built.plan.id] = msgspec.structs.replace(self.records[built.plan.id], content_sums=sums)
 
     def _disks_for(self, plan: ArrayPlan) -> tuple[tuple[LabDisk, ...], int]:
-        """An array's disks and the number in its name."""
         if plan.take:
             return tuple(self._lab.disk(name) for name in plan.disk_names()), 0
         if self._experiment.disks.sharing is Sharing.SHARED:
@@ -334,6 +331,9 @@ def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
     return Plan("Tune the arrays", tuple(steps))
 
 
+_DEVICE_FILES = ("size", "queue/iostats", "loop/dio", "md/sync_action")
+
+
 def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:
     """Findings on the machine and the arrays immediately before the measurement."""
     single = [built for built in arrays if not built.inner]
@@ -342,31 +342,24 @@ def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...
     names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
     # The disks of a volume are held by its slices; only the arrays on the slices can be checked.
     names += [name for built in arrays for name in built.inner]
-    paths = {name: _paths(name) for name in names}
-    texts = lab.machine.read([path for each in paths.values() for path in each.values()])
+    texts = lab.machine.read([f"/sys/block/{name}/{file}" for name in names for file in _DEVICE_FILES])
     held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])
 
-    def text(name: str, what: str) -> str:
-        return (texts.get(paths[name][what]) or "").strip()
+    def text(name: str, file: str) -> str:
+        return (texts.get(f"/sys/block/{name}/{file}") or "").strip()
 
     devices = tuple(
         DeviceFacts(
             name=name,
             size_bytes=int(text(name, "size") or 0) * SECTOR_BYTES,
-            is_counted=text(name, "iostats") != "0",
-            loop_direct=text(name, "dio") == "1" if text(name, "dio") else None,
+            is_counted=text(name, "queue/iostats") != "0",
+            loop_direct=text(name, "loop/dio") == "1" if text(name, "loop/dio") else None,
             holders=held.get(f"/sys/block/{name}/holders", ()),
-            sync_action=text(name, "sync_action"),
+            sync_action=text(name, "md/sync_action"),
         )
         for name in names
     )
     return tuple(run_checks(MACHINE_CHECKS, LintedMachine(devices, (), holders)))
-
-
-def _paths(name: str) -> dict[str, str]:
-    block = f"/sys/block/{name}"
-    paths = {"size": f"{block}/size", "iostats": f"{block}/queue/iostats", "dio": f"{block}/loop/dio"}
-    return {**paths, "sync_action": f"{block}/md/sync_action"}
 
 
 def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
@@ -568,7 +561,8 @@ class ExperimentRunner:
                 self._progress.doing("measure the idle machine", IDLE_SECONDS)
                 with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
                     self._lab.machine.clock.sleep(IDLE_SECONDS)
-                self._idle_baseline = idle_fraction(recorder.samples)
+                if idle := recorder.samples:
+                    self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
                 for cell in jobs:
                     self._measure_cell(cell)
                 self._measure_until_narrow()
@@ -753,22 +747,21 @@ class RebuildRunner:
         with self._run.stopwatch.resync():
             measured = measure_rebuild(self._lab, name, victim, built.target.members)
         after = self._last_sums[built.plan.id] = self._sum(built)
-        integrity = Integrity(before, degraded, after)
         timeline = timeline_of([Recording(REBUILDING, measured.samples)], name, built.target.members)
-        self._store(cell, measured, integrity, predicted, timeline)
+        self._store(cell, measured, (before, degraded, after), predicted, timeline)
 
     def _store(
         self,
         cell: RebuildCell,
         measured: RebuildMeasured,
-        integrity: Integrity,
+        sums: tuple[DataSum, DataSum, DataSum],
         predicted: Prediction | None,
         timeline: Timeline | None,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
-        parts = (integrity.before, integrity.degraded, integrity.after)
-        stamps = tuple(f"unreadable: {part.error}" for part in parts if part.error)
-        is_checked = bool(integrity.before.digest)
+        """``sums``: of the data before the fault, while degraded, and after the rebuild."""
+        before, degraded, after = sums
+        is_unchanged = all(verdict(before, each) is DataVerdict.INTACT for each in (degraded, after))
         reason = f"{predicted.reason}{', without load' if cell.under else ''}" if predicted else ""
         self._run.journal.add(
             RebuildRecord(
@@ -780,11 +773,11 @@ class RebuildRunner:
                 rebuilt_bytes=measured.rebuilt_bytes,
                 request_bytes=measured.request_bytes,
                 under_workload=cell.under.id if cell.under else "",
-                checksum_before=integrity.before.digest,
-                checksum_after=integrity.after.digest,
-                data_unchanged=integrity.verdict is DataVerdict.INTACT if is_checked else None,
+                checksum_before=before.digest,
+                checksum_after=after.digest,
+                data_unchanged=is_unchanged if before.digest else None,
                 phases=phases,
-                stamps=stamps,
+                stamps=tuple(f"unreadable: {each.error}" for each in sums if each.error),
             ),
             timeline=timeline,
         )
@@ -833,7 +826,7 @@ class RebuildRunner:
         phases.append(self._phase(cell, built, load, RESTORED, recordings))
         after = self._witness(built)
         timeline = timeline_of(recordings, name, built.target.members)
-        self._store(cell, measured, Integrity(before, degraded, after), predicted, timeline, tuple(phases))
+        self._store(cell, measured, (before, degraded, after), predicted, timeline, tuple(phases))
 
     def _phase(
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
@@ -864,7 +857,12 @@ class RebuildRunner:
     def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
         """Checksum of data that the load does not write: a file beside the load's, or the end of the device."""
         if built.target.file_system is FileSystem.RAW:
-            return self._witness_on_device(built, write=write)
+            begin, length = self._witness_place(built)
+            if write:
+                place = (f"of={built.spec.device}", f"seek={begin >> 20}", f"count={length >> 20}")
+                argv = ("dd", "if=/dev/urandom", *place, "bs=1M")
+                self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
+            return sum_device(self._lab.machine, built.spec.device, length, skip_bytes=begin)
         folder = f"{mount_point(built.spec.device)}/witness"
         if write:
             copy = f"dd if=/dev/urandom of={folder}/data bs=1M count={_WITNESS_BYTES >> 20} oflag=direct status=none"
@@ -877,11 +875,3 @@ class RebuildRunner:
         size = read_array(self._lab.machine, built.md.name).size_bytes
         length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
         return (size - length) >> 20 << 20, length
-
-    def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
-        begin, length = self._witness_place(built)
-        if write:
-            place = (f"of={built.spec.device}", f"seek={begin >> 20}", f"count={length >> 20}")
-            argv = ("dd", "if=/dev/urandom", *place, "bs=1M")
-            self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
-        return sum_device(self._lab.machine, built.spec.device, length, skip_bytes=begin)

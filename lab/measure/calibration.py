@@ -27,7 +27,6 @@ SAME_RATE = 0.04
 
 
 def _page_at(offset: float) -> int:
-    """Offset of the page that contains a byte."""
     return int(offset) // PAGE * PAGE
 
 

@@ -37,10 +37,11 @@ from lab.machine import Host, parse_target
 from lab.machine.api import CommandResult, RunningCommand
 from lab.machine.kernel_image import find_kernel
 from lab.machine.mdadm_versions import find_mdadm
-from lab.measure.samples import DEFAULT_HERTZ, Recorder, Sample, cpu_figures
+from lab.measure.samples import DEFAULT_HERTZ, FEWEST_TICKS, TICKS_PER_SECOND, Recorder, Sample
 from lab.plans import Plan, Step
 from lab.results.record import Conditions, CpuFigures, DiskRecord, SteadyFigures
 from lab.theory.model import DiskRates, nominal_rates
+from lab.units import GIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveFeed, LiveInterval, WindowCut
 from lab.workloads.jobs import (
     FioPhase,
@@ -263,7 +264,6 @@ class LoadTarget:
     available_bytes: int
     """Bytes of the device that loads may use, or free bytes of the file system before any job's files exist."""
     uuid: str = ""
-    """UUID of a persistent array or volume."""
     mark_bytes: int = 0
     """Size of the data mark, which follows the available bytes of a bare persistent array."""
 
@@ -285,11 +285,8 @@ class MeasureOptions:
     warmup_seconds: float | None = None
     file_bytes: int | None = None
     seed: int = 0
-    """Seed of the experiment."""
     hertz: float = DEFAULT_HERTZ
     idle_baseline: float = 0.0
-    live_interval_seconds: float | None = None
-    """fio's maximum status interval; None: the interval that the measurement window needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +313,6 @@ class Measured:
     steady: SteadyFigures | None = None
     members: MemberBytes | None = None
     sync_actions: frozenset[str] = frozenset()
-    """Values of md's sync_action during the measured interval."""
     waited_fraction: float | None = None
     """Fraction of the time in which the machine was runnable while this computer ran other work on its processor; None
     if unknown."""
@@ -342,7 +338,6 @@ def run_workload(
     *,
     repeat: int = 0,
     on_sample: Callable[[Sample], None] = lambda _: None,
-    on_live: Callable[[LiveInterval], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Measured:
     """Run one repeat of a workload while sampling.
@@ -359,9 +354,8 @@ def run_workload(
             job_target,
             runtime_seconds=options.runtime_seconds,
             warmup_seconds=options.warmup_seconds,
-            status_interval_seconds=options.live_interval_seconds,
         )
-    fio = FioRun(lab, workload, on_live)
+    fio = FioRun(lab, workload)
 
     def on_recorded(sample: Sample) -> None:
         if is_cancelled():
@@ -437,17 +431,29 @@ def member_bytes(
     )
 
 
-def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
-    """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample."""
+def account(samples: Sequence[Sample], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
+    """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample.
+
+    None without two samples with CPU counters.
+    """
+    if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
+        return None
+    first, last = samples[0].cpu, samples[-1].cpu
+    busy, idle, steal = last.busy - first.busy, last.idle - first.idle, last.steal - first.steal
+    cpu_seconds = max(0.0, busy - idle_baseline * (busy + idle)) / TICKS_PER_SECOND
     seconds = _longest_seconds(figures)
-    covered = window[-1].time_seconds - window[0].time_seconds if len(window) > 1 else 0.0
-    share = min(1.0, covered / seconds) if seconds else 0.0
+    share = min(1.0, (samples[-1].time_seconds - samples[0].time_seconds) / seconds) if seconds else 0.0
     sections = figures.sections.values()
-    return cpu_figures(
-        window,
-        idle_baseline=idle_baseline,
-        total_ios=round(sum(section.total_ios for section in sections) * share),
-        total_bytes=round(sum(section.io_bytes for section in sections) * share),
+    total_ios = round(sum(section.total_ios for section in sections) * share)
+    total_bytes = round(sum(section.io_bytes for section in sections) * share)
+    is_known = busy >= FEWEST_TICKS
+    return CpuFigures(
+        cpu_seconds_total=cpu_seconds,
+        md_thread_cpu_seconds=(samples[-1].md_thread_ticks - samples[0].md_thread_ticks) / TICKS_PER_SECOND,
+        cpu_microseconds_per_io=cpu_seconds * 1e6 / total_ios if total_ios and is_known else None,
+        cpu_seconds_per_gib=cpu_seconds * GIB / total_bytes if total_bytes and is_known else None,
+        idle_baseline_fraction=idle_baseline,
+        steal_fraction=steal / (busy + idle + steal) if busy + idle + steal else None,
     )
 
 
@@ -610,7 +616,6 @@ def _known_digest(stamps: _Stamps) -> str:
 
 
 def _programs_digest(host: Host) -> str:
-    """Digest of fio, mdadm and Python with their libraries."""
     for stamps, digest in _programs_known.items():
         with suppress(OSError):
             if stamps and _stamps(path for path, _, _ in stamps) == stamps:

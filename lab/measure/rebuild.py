@@ -83,27 +83,8 @@ class RebuildMeasured:
     rebuilt_bytes: int
     samples: tuple[Sample, ...]
     load: Measured | None = None
-    """The background load, if any."""
     request_bytes: float | None = None
     """Mean request size at the members during the rebuild; None with a background load, which adds its own requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Integrity:
-    """Checksums of the data before the fault, while degraded, and after the rebuild."""
-
-    before: DataSum
-    degraded: DataSum
-    after: DataSum
-
-    @property
-    def verdict(self) -> DataVerdict:
-        """The worse of the two comparisons."""
-        found = {verdict(self.before, self.degraded), verdict(self.before, self.after)}
-        for worst in (DataVerdict.CHANGED, DataVerdict.UNREADABLE):
-            if worst in found:
-                return worst
-        return DataVerdict.INTACT
 
 
 def fail_and_remove(lab: Lab, array: str, member: str) -> None:

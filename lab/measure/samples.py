@@ -12,13 +12,15 @@ from lab.arrays.status import SyncProgress, parse_count, parse_progress
 from lab.errors import LabError
 from lab.gates.decoding import read_count
 from lab.machine.api import Machine, RawSample, SampleRequest
-from lab.results.record import CpuFigures
-from lab.units import GIB, SECTOR_BYTES
+from lab.units import SECTOR_BYTES
 
 DEFAULT_HERTZ = 4.0
 MAX_HERTZ = 20.0
 TICKS_PER_SECOND = 100
 """USER_HZ: the unit of CPU times in /proc, 100 on every architecture that the lab runs on (proc(5))."""
+FEWEST_TICKS = 10
+"""With fewer busy ticks the CPU cost of an I/O has an error of more than 10 %, and is not reported."""
+_MD_FILES = ("sync_action", "sync_completed", "degraded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
     files = ["/proc/stat", "/proc/diskstats"]
     prefixes: tuple[str, ...] = ()
     if array:
-        files += [md_path(array, attribute) for attribute in ("sync_action", "sync_completed", "degraded")]
+        files += [md_path(array, attribute) for attribute in _MD_FILES]
         prefixes = (f"{array}_",)
     devices = (*((array,) if array else ()), *disks)
     return SampleRequest(1 / min(hertz, MAX_HERTZ), tuple(files), devices, prefixes)
@@ -109,9 +111,6 @@ class SampleReader:
             sync_progress=parse_progress(md["sync_completed"]),
             degraded_count=parse_count(md["degraded"]),
         )
-
-
-_MD_FILES = ("sync_action", "sync_completed", "degraded")
 
 
 def parse_diskstats(text: str) -> dict[str, DiskCounters]:
@@ -234,7 +233,6 @@ class Recorder:
         return tuple(self._samples)
 
     def between(self, start_seconds: float, end_seconds: float) -> tuple[Sample, ...]:
-        """Samples in an interval of the machine's clock."""
         return tuple(sample for sample in self._samples if start_seconds <= sample.time_seconds <= end_seconds)
 
     def __enter__(self) -> Self:
@@ -259,43 +257,3 @@ class Recorder:
                     self._on_sample(sample)
         except LabError:
             return
-
-
-FEWEST_TICKS = 10
-"""With fewer busy ticks the CPU cost of an I/O has an error of more than 10 %, and is not reported."""
-
-
-def idle_fraction(samples: Sequence[Sample]) -> float:
-    """Busy fraction of all CPU time in samples of the idle machine; 0 if unknown."""
-    if len(samples) < 2:
-        return 0.0
-    return busy_fraction(samples[0], samples[-1]) or 0.0
-
-
-def cpu_figures(
-    samples: Sequence[Sample],
-    *,
-    idle_baseline: float,
-    total_ios: int,
-    total_bytes: int,
-) -> CpuFigures | None:
-    """CPU figures of the interval that ``samples`` cover; the given I/Os and bytes must be those of the same interval.
-
-    None without two samples with CPU counters.
-    """
-    if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
-        return None
-    first, last = samples[0].cpu, samples[-1].cpu
-    busy, idle = last.busy - first.busy, last.idle - first.idle
-    steal = last.steal - first.steal
-    cpu_seconds = max(0.0, busy - idle_baseline * (busy + idle)) / TICKS_PER_SECOND
-    is_known = busy >= FEWEST_TICKS
-    md_seconds = (samples[-1].md_thread_ticks - samples[0].md_thread_ticks) / TICKS_PER_SECOND
-    return CpuFigures(
-        cpu_seconds_total=cpu_seconds,
-        md_thread_cpu_seconds=md_seconds,
-        cpu_microseconds_per_io=cpu_seconds * 1e6 / total_ios if total_ios and is_known else None,
-        cpu_seconds_per_gib=cpu_seconds * GIB / total_bytes if total_bytes and is_known else None,
-        idle_baseline_fraction=idle_baseline,
-        steal_fraction=steal / (busy + idle + steal) if busy + idle + steal else None,
-    )

@@ -11,10 +11,10 @@ from lab.arrays.filesystem import FileSystem, free_bytes, mount_point
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import read_arrays
 from lab.errors import WorkloadError
-from lab.measure.job import BackgroundLoad, LoadTarget, Measured, MeasureOptions, run_workload
+from lab.measure.job import BackgroundLoad, FioRun, LoadTarget, Measured, MeasureOptions, run_workload
 from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, TICKS_PER_SECOND, Recorder
 from lab.units import MIB
-from lab.workloads.fio_output import LiveInterval, parse_figures
+from lab.workloads.fio_output import LiveFeed, LiveInterval
 from lab.workloads.jobs import LEAST_SPACE_BYTES, FioPhase, fio_invocations
 from lab.workloads.workload import Direction, LoadProgram, Verify, Workload, all_workloads, find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
@@ -118,7 +118,9 @@ def test_verify_rereads_and_notices_a_changed_block(module_rig: Rig, raw: LoadTa
     def run(number: int) -> None:
         chosen = invocations[number]
         result = lab.machine.run(chosen.argv, stdin_text=chosen.job_text, check=False)
-        parse_figures(result.stdout, exit_status=result.status, stderr_text=result.stderr)
+        feed = LiveFeed()
+        feed.feed(result.stdout)
+        feed.figures(exit_status=result.status, stderr_text=result.stderr)
 
     for number in range(len(invocations)):
         run(number)
@@ -151,11 +153,17 @@ def test_fio_live_values_and_the_arrays_counters_agree(rig: Rig, name: str) -> N
     spec = rig.create("raid10", 4)
     place, workload = rig.place(spec), find_workload(name)
     # For so long that a busy computer too prints enough documents.
-    options = MeasureOptions(6.0, 0.5, 16 * MIB, live_interval_seconds=0.25)
+    invocations = fio_invocations(
+        workload,
+        place.job_target(file_bytes=16 * MIB),
+        runtime_seconds=6.0,
+        warmup_seconds=0.5,
+        status_interval_seconds=0.25,
+    )
     intervals: list[LiveInterval] = []
     column = 2 if workload.direction is Direction.READ else 6
     before = sectors(rig, column)
-    measured = run_workload(rig.lab, place, workload, options, on_live=intervals.append)
+    (measured,) = FioRun(rig.lab, workload, intervals.append).run(invocations)
     counted = (sectors(rig, column) - before) * 512
     assert len(intervals) >= 8
     # Ramp and drain included, the live values are all that the array did.

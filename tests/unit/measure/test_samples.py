@@ -26,8 +26,6 @@ from lab.measure.samples import (
     SampleReader,
     ThreadTicks,
     busy_fraction,
-    cpu_figures,
-    idle_fraction,
     parse_cpu,
     parse_diskstats,
     rates_between,
@@ -35,7 +33,7 @@ from lab.measure.samples import (
 )
 from lab.results.record import CpuFigures
 from lab.units import GIB, MIB
-from lab.workloads.fio_output import DirectionFigures, JobFigures
+from lab.workloads.fio_output import JobFigures
 from lab.workloads.workload import Workload, find_workload
 from tests.unit.fakes import FakeMachine, FakeSampleStream
 from tests.unit.measure.samples_of import counters, raw, sample
@@ -67,23 +65,22 @@ def test_diskstats() -> None:
             busy_seconds=148.544,
         ),
     }
-
-
-def test_a_torn_line_of_diskstats_is_left_out() -> None:
+    # A torn line is left out.
     assert parse_diskstats(" 254 0 vda 1 2 3\n") == {}
 
 
-def test_cpu_counts_guests_once_and_waiting_as_idle() -> None:
-    assert parse_cpu(STAT) == CpuTicks(busy=220522 + 68906 + 165606 + 7 + 1639, idle=765945 + 3216, steal=714)
-
-
-@pytest.mark.parametrize("text", ["", "cpu0 1 2 3 4\n", "cpu  1 2\n", "intr 5 6 7 8\n"])
-def test_invalid_proc_stat_parses_to_none(text: str) -> None:
-    assert parse_cpu(text) is None
-
-
-def test_an_old_kernel_has_fewer_columns() -> None:
-    assert parse_cpu("cpu  1 2 4 8\n") == CpuTicks(busy=7, idle=8, steal=0)
+@pytest.mark.parametrize(
+    ("text", "ticks"),
+    [
+        # Guests are counted once, and waiting as idle.
+        (STAT, CpuTicks(busy=220522 + 68906 + 165606 + 7 + 1639, idle=765945 + 3216, steal=714)),
+        # An old kernel has fewer columns.
+        ("cpu  1 2 4 8\n", CpuTicks(busy=7, idle=8, steal=0)),
+        *((text, None) for text in ("", "cpu0 1 2 3 4\n", "cpu  1 2\n", "intr 5 6 7 8\n")),
+    ],
+)
+def test_proc_stat(text: str, ticks: CpuTicks | None) -> None:
+    assert parse_cpu(text) == ticks
 
 
 def test_a_request_for_an_array_and_for_a_bare_disk() -> None:
@@ -116,18 +113,6 @@ def test_a_sample_of_an_array() -> None:
 def test_missing_files_give_empty_values() -> None:
     read = SampleReader("md0").read(raw(1.0, files={"/proc/stat": None}))
     assert read == Sample(1.0, {}, None, 0, "", None, None)
-
-
-@pytest.mark.parametrize(
-    ("seen", "ticks"),
-    [
-        ([{"md0_raid5/81": 5, "md0_resync/90": 3}, {"md0_raid5/81": 6}, {"md0_reshape/97": 2}], [8, 9, 11]),
-        ([{"md0_resync/90": 30}, {}, {"md0_resync/95": 1}, {"md0_resync/95": 4}], [30, 30, 31, 34]),
-    ],
-)
-def test_a_thread_that_has_ended_keeps_its_ticks(seen: list[dict[str, int]], ticks: list[int]) -> None:
-    reader = SampleReader("md0")
-    assert [reader.read(raw(0.0, each)).md_thread_ticks for each in seen] == ticks
 
 
 def test_threads_are_summed_by_their_array() -> None:
@@ -224,13 +209,14 @@ def test_busy_fraction() -> None:
     assert busy_fraction(sample(), sample(busy=1)) is None
 
 
-def figures_of(busy: int, idle: int, baseline: float, *, ios: int = 1000, total_bytes: int = GIB) -> CpuFigures:
-    found = cpu_figures(
-        (sample(0, busy=50, idle=50), sample(9, busy=50 + busy, idle=50 + idle)),
-        idle_baseline=baseline,
-        total_ios=ios,
-        total_bytes=total_bytes,
-    )
+def job(ios: int, *, seconds: float = 9.0, total_bytes: int = GIB) -> JobFigures:
+    reads = replace(direction(1.0, seconds=seconds), total_ios=ios, io_bytes=total_bytes)
+    return replace(cell("", "", 0).figures, reads=reads)
+
+
+def figures_of(busy: int, idle: int, baseline: float, ios: int = 1000) -> CpuFigures:
+    samples = (sample(0, busy=50, idle=50), sample(9, busy=50 + busy, idle=50 + idle))
+    found = account(samples, job(ios, total_bytes=GIB if ios else 0), baseline)
     assert found
     return found
 
@@ -249,41 +235,25 @@ def test_the_cost_is_never_negative_nor_more_than_the_time_used(busy: int, idle:
 
 
 def test_without_ios_there_is_no_cost_per_io() -> None:
-    found = figures_of(300, 700, 0.0, ios=0, total_bytes=0)
+    found = figures_of(300, 700, 0.0, ios=0)
     assert (found.cpu_microseconds_per_io, found.cpu_seconds_per_gib) == (None, None)
-
-
-def test_a_few_ticks_of_the_clock_are_no_cost() -> None:
-    assert figures_of(9, 991, 0.0).cpu_microseconds_per_io is None
-    assert figures_of(9, 991, 0.0).cpu_seconds_per_gib is None
+    # A few ticks of the clock are no cost either.
+    found = figures_of(9, 991, 0.0)
+    assert (found.cpu_microseconds_per_io, found.cpu_seconds_per_gib) == (None, None)
     assert figures_of(10, 990, 0.0).cpu_microseconds_per_io == pytest.approx(100.0)
 
 
 def test_threads_of_md_and_stolen_time() -> None:
     samples = (sample(busy=0, idle=0, md_ticks=10), sample(busy=60, idle=20, steal=20, md_ticks=35))
-    found = cpu_figures(samples, idle_baseline=0.0, total_ios=1, total_bytes=1)
+    found = account(samples, job(1), 0.0)
     assert found
     assert found.md_thread_cpu_seconds == pytest.approx(0.25)
     assert found.steal_fraction == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("samples", [(), (sample(busy=1),), (sample(), sample(busy=1)), (sample(busy=1), sample())])
-def test_no_account_without_two_samples_with_counters(samples: tuple[object, ...]) -> None:
-    assert cpu_figures(samples, idle_baseline=0.0, total_ios=1, total_bytes=1) is None  # type: ignore[arg-type]
-
-
-def test_idle_fraction() -> None:
-    assert idle_fraction((sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95))) == 0.05
-    assert idle_fraction((sample(busy=0),)) == 0.0
-    assert idle_fraction((sample(), sample())) == 0.0
-
-
-def job(reads: DirectionFigures, writes: DirectionFigures | None = None) -> JobFigures:
-    return replace(cell("", "", 0).figures, reads=reads, writes=writes)
-
-
-def section(total_ios: int, runtime_seconds: float) -> DirectionFigures:
-    return replace(direction(1.0, seconds=runtime_seconds), total_ios=total_ios, io_bytes=GIB)
+def test_no_account_without_two_samples_with_counters(samples: tuple[Sample, ...]) -> None:
+    assert account(samples, job(1), 0.0) is None
 
 
 WINDOW = (sample(100.0, busy=0, idle=0), sample(104.0, busy=400, idle=0), sample(108.0, busy=800, idle=0))
@@ -291,15 +261,14 @@ WINDOW = (sample(100.0, busy=0, idle=0), sample(104.0, busy=400, idle=0), sample
 
 def test_ios_are_scaled_to_what_lies_between_the_samples() -> None:
     # Ten seconds of fio, of which the samples cover eight: 8 s of CPU for 80 % of the 1000 reads and 500 writes.
-    found = account(WINDOW, job(section(1000, 10.0), section(500, 9.0)), 0.0)
+    mix = replace(job(1000, seconds=10.0), writes=job(500, seconds=9.0).reads)
+    found = account(WINDOW, mix, 0.0)
     assert found
     assert found.cpu_seconds_total == pytest.approx(8.0)
     assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1200)
     assert found.cpu_seconds_per_gib == pytest.approx(8.0 / 1.6)
-
-
-def test_a_window_longer_than_the_job_does_not_multiply_its_ios() -> None:
-    found = account(WINDOW, job(section(1000, 5.0)), 0.0)
+    # A window longer than the job does not multiply its I/Os.
+    found = account(WINDOW, job(1000, seconds=5.0), 0.0)
     assert found
     assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1000)
 
@@ -348,14 +317,9 @@ def test_samples_are_stored_in_order_and_passed_on() -> None:
         pass
     assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0, 3.0]
     assert reported == list(recorder.samples)
+    assert recorder.between(2.0, 3.0) == recorder.samples[1:]
     assert machine.sample_requests[0].interval_seconds == pytest.approx(0.2)
     assert machine.sample_requests[0].block_devices == ("md0", "ubda")
-
-
-def test_a_stretch_of_time_has_both_its_ends() -> None:
-    with Recorder(FakeMachine(samples=[raw(float(time)) for time in range(6)]), None, ()) as recorder:
-        pass
-    assert [each.time_seconds for each in recorder.between(2.0, 4.0)] == [2.0, 3.0, 4.0]
 
 
 def test_leaving_stops_the_stream_and_waits_for_pending_samples() -> None:
