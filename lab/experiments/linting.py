@@ -93,7 +93,6 @@ class PlannedLoad(NamedTuple):
     workload: Workload
     arrays: tuple[str, ...]
     expected: Expected | None
-    """None: no prediction."""
 
     @property
     def has_own_seeds(self) -> bool:
@@ -110,7 +109,6 @@ class LintedPlan(NamedTuple):
 
     @classmethod
     def of(cls, experiment: Experiment) -> LintedPlan:
-        """The plan with the workloads that its jobs name, and the predictions for them."""
         rebuild = experiment.rebuild
         loads = [(job.build(), job.arrays) for job in experiment.jobs]
         if rebuild and rebuild.under:

@@ -95,17 +95,11 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
     """All of these repeats on one array after the other, with the arrays in the order of the first repeat."""
-    rounds = {repeat: _round(experiment, repeat) for repeat in repeats}
-    if len(repeats) == 1:
-        return [(array, workload, repeats[0]) for array, workload in rounds[repeats[0]]]
-    arrays = dict.fromkeys(array for array, _ in rounds[repeats[0]])
-    return [
-        (array, workload, repeat)
-        for array in arrays
-        for repeat in repeats
-        for on, workload in rounds[repeat]
-        if on == array
-    ]
+    block = [(array, workload, repeat) for repeat in repeats for array, workload in _round(experiment, repeat)]
+    if len(repeats) > 1:
+        arrays = list(dict.fromkeys(array for array, _, _ in block))
+        block.sort(key=lambda each: arrays.index(each[0]))
+    return block
 
 
 def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
@@ -260,14 +254,12 @@ class RunProgress:
     """Progress of a run at one moment."""
 
     label: str = ""
-    """The current step."""
     fraction: float = 0.0
     """0 to 1, of the expected time."""
     left_seconds: float | None = 0.0
     """Remaining time on this computer's clock; None: not known yet."""
     done_count: int = 0
     planned_count: int = 0
-    """Number of measurements of the whole run."""
     time_seconds: float | None = None
     """The machine's clock at the newest sample."""
     rates: Rates | None = None

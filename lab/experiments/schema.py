@@ -113,7 +113,6 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_volume(self) -> bool:
-        """Whether it consists of several md arrays."""
         return kind_of_level(self.level) is not kinds()[0]
 
     @property
@@ -211,7 +210,6 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     warmup_seconds: SecondsOrZero | None = None
     file_bytes: SizeBytes | None = None
     arrays: tuple[str, ...] = ()
-    """The arrays on which the job runs; empty: all arrays."""
 
     def build(self) -> Workload:
         changes = {
@@ -261,7 +259,6 @@ class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return [job.id or job.workload for job in self.jobs]
 
     def shared_complaints(self) -> Iterator[str]:
-        """Contradictions between these keys."""
         if self.most_repeats and self.most_repeats < self.repeats:
             yield "most_repeats is below repeats"
         if len(set(self.job_ids)) < len(self.jobs):

@@ -78,7 +78,6 @@ class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ratio: float | None = None
     basis: Basis = Basis.IN_WORDS
     difference: str
-    """Why a figure measured here may differ."""
 
     def __post_init__(self) -> None:
         if (self.ratio is None) is not (self.basis is Basis.IN_WORDS):
@@ -102,11 +101,9 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Claim, by the number that the report gives it -> why its outcome may differ here."""
 
     def array(self, array_id: str) -> PublishedArray | None:
-        """Details of an array; None where the study has none."""
         return next((array for array in self.arrays if array.id == array_id), None)
 
     def figures_of(self, array_id: str) -> PublishedFigures | None:
-        """Figures of an array; None where the study has none."""
         return next((figures for figures in self.figures if figures.array == array_id), None)
 
 

@@ -76,11 +76,7 @@ def test_an_experiment_needs_arrays_something_to_do_and_this_format() -> None:
         experiment("repeats = 3\njobs = []", jobs="")
     assert experiment("repeats = 3\njobs = []", REBUILD, jobs="").rebuild
     with pytest.raises(SpecError, match="format_version must be 2"):
-        find_with(HEAD.replace("= 2", "= 3"))
-
-
-def find_with(head: str) -> None:
-    decode_toml("\n".join((head, "repeats = 3", ARRAYS, JOBS)), Experiment)
+        decode_toml("\n".join((HEAD.replace("= 2", "= 3"), "repeats = 3", ARRAYS, JOBS)), Experiment)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +157,6 @@ def test_a_job_may_change_a_workload_and_its_name() -> None:
     text = '[[jobs]]\nid = "deep"\nworkload = "rand-read-4k"\nqueue_depth = 7\nfile_bytes = "2M"\n'
     workload = experiment(jobs=text).workloads_on("a")[0]
     assert (workload.id, workload.queue_depth, workload.file_bytes) == ("deep", 7, 2 << 20)
-
-
-def test_an_unknown_array_names_the_nearest() -> None:
     with pytest.raises(SpecError, match="no array of this experiment 'd'"):
         experiment().array("d")
 
