@@ -31,7 +31,6 @@ from lab.microscope.small_write import (
     picture_of_block,
     repair_words,
     shape_words,
-    slot_name,
     write_head,
     write_really,
     write_tail,
@@ -76,7 +75,7 @@ def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
     """The states that a crash during such a write can leave."""
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write, new_content(picture, write))
-    names = tuple(slot_name(picture.shape, slot) for slot in range(picture.geometry.slots))
+    names = tuple(picture.shape.name_of(slot) for slot in range(picture.geometry.slots))
     return StepText(crash_head(write), tuple(crash_words(picture.shape, states)), write, states, names)
 
 
@@ -125,7 +124,7 @@ def _stored(picture: StripePicture, seen: SeenCell) -> HexColumn:
         (tone, note), wrong = _fits(seen), frozenset(seen.differs)
     if blamed and (blamed.slot, blamed.sector) == (cell.slot, cell.sector):
         tone, note, wrong = Tone.BAD, "wrong", frozenset(blamed.bytes_wrong)
-    name = member.name if member else picture.name_of(cell.slot)
+    name = member.name if member else picture.shape.name_of(cell.slot)
     short = (cell.kind.value if cell.kind.is_parity else f"{cell.number}{chr(39) * min(cell.copy, 3)}", _count(seen))
     return HexColumn(cell.slot, name, cell.words, _STYLES[cell.kind], seen.data, wrong, tone, note, short)
 
@@ -411,7 +410,7 @@ class StripeScreen(ModeScreen):
         picture = self._at.picture
         if picture is None:
             return
-        member = picture.name_of(self._at.slot or 0)
+        member = picture.shape.name_of(self._at.slot or 0)
         name, stripe = self._at.array, self._at.stripe
 
         def give(text: str) -> str | None:

@@ -58,7 +58,6 @@ from lab.microscope.small_write import (
     picture_of_block,
     repair_words,
     shape_words,
-    slot_name,
     write_head,
     write_plan,
     write_really,
@@ -153,7 +152,7 @@ def _picture_text(picture: StripePicture, offset: int, count: int) -> str:
 def _cell_rows(picture: StripePicture, seen: SeenCell, offset: int, end: int) -> list[tuple[object, ...]]:
     cell, skip = seen.cell, picture.skip_bytes
     member, sector = picture.member_of(cell), picture.device_sector(cell)
-    name = member.name if member else picture.name_of(cell.slot)
+    name = member.name if member else picture.shape.name_of(cell.slot)
     rows: list[tuple[object, ...]] = []
     wrong = frozenset(skip + byte for byte in seen.differs)
     sides = [("", seen.data, frozenset[int]())]
@@ -228,7 +227,7 @@ def _observed_text(seen: ObservedWrite) -> str:
 def _crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashState]) -> str:
     """Results of reads after a crash: a row for each set of completed writes, a column for each loss."""
     singles = [read.lost for read in states[0].reads if len(read.lost) < 2]
-    columns = ["all members" if not lost else f"without {slot_name(shape, lost[0])}" for lost in singles]
+    columns = ["all members" if not lost else f"without {shape.name_of(lost[0])}" for lost in singles]
     rows = []
     for state in states:
         done = " + ".join(_write_name(shape, write, slot) for slot in state.written) or "nothing"
@@ -242,7 +241,7 @@ def _crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashSta
 
 def _write_name(shape: MappedArray, write: SmallWrite, slot: int) -> str:
     io = next(io for io in write.ios if io.slot == slot)
-    return f"{io.kind.value if io.kind else 'data'} ({slot_name(shape, slot)})"
+    return f"{io.kind.value if io.kind else 'data'} ({shape.name_of(slot)})"
 
 
 def map_(
@@ -386,10 +385,10 @@ def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str,
         "why_not": picture.why_not,
         "verdict": comparison.verdict,
         "cells": cells,
-        "blamed": picture.name_of(blamed.slot) if blamed else None,
+        "blamed": picture.shape.name_of(blamed.slot) if blamed else None,
         "blamed_reason": blamed.reason if blamed else comparison.why_unknown,
         "mismatch_sectors": comparison.mismatch_sectors,
-        "repair_writes": [picture.name_of(slot) for slot, _ in comparison.repaired],
+        "repair_writes": [picture.shape.name_of(slot) for slot, _ in comparison.repaired],
         "sentences": [*judged_words(picture), *repair_words(picture)],
     }
 

@@ -77,7 +77,6 @@ class MappedMember:
     ppl: tuple[int, int]
     """First sector and length of its partial parity log; (0, 0) if there is none."""
     bad_blocks: tuple[tuple[int, int], ...]
-    """Ranges on md's bad-block list: first sector and length."""
 
     @property
     def is_working(self) -> bool:
@@ -93,7 +92,6 @@ class MappedMember:
         return self.is_working and (self.recovery_start is None or sector < self.recovery_start)
 
     def is_bad(self, device_sector: int, sectors: int = 1) -> bool:
-        """Whether the bad-block list contains one of these sectors of its device."""
         return any(
             start < device_sector + sectors and device_sector < start + length for start, length in self.bad_blocks
         )
@@ -166,6 +164,10 @@ class MappedArray:
         """The members in this slot; two during a replacement."""
         found = [member for member in self.members if member.slot == slot and member.is_working]
         return tuple(sorted(found, key=lambda member: member.is_replacement))
+
+    def name_of(self, slot: int) -> str:
+        found = self.members_in(slot)
+        return found[0].name if found else f"slot {slot}"
 
     def member_in(self, slot: int, sector: int | None = None) -> MappedMember | None:
         """The member to read from, at this sector of the members' data or for all sectors; None if there is none."""
@@ -349,9 +351,8 @@ def read_moment(
     *,
     array: str = "",
     hold: tuple[str, int, int] | None = None,
-    why_not: str = "",
 ) -> Moment:
-    """Read all places. ``array`` is flushed before; ``hold`` and ``why_not`` come from ``hold_of``.
+    """Read all places. ``array`` is flushed before; ``hold`` comes from ``hold_of``.
 
     Raises LabError if the places are too large together, or the answer is damaged.
     """
@@ -381,7 +382,7 @@ def read_moment(
     for number, place in enumerate(places):
         found.append(BytesRead(data[at : at + place.length], answer.failed.get(str(number), "")))
         at += place.length
-    return Moment(tuple(found), answer.held, why_not or answer.why_not)
+    return Moment(tuple(found), answer.held, answer.why_not)
 
 
 BLOCK_BYTES = 4 * KIB
@@ -600,13 +601,11 @@ class LocatedSector:
     area_start: int
     area_sectors: int
     kind: ChunkKind | None = None
-    """The kind of chunk, in a data area."""
     stripe: int | None = None
     sectors: tuple[int, ...] = ()
     """The sector of the array that is stored there; for parity, all sectors that it protects."""
     copy: int = 0
     chunk_offset_bytes: int = 0
-    """Offset from the beginning of the chunk."""
     shape: str = ""
     note: str = ""
     doubt: str = ""
@@ -683,7 +682,6 @@ class FileExtent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def note(self) -> str:
-        """Special properties; empty for plain data."""
         return ", ".join(words for flag, words in _FLAGS.items() if self.flags & flag)
 
 

@@ -181,7 +181,6 @@ class StripeComparison:
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
     blamed: Blamed | None
-    """None: no chunk is wrong, or it cannot be determined which one."""
     why_unknown: str
     """For an inconsistent stripe: why the wrong chunk cannot be determined."""
     mismatch_sectors: int
@@ -370,13 +369,8 @@ class StripePicture:
         return self.holders.get((cell.slot, cell.sector))
 
     def device_sector(self, cell: StripeCell) -> int | None:
-        """The first sector of a chunk on its member's device."""
         member = self.member_of(cell)
         return self.shape.offset_of(member, is_before=self.is_before) + cell.sector if member else None
-
-    def name_of(self, slot: int) -> str:
-        found = self.shape.members_in(slot)
-        return found[0].name if found else f"slot {slot}"
 
 
 def read_stripe(
@@ -400,7 +394,7 @@ def read_stripe(
         at = (shape.offset_of(member, is_before=is_before) + sector) * SECTOR_BYTES
         ranges.append(BytesAt(member.device, at + skip_bytes, length))
     hold, why_not = hold_of(shape, stripe.first_sector, stripe.sectors)
-    moment = read_moment(arrays.machine, ranges, array=f"/dev/{name}", hold=hold, why_not=why_not)
+    moment = read_moment(arrays.machine, ranges, array=f"/dev/{name}", hold=hold)
     read = iter(moment.places)
     seen = []
     for cell in cells:
@@ -426,7 +420,7 @@ def read_stripe(
         missing=missing,
         is_before=is_before,
         is_one_moment=moment.is_one,
-        why_not=moment.why_not,
+        why_not=why_not or moment.why_not,
     )
 
 

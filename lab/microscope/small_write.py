@@ -68,7 +68,6 @@ class MemberIo:
     writes: int
     """Number of 4 KiB blocks, as ``reads``."""
     log_bytes: int = 0
-    """Bytes written to its partial parity log."""
 
     @property
     def read_bytes(self) -> int:
@@ -76,7 +75,6 @@ class MemberIo:
 
     @property
     def written_bytes(self) -> int:
-        """Total bytes written, including the log."""
         return self.writes * BLOCK_BYTES + self.log_bytes
 
 
@@ -88,10 +86,8 @@ class SmallWrite:
     sector: int
     stripe: int
     skip_bytes: int
-    """Offset of the block in its chunk."""
     way: WriteWay
     target_slots: tuple[int, ...]
-    """Slots with the block or its copies."""
     written_slots: tuple[int, ...]
     """In the order in which md submits the writes."""
     ios: tuple[MemberIo, ...]
@@ -100,7 +96,6 @@ class SmallWrite:
     reconstruct_reads: int | None
     reason: str
     further: tuple[str, ...]
-    """Additional I/O."""
     is_predicted: bool = True
     """False if md defers the writes to members: with a journal in write-back mode."""
 
@@ -268,7 +263,6 @@ class ObservedWrite:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Differences between md's I/O and the prediction; empty if there are none."""
         found = []
         predicted = {(io.slot, io.name): io for io in self.predicted.ios}
         for seen in self.members:
@@ -389,7 +383,6 @@ def _counters(session: LabSession) -> Mapping[str, DiskCounters]:
 
 
 def _changed(before: StripePicture, after: StripePicture, slot: int) -> tuple[int, ...]:
-    """Changed sectors of a slot's chunk, on its device."""
     found: list[int] = []
     for old, new in zip(before.cells, after.cells, strict=True):
         start = before.device_sector(old.cell)
@@ -445,7 +438,6 @@ class CrashState:
     written: tuple[int, ...]
     """Slots that were written, in md's order."""
     is_beginning: bool
-    """Whether these are the first ones that md submits."""
     is_consistent: bool
     """Whether parity or copies are consistent, before a log is replayed."""
     reads: tuple[ReadAfter, ...]
@@ -561,7 +553,6 @@ class _Reader:
     new: bytes
     after: Mapping[int, bytes]
     complete: Mapping[int, bytes]
-    """The content after all writes."""
 
     @property
     def is_consistent(self) -> bool:
@@ -609,12 +600,6 @@ def shape_words(shape: MappedArray) -> str:
     return ", ".join(words)
 
 
-def slot_name(shape: MappedArray, slot: int) -> str:
-    """The name of the disk in a slot."""
-    found = shape.members_in(slot)
-    return found[0].name if found else f"slot {slot}"
-
-
 def moment_words(picture: StripePicture) -> str:
     """Whether the picture was read at one moment."""
     if picture.is_one_moment:
@@ -637,7 +622,7 @@ def judged_words(picture: StripePicture) -> list[str]:
         words.append("The resync that is due has not reached this stripe yet: it will make the stripe consistent.")
     for seen in comparison.cells:
         if seen.differs and seen.data is not None:
-            held, count = picture.name_of(seen.cell.slot), len(seen.differs)
+            held, count = picture.shape.name_of(seen.cell.slot), len(seen.differs)
             other = "the first copy" if level in _COPIED else "the result computed from the data"
             words.append(
                 f"{seen.cell.words} on {held} differs from {other} in {count} byte{'' if count == 1 else 's'}, "
@@ -647,8 +632,8 @@ def judged_words(picture: StripePicture) -> list[str]:
     if blamed:
         place = blamed.bytes_wrong[0]
         words.append(
-            f"{picture.name_of(blamed.slot)} is wrong: {blamed.reason}. Its byte {picture.skip_bytes + place} should "
-            f"be {blamed.right[place]:02x}."
+            f"{picture.shape.name_of(blamed.slot)} is wrong: {blamed.reason}. Its byte {picture.skip_bytes + place} "
+            f"should be {blamed.right[place]:02x}."
         )
     else:
         words.append(f"It is not possible to tell which member is wrong: {comparison.why_unknown}.")
@@ -665,7 +650,7 @@ def repair_words(picture: StripePicture) -> list[str]:
         f"A read returns {read}: md compares nothing when it reads. A check adds {comparison.mismatch_sectors} sectors "
         "to mismatch_cnt and changes nothing."
     ]
-    targets = ", ".join(dict.fromkeys(picture.name_of(slot) for slot, _ in comparison.repaired))
+    targets = ", ".join(dict.fromkeys(shape.name_of(slot) for slot, _ in comparison.repaired))
     blamed = comparison.blamed
     if shape.is_parity:
         words.append(f"A repair recomputes parity from the data as they are, and writes it to {targets}.")
@@ -675,7 +660,7 @@ def repair_words(picture: StripePicture) -> list[str]:
             words.append("Here that is right: the data are good.")
         else:
             words.append(
-                f"Here that is wrong: the data of {picture.name_of(blamed.slot)} are bad, and after the repair nothing "
+                f"Here that is wrong: the data of {shape.name_of(blamed.slot)} are bad, and after the repair nothing "
                 "shows this. md does not use P and Q to find out; only a rebuild of that member would correct the data."
             )
     else:
@@ -683,7 +668,7 @@ def repair_words(picture: StripePicture) -> list[str]:
         if blamed is None:
             words.append("If the first copy is the wrong one, that makes the wrong bytes permanent.")
         elif (blamed.slot, blamed.sector) not in comparison.repaired:
-            words.append(f"Here that is wrong: the first copy is the one on {picture.name_of(blamed.slot)}.")
+            words.append(f"Here that is wrong: the first copy is the one on {shape.name_of(blamed.slot)}.")
         else:
             words.append("Here that is right, but only by luck: md takes no majority vote.")
     return words
@@ -702,7 +687,7 @@ def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
 
 def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
     """The order of writes to members, and additional I/O."""
-    order = [slot_name(shape, slot) for slot in write.written_slots]
+    order = [shape.name_of(slot) for slot in write.written_slots]
     words = [f"md submits the writes in this order: {', '.join(order)}; drives may complete them in any order."]
     return [*(words if len(order) > 1 else []), *(f"In addition, {more}." for more in write.further)]
 
@@ -737,7 +722,7 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
         words.append("No case is the write hole: blocks that were not being written are right in all of them.")
     if pairs := [read for read in reads if len(read.lost) == 2]:
         bad = {read.lost for read in pairs if not read.outcome.is_right}
-        names = [" and ".join(slot_name(shape, slot) for slot in lost) for lost in sorted(bad)]
+        names = [" and ".join(shape.name_of(slot) for slot in lost) for lost in sorted(bad)]
         pair_words = ", ".join(names) or "none"
         words.append(f"If two members are lost at once, reads can be wrong for these pairs: {pair_words}.")
     if shape.level in _COPIED:

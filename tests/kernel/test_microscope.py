@@ -182,24 +182,21 @@ def test_the_distributions_kernel_does_the_same(arrays: OpenArrays, level: str, 
     require_filled_map(arrays, level, members, option)
 
 
-def require_filled_map(arrays: OpenArrays, level: str, members: int, option: str) -> None:
+def require_filled_map(arrays: OpenArrays, level: str, members: int, option: str = "") -> MappedArray:
     create(arrays, level, members, *option.split())
     shape = read_shape(arrays, NAME)
     assert shape.geometry.size_sectors == shape.size_sectors
     fill(arrays)
     assert require_map(shape, contents(arrays, shape)) > 150
+    return shape
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize("layout", ["original", "alternate"])
 def test_members_of_several_sizes_have_zones(arrays: OpenArrays, layout: str) -> None:
-    create(arrays, "0", 10, f"--layout={layout}")
-    shape = read_shape(arrays, NAME)
-    assert isinstance(shape.geometry, Raid0Geometry)
-    assert [len(zone.slots) for zone in shape.geometry.zones] == [10, 3, 1]
-    assert shape.geometry.size_sectors == shape.size_sectors
-    fill(arrays)
-    assert require_map(shape, contents(arrays, shape)) > 150
+    geometry = require_filled_map(arrays, "0", 10, f"--layout={layout}").geometry
+    assert isinstance(geometry, Raid0Geometry)
+    assert [len(zone.slots) for zone in geometry.zones] == [10, 3, 1]
 
 
 @pytest.mark.wide
@@ -208,11 +205,7 @@ def test_a_linear_array_puts_one_member_behind_the_other(arrays: OpenArrays) -> 
     texts = arrays.machine.read(["/proc/mdstat", "/proc/config.gz"])
     if "[linear]" not in (texts["/proc/mdstat"] or ""):
         pytest.skip("this kernel has no linear arrays: they were gone from Linux 6.8 to 6.13")
-    create(arrays, "linear", 9)
-    shape = read_shape(arrays, NAME)
-    assert shape.geometry.size_sectors == shape.size_sectors
-    fill(arrays)
-    assert require_map(shape, contents(arrays, shape)) > 150
+    require_filled_map(arrays, "linear", 9)
 
 
 def hold_reshape(arrays: OpenArrays, level: str, offset: int, stop_at: int, **changes: str) -> MappedArray:
