@@ -24,7 +24,7 @@ from benchmarks.support.windows import Run, measured_rates
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.results.statistics import RatioOutcome, RatioTest, judge
+from lab.results.statistics import Asked, RatioOutcome, RatioTest, judge_family
 from lab.units import MIB
 
 MOST_REPEATS = 20
@@ -115,7 +115,8 @@ def judged(trios: Sequence[Trio], repeats: int) -> dict[str, Any]:
 
     def outcomes(name: str) -> list[RatioOutcome]:
         pairs = [(getattr(trio, name)[:repeats], trio.first[:repeats]) for trio in trios]
-        return [judge(RatioTest.paired(dict(enumerate(a)), dict(enumerate(b)))).outcome for a, b in pairs]
+        tests = [RatioTest.paired(dict(enumerate(a)), dict(enumerate(b))) for a, b in pairs]
+        return [judge_family([Asked(test)])[0].outcome for test in tests]
 
     same, slower = outcomes("again"), outcomes("slower")
     alarms = sum(outcome in DIFFERENT for outcome in same)

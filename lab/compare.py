@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -47,7 +48,6 @@ class Difference:
     """One condition in which two results differ."""
 
     condition: str
-    """The word that allows the difference."""
     sentence: str
 
 
@@ -59,10 +59,8 @@ _Reader = Callable[[ResultRecord], str]
 
 
 def _disks(conditions: Conditions) -> str:
-    kinds: dict[str, int] = {}
-    for disk in conditions.disks:
-        word = f"{disk.kind} {disk.model}".strip() + f" of {human_bytes(disk.size_bytes)}"
-        kinds[word] = kinds.get(word, 0) + 1
+    disks = conditions.disks
+    kinds = Counter(f"{disk.kind} {disk.model}".strip() + f" of {human_bytes(disk.size_bytes)}" for disk in disks)
     return ", ".join(f"{count} x {word}" for word, count in sorted(kinds.items())) or "none"
 
 
@@ -91,7 +89,6 @@ _CONDITIONS: dict[str, tuple[tuple[str, _Reader], ...]] = {
     "raidlab": (("raidlab", lambda r: r.raidlab_version),),
 }
 CONDITIONS = tuple(_CONDITIONS)
-"""The words that allow a difference."""
 
 
 def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, ...]:
@@ -149,7 +146,6 @@ class Compared:
     outcome: RatioOutcome
     """Verdict on the second result relative to the first."""
     reason: str
-    """Why there is no verdict; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +154,6 @@ class Comparison:
 
     rows: tuple[Compared, ...]
     only_first: tuple[str, ...]
-    """Cells without a counterpart."""
     only_second: tuple[str, ...]
 
 
@@ -253,7 +248,6 @@ def _iops(row: Row) -> dict[int, float]:
 
 
 def _cpu_costs(row: Row) -> dict[int, float]:
-    """Number of the repeat -> CPU time per I/O, for the repeats that have one."""
     costs = {cell.repeat: cell.cpu.cpu_microseconds_per_io for cell in row.cells if cell.cpu}
     return {repeat: cost for repeat, cost in costs.items() if cost is not None and is_speed(cost)}
 
@@ -318,7 +312,6 @@ class PlatformRow:
     measure: PlatformMeasure
     what: str
     values: tuple[Estimate | None, ...]
-    """In the order of the platforms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +332,6 @@ class Agreement:
     told: int
     """Number of pairs of arrays with a verdict on both platforms."""
     turned: int
-    """Number of these pairs with the opposite verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +444,6 @@ def _platform_rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key,
 
 
 def _dimensionless(record: ResultRecord, figures: Mapping[Key, Row]) -> dict[tuple[PlatformMeasure, str], Estimate]:
-    """Every dimensionless figure of one platform."""
     found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     disks = singles(record)
     for key, row in figures.items():

@@ -91,5 +91,5 @@ def rows(record: ResultRecord) -> tuple[Row, ...]:
     order = {array.name: number for number, array in enumerate(record.arrays)}
     ranks = {phase: number for number, phase in enumerate(PHASES)}
     keys = sorted(found, key=lambda key: (order.get(key[0], 99), key[3], ranks.get(key[2], len(ranks)), key[1]))
-    looks = looks_of(record)
+    looks = looks_of(record.experiment_toml)
     return tuple(Row(*key, tuple(found[key]), looks) for key in keys)

@@ -15,15 +15,12 @@ from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from math import comb
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
 from lab.errors import SpecError
 from lab.gates.decoding import MOST_REPEATS, convert, parse_toml
-
-if TYPE_CHECKING:
-    from lab.results.record import ResultRecord
 
 REQUIRED_COVERAGE = 0.95
 """Reached with six or more repeats; five give 93.75 %."""
@@ -42,7 +39,6 @@ class InterimLook:
 
     @property
     def miss(self) -> float:
-        """Probability that the interval does not contain the median."""
         return 1 - order_statistic_coverage(self.n, self.k)
 
 
@@ -88,13 +84,9 @@ def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     return (*made, _largest(most_repeats, left))
 
 
-def looks_of(record: ResultRecord) -> tuple[InterimLook, ...]:
-    """The looks of a record's experiment; () for a fixed number of repeats."""
-    return _looks_in(record.experiment_toml)
-
-
 @cache
-def _looks_in(experiment_toml: str) -> tuple[InterimLook, ...]:
+def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
+    """The looks of an experiment, given the text of its file; () for a fixed number of repeats."""
     try:
         lengths = convert(parse_toml(experiment_toml), _Lengths)
     except (SpecError, msgspec.ValidationError):
@@ -151,7 +143,6 @@ class Estimate:
 
     @property
     def has_enough(self) -> bool:
-        """Whether there are enough repeats for an interval with the wanted coverage."""
         return self.coverage >= REQUIRED_COVERAGE
 
     def text(self, digits: int = 2) -> str:
@@ -251,7 +242,6 @@ class RatioTest:
 
     @property
     def n(self) -> int:
-        """Number of pairs, or of samples of the smaller group."""
         return len(self.first) if self.second is None else min(len(self.first), len(self.second))
 
     @property
@@ -417,11 +407,6 @@ def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> 
         _verdict(each, alone, surely, margin, len(family))
         for each, alone, surely in zip(family, raw, sure, strict=True)
     ]
-
-
-def judge(test: RatioTest, *, margin: float = DEFAULT_MARGIN, is_time: bool = False) -> Verdict:
-    """The verdict on a single ratio."""
-    return judge_family([Asked(test, is_time)], margin=margin)[0]
 
 
 def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family: int) -> Verdict:

@@ -179,7 +179,6 @@ class ResultFiles:
         return self.checked(result_id, data)
 
     def checked(self, result_id: str, data: bytes) -> ResultRecord:
-        """Like ``record``, from the bytes of the record."""
         record = _decode_own(data, result_id, source=f"{self.source}/{result_id}")
         if self.documents is None:
             for name in record.files:
@@ -218,7 +217,6 @@ class ResultSummary:
     target: str = ""
     status: RunStatus | None = None
     measured_count: int = 0
-    """Number of stored cells and rebuilds."""
     planned_count: int = 0
     """Number of stored and missing ones: an adaptive run measures more than planned."""
     is_imported: bool = False
@@ -389,7 +387,6 @@ class ResultStore:
         return tuple(sorted(found, key=_by_age, reverse=True))
 
     def ids(self) -> tuple[str, ...]:
-        """The ids of all results, newest first, without reading them."""
         return self.runs.ids()
 
     def find(self, name: str) -> str:
@@ -476,9 +473,7 @@ class MeasuredRebuild:
     experiment: str
     array: str
     under_workload: str
-    """Empty: none."""
     bytes_per_second: float
-    """Median of the repeats."""
     count: int
 
 
