@@ -37,7 +37,6 @@ class Loaded:
     record: ResultRecord
     source: str
     problems: tuple[str, ...]
-    """Messages about figures left out and cells missing."""
     read_file: Callable[[str], str]
 
     @property
@@ -171,7 +170,6 @@ class Collected:
     problems: tuple[str, ...]
     """Messages about unreadable or incomparable results, and figures left out."""
     comparisons: Mapping[str, PlatformComparison] = field(default_factory=dict)
-    """Experiment -> comparison of its platforms."""
     distributions: Mapping[str, tuple[RatioDistribution, ...]] = field(default_factory=dict)
     """Experiment -> ratios over all its results, if there are more than ``MOST_DETAILED``."""
     others: tuple[Table, ...] = ()
@@ -185,13 +183,15 @@ def collect(
     listed: list[Listed] = []
     detailed: list[Loaded] = []
     problems = list(failures)
-    ratios: dict[str, _Ratios] = {}
+    ratios: dict[str, dict[_Pair, list[float]]] = {}
     for each in found:
         if isinstance(each, str):
             problems.append(each)
             continue
         listed.append(_listed(each))
-        ratios.setdefault(each.record.experiment, _Ratios()).add(each.record)
+        of_experiment = ratios.setdefault(each.record.experiment, {})
+        for pair, ratio in _ratios(each.record):
+            of_experiment.setdefault(pair, []).append(ratio)
         if len(listed) <= MOST_DETAILED:
             detailed.append(each)
     if not listed and not failures and not others:
@@ -205,7 +205,10 @@ def collect(
             tuple(listed),
             (),
             (*problems, *lines),
-            distributions={name: each.distributions() for name, each in sorted(ratios.items())},
+            distributions={
+                name: tuple(RatioDistribution(*pair, tuple(sorted(values))) for pair, values in each.items())
+                for name, each in sorted(ratios.items())
+            },
             others=others,
         )
     comparisons, unlike = _comparisons(detailed)
@@ -242,24 +245,20 @@ def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparis
     return found, problems
 
 
-class _Ratios:
-    """Collects the ratio of each result's medians to those of its own baseline."""
+_Pair = tuple[str, str, str, str]
+"""Array, baseline, workload and direction."""
 
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, str, str, str], list[float]] = {}
 
-    def add(self, record: ResultRecord) -> None:
-        medians = {
-            (row.array, row.workload, row.direction): statistics.median(row.values(lambda section: section.iops))
-            for row in rows(record)
-            if row.phase == HEALTHY
-        }
-        names = list(dict.fromkeys(array for array, _, _ in medians))
-        baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
-        for (array, workload, direction), value in medians.items():
-            beside = medians.get((baseline, workload, direction))
-            if beside and array != baseline:
-                self._values.setdefault((array, baseline, workload, direction), []).append(value / beside)
-
-    def distributions(self) -> tuple[RatioDistribution, ...]:
-        return tuple(RatioDistribution(*key, tuple(sorted(values))) for key, values in self._values.items())
+def _ratios(record: ResultRecord) -> Iterator[tuple[_Pair, float]]:
+    """The ratio of each median to that of the result's own baseline."""
+    medians = {
+        (row.array, row.workload, row.direction): statistics.median(row.values(lambda section: section.iops))
+        for row in rows(record)
+        if row.phase == HEALTHY
+    }
+    names = list(dict.fromkeys(array for array, _, _ in medians))
+    baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
+    for (array, workload, direction), value in medians.items():
+        beside = medians.get((baseline, workload, direction))
+        if beside and array != baseline:
+            yield (array, baseline, workload, direction), value / beside

@@ -161,17 +161,29 @@ def figures_table(record: ResultRecord) -> Table:
     """IOPS, throughput, latency and CPU cost of all rows, with the predictions of theory."""
     all_rows = rows(record)
     theory = {(each.array, each.workload, each.phase): each for each in beside_theory(record)}
-    has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
-    columns = [Column("array", False), Column("workload", False), Column("phase", False), Column("direction", False)]
-    columns.append(Column("IOPS"))
-    columns += [Column("theory"), Column("÷ theory", False)] if theory else []
-    columns += [Column("MB/s"), Column("p50"), Column("p99")]
-    columns += [Column("CPU µs/IO")] if has_cpu else []
-    body = tuple(
-        _figures_row(row, theory.get((row.array, row.workload, row.phase)), bool(theory), has_cpu) for row in all_rows
-    )
-    notes = (interval_note(all_rows), *_notes_of(beside_theory(record)), *_outlier_notes(all_rows))
-    return Table(f"Figures of {record.experiment}", (*columns, Column("n")), body, notes)
+    columns = {
+        Column("array", False): [row.array for row in all_rows],
+        Column("workload", False): [row.workload for row in all_rows],
+        Column("phase", False): [row.phase for row in all_rows],
+        Column("direction", False): [row.direction for row in all_rows],
+        Column("IOPS"): [interval_text(row.iops) for row in all_rows],
+    }
+    if theory:
+        predicted = [row.predicted_iops for row in all_rows]
+        beside = [theory.get((row.array, row.workload, row.phase)) for row in all_rows]
+        columns[Column("theory")] = [human_rate(iops) if iops else NOTHING for iops in predicted]
+        columns[Column("÷ theory", False)] = [_theory_text(each) for each in beside]
+    columns |= {
+        Column("MB/s"): [f"{row.bytes_per_second.median / 1e6:.1f}" for row in all_rows],
+        Column("p50"): [_seconds_text(row.latency_seconds("p50_seconds")) for row in all_rows],
+        Column("p99"): [_seconds_text(row.latency_seconds("p99_seconds")) for row in all_rows],
+    }
+    costs = [row.cpu_microseconds_per_io for row in all_rows]
+    if any(costs):
+        columns[Column("CPU µs/IO")] = [f"{cost.median:.1f}" if cost else NOTHING for cost in costs]
+    columns[Column("n")] = [str(len(row.cells)) for row in all_rows]
+    notes = (interval_note(all_rows), *_notes_of(tuple(theory.values())), *_outlier_notes(all_rows))
+    return Table(f"Figures of {record.experiment}", tuple(columns), tuple(zip(*columns.values(), strict=True)), notes)
 
 
 def theory_notes(record: ResultRecord) -> tuple[str, ...]:
@@ -197,23 +209,7 @@ def _outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _figures_row(row: Row, theory: BesideTheory | None, has_theory: bool, has_cpu: bool) -> tuple[str, ...]:
-    cpu = row.cpu_microseconds_per_io
-    cells = [row.array, row.workload, row.phase, row.direction, interval_text(row.iops)]
-    if has_theory:
-        cells += [human_rate(row.predicted_iops) if row.predicted_iops else NOTHING, _theory_text(theory)]
-    cells += [
-        f"{row.bytes_per_second.median / 1e6:.1f}",
-        _seconds_text(row.latency_seconds("p50_seconds")),
-        _seconds_text(row.latency_seconds("p99_seconds")),
-    ]
-    if has_cpu:
-        cells.append(f"{cpu.median:.1f}" if cpu else NOTHING)
-    return (*cells, str(len(row.cells)))
-
-
 def _theory_text(found: BesideTheory | None) -> str:
-    """The ratio to theory: ``0.98``, or ``0.80 off-theory``."""
     if found is None:
         return NOTHING
     return f"{found.share.median:.2f} {OFF_THEORY}" if found.is_off else f"{found.share.median:.2f}"
@@ -391,7 +387,6 @@ def _claim(conclusion: Conclusion) -> str:
 
 
 def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
-    """The outcome of the conclusion on each further platform."""
     pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
     return tuple(
         str(transfer) if transfer is Transfer.CANNOT_TELL else f"{transfer}: {verdict.outcome}"
@@ -428,7 +423,6 @@ class ComparedFinding:
     measured: Ratio | None
     holds: Holds
     reason: str = ""
-    """The reason for a verdict that is not definite."""
     points_there: bool = True
     """Whether the median of the measured ratio agrees with the finding, regardless of significance."""
 
@@ -745,47 +739,37 @@ def _agreement(arrays: tuple[ArrayRecord, ...], published: Published) -> str:
 
 def performance_table(record: ResultRecord, published: Published) -> Table:
     """Fig. 5 with the published IOPS, extended by p99, CPU cost, rebuild time, data check, repeats and intervals."""
-    all_rows = rows(record)
-    has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
-    columns = (
-        Column("level", False),
-        *(Column(way, unit="IOPS") for way in (READ, WRITE)),
-        *(Column(way, unit="MB/s", form=".1f") for way in (READ, WRITE)),
-        *(Column("read p99"), Column("write p99")),
-        *(Column("CPU", unit=f"µs/{way}", form=".0f") for way in (READ, WRITE) if has_cpu),
-        *(Column("rebuild", unit="s"), Column("data", False), Column("n")),
-        *(Column("published read"), Column("published write")),
-    )
-    body = tuple(_performance_row(record, array.name, all_rows, published, has_cpu) for array in record.arrays)
+    all_rows, names = rows(record), [array.name for array in record.arrays]
+    found = {way: [row_for(all_rows, name, way) for name in names] for way in (READ, WRITE)}
+    columns: dict[Column, list[Value]] = {Column("level", False): [title_of(name) for name in names]}
+    for way, each in found.items():
+        columns[Column(way, unit="IOPS")] = [interval_text(row.iops if row else None) for row in each]
+    for way, each in found.items():
+        columns[Column(way, unit="MB/s", form=".1f")] = [
+            row.bytes_per_second.median / 1e6 if row else None for row in each
+        ]
+    for way, each in found.items():
+        columns[Column(f"{way} p99")] = [
+            _seconds_text(row.latency_seconds("p99_seconds") if row else None) for row in each
+        ]
+    if any(row.cpu_microseconds_per_io for row in all_rows):
+        for way, each in found.items():
+            columns[Column("CPU", unit=f"µs/{way}", form=".0f")] = [_cpu(row) for row in each]
+    rebuilds = [[rebuild for rebuild in record.rebuilds if rebuild.array == name] for name in names]
+    printed = [published.figures_of(name) for name in names]
+    columns |= {
+        Column("rebuild", unit="s"): [interval_text(_rebuild_seconds(group), digits=1) for group in rebuilds],
+        Column("data", False): [
+            integrity_text(group) if group else "no redundancy" if name.startswith("raid0") else None
+            for name, group in zip(names, rebuilds, strict=True)
+        ],
+        Column("n"): [len(row.cells) if row else 0 for row in found[READ]],
+        Column("published read"): [human_rate(theirs.read_iops) if theirs else None for theirs in printed],
+        Column("published write"): [human_rate(theirs.write_iops) if theirs else None for theirs in printed],
+    }
     notes = (interval_note(all_rows), *_outlier_notes(all_rows), *published.remarks)
-    return Table("Performance (the study's Fig. 5, extended)", columns, body, notes)
-
-
-def _performance_row(
-    record: ResultRecord, array: str, all_rows: tuple[Row, ...], published: Published, has_cpu: bool
-) -> tuple[Value, ...]:
-    reads, writes = row_for(all_rows, array, READ), row_for(all_rows, array, WRITE)
-    theirs = published.figures_of(array)
-    rebuilds = [rebuild for rebuild in record.rebuilds if rebuild.array == array]
-    return (
-        title_of(array),
-        interval_text(reads.iops if reads else None),
-        interval_text(writes.iops if writes else None),
-        _megabytes(reads),
-        _megabytes(writes),
-        _seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
-        _seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
-        *((_cpu(reads), _cpu(writes)) if has_cpu else ()),
-        interval_text(_rebuild_seconds(rebuilds), digits=1),
-        integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else None,
-        len(reads.cells) if reads else 0,
-        human_rate(theirs.read_iops) if theirs else None,
-        human_rate(theirs.write_iops) if theirs else None,
-    )
-
-
-def _megabytes(row: Row | None) -> float | None:
-    return row.bytes_per_second.median / 1e6 if row else None
+    title = "Performance (the study's Fig. 5, extended)"
+    return Table(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), notes)
 
 
 def _cpu(row: Row | None) -> float | None:

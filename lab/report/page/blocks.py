@@ -288,7 +288,6 @@ class OwnScripts:
     styles: tuple[str, ...]
     data: Any
     has_plots: bool
-    """Whether the scripts draw plots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +303,6 @@ class Page:
     contents: Block | None = None
     """A block before the first section, such as a list of the results."""
     footer: str = ""
-    """How to read the figures."""
     without_scripts: str = "The plots need JavaScript; every figure is also in the tables."
     own: OwnScripts | None = None
 

@@ -49,8 +49,10 @@ class Quantified:
     row: Row
     values: Sequence[float]
     theory: float | None = None
-    published: tuple[float, str] | None = None
-    """The published ratio times the measured value of the other array, and the calculation in words."""
+    published: float | None = None
+    """The published ratio times the measured value of the other array."""
+    reason: str = ""
+    """The calculation of ``published`` in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class LevelPlots:
         ]
         if not any(theory):
             theory = self._relative_theory(rows, values)
-        return self._bars(what, unit, "more is better", _joined(rows, values, theory, marks))
+        return self._bars(what, unit, "more is better", rows, values, theory, marks)
 
     def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
         """Theory's ratios to the first array times the measured value of that array, if the disks' speed is unknown."""
@@ -135,7 +137,7 @@ class LevelPlots:
         # Little's law: I/Os in flight = IOPS × latency in seconds.
         theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
         marks = self._published(Quantity.MEAN_LATENCY, rows, values)
-        return self._bars("Mean latency", "milliseconds", "less is better", _joined(rows, values, theory, marks))
+        return self._bars("Mean latency", "milliseconds", "less is better", rows, values, theory, marks)
 
     def _cpu(self) -> Iterator[Plot]:
         rows = self._setting.rows
@@ -152,14 +154,24 @@ class LevelPlots:
             return
         measured_rows, repeats = [row for row, _ in found], [values for _, values in found]
         marks = self._published(Quantity.CPU_PER_GIB, measured_rows, repeats)
-        yield self._bars(
-            "CPU cost",
-            unit,
-            "all CPUs and md's threads, less the idle machine",
-            _joined(measured_rows, repeats, [], marks),
-        )
+        note = "all CPUs and md's threads, less the idle machine"
+        yield self._bars("CPU cost", unit, note, measured_rows, repeats, [None] * len(found), marks)
 
-    def _bars(self, what: str, unit: str, note: str, shown: Sequence[Quantified]) -> Plot:
+    def _bars(
+        self,
+        what: str,
+        unit: str,
+        note: str,
+        rows: Sequence[Row],
+        values: Sequence[Sequence[float]],
+        theory: Sequence[float | None],
+        published: dict[str, tuple[float, str]],
+    ) -> Plot:
+        shown = [
+            Quantified(row, repeats, predicted, *published.get(row.array, (None, "")))
+            for row, repeats, predicted in zip(rows, values, theory, strict=True)
+            if repeats
+        ]
         names = [wrapped(self.name(each.row), 20) for each in shown]
         found = [each.row.estimate(each.values) for each in shown]
         hover_texts = [interval_words(each, digits=4) for each in found]
@@ -167,16 +179,21 @@ class LevelPlots:
         if any(each.n > 1 for each in found):
             points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
             traces.append(strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>"))
-        traces += _marks(names, [each.theory for each in shown], "theory", THEORY, "diamond-open")
-        published = [each.published[0] if each.published else None for each in shown]
-        reasons = [each.published[1] if each.published else "" for each in shown]
-        traces += _marks(names, published, "published ratio", PUBLISHED, "star-open", reasons)
+        hover = "<b>%{y}</b><br>%{x:.4~g}<br>%{customdata}"
+        reasons = [plain(each.reason) for each in shown]
+        traces += [
+            _points("theory", names, [each.theory for each in shown], [""] * len(shown), THEORY, "diamond-open", hover),
+            _points(
+                "published ratio", names, [each.published for each in shown], reasons, PUBLISHED, "star-open", hover
+            ),
+        ]
         layout = {
             "xaxis": {"title": {"text": f"{unit}; {note}"}, "rangemode": "tozero"},
             "yaxis": categories(names),
             "bargap": 0.35,
         }
-        return Plot(what, self._summary(what, unit, shown), traces, layout, _height(len(shown)))
+        drawn = [trace for trace in traces if trace["x"]]
+        return Plot(what, self._summary(what, unit, shown), drawn, layout, _height(len(shown)))
 
     def _summary(self, what: str, unit: str, shown: Sequence[Quantified]) -> str:
         medians = [(self.name(each.row), estimate(each.values).median) for each in shown]
@@ -225,37 +242,6 @@ class LevelPlots:
         )
         summary = f"Latency percentiles, log scale; p99 in milliseconds: {words}."
         yield Plot("Latency percentiles", summary, traces, layout, max(300, _height(len(found))))
-
-
-def _joined(
-    rows: Sequence[Row],
-    values: Sequence[Sequence[float]],
-    theory: Sequence[float | None],
-    published: dict[str, tuple[float, str]],
-) -> list[Quantified]:
-    predicted = theory or [None] * len(rows)
-    return [
-        Quantified(row, found, expected, published.get(row.array))
-        for row, found, expected in zip(rows, values, predicted, strict=True)
-        if found
-    ]
-
-
-def _marks(
-    names: Sequence[str],
-    values: Sequence[float | None],
-    what: str,
-    role: str,
-    symbol: str,
-    reasons: Sequence[str] = (),
-) -> Iterator[Trace]:
-    points = [
-        (name, short(value), plain(reason))
-        for name, value, reason in zip(names, values, reasons or [""] * len(names), strict=True)
-        if value
-    ]
-    if points:
-        yield marks(what, points, role, symbol, hover="<b>%{y}</b><br>%{x:.4~g}<br>%{customdata}")
 
 
 def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trace:
@@ -344,19 +330,16 @@ def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     verdicts = [plain(integrity_text(group)) for group in groups.values()]
     hover_texts = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
     measured = median_bars(names, found, hover_texts, "%{x:.3~g} s %{customdata}")
-    predicted = [
-        (name, short(group[0].predicted_seconds), "")
-        for name, group in zip(names, groups.values(), strict=True)
-        if group[0].predicted_seconds
-    ]
-    theory = marks("theory", predicted, THEORY, "diamond-open", hover="<b>%{y}</b><br>%{x:.3~g} s")
+    predicted = [group[0].predicted_seconds for group in groups.values()]
+    hover = "<b>%{y}</b><br>%{x:.3~g} s"
+    theory = _points("theory", names, predicted, [""] * len(names), THEORY, "diamond-open", hover)
     layout = {
         "xaxis": {"title": {"text": "seconds; less is better"}, "rangemode": "tozero"},
         "yaxis": categories(names),
         "bargap": 0.35,
     }
     words = ", ".join(f"{_what(labels, *key)} {each.median:.3g}" for key, each in zip(groups, found, strict=True))
-    traces = [measured, theory] if predicted else [measured]
+    traces = [measured, theory] if theory["x"] else [measured]
     return Plot("Rebuild time", f"Seconds, medians: {words}.", traces, layout, 110 + 36 * len(names))
 
 
@@ -417,7 +400,6 @@ def _events(found: Timeline) -> list[tuple[float, str]]:
 
 
 def _lanes(found: Timeline) -> Iterator[tuple[str, list[Trace]]]:
-    """Title and traces of each lane that has data."""
     times = [round(value, 2) for value in found.seconds]
     if any(value for value in (*found.read_iops, *found.write_iops) if value):
         reads = _rebuilds_line("reads", times, found.read_iops, 0, "IOPS")
@@ -504,7 +486,6 @@ ONE = {
     "y1": 1,
     "line": {"color": INK, "width": 1, "dash": "dot"},
 }
-"""A vertical line at ratio 1."""
 
 
 def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
@@ -533,9 +514,11 @@ def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plo
     ]
     sentences = [plain(each.finding.says) for each in found]
     measured = [(name, each.measured, text) for name, each, text in zip(names, found, sentences, strict=True)]
+    hover = "%{customdata}<br><b>%{x:.3~g}</b>"
+    published = [each.finding.ratio for each in found]
     traces = [
-        _points("published", names, [each.finding.ratio for each in found], sentences, PUBLISHED, "star-open"),
-        _points("theory", names, [each.theory for each in found], sentences, THEORY, "diamond-open"),
+        _points("published", names, published, sentences, PUBLISHED, "star-open", hover),
+        _points("theory", names, [each.theory for each in found], sentences, THEORY, "diamond-open", hover),
         _intervals("measured here [interval]", measured, MEASURED, "circle"),
     ]
     summary = f"{len(found)} findings as ratios; the table below describes each."
@@ -568,10 +551,17 @@ def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
 
 
 def _points(
-    what: str, names: Sequence[str], values: Sequence[float | None], texts: Sequence[str], role: str, symbol: str
+    what: str,
+    names: Sequence[str],
+    values: Sequence[float | None],
+    texts: Sequence[str],
+    role: str,
+    symbol: str,
+    hover: str,
 ) -> Trace:
+    """A mark for each value that there is; ``texts`` are for ``customdata`` in the Plotly template ``hover``."""
     points = [(name, short(value), text) for name, value, text in zip(names, values, texts, strict=True) if value]
-    return marks(what, points, role, symbol, hover="%{customdata}<br><b>%{x:.3~g}</b>")
+    return marks(what, points, role, symbol, hover=hover)
 
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
@@ -617,7 +607,6 @@ def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machin
 
 
 def _without_interval(found: Estimate | None) -> Estimate | None:
-    """The estimate reduced to its median if it has too few repeats."""
     return found if found is None or found.has_enough else replace(found, low=found.median, high=found.median)
 
 

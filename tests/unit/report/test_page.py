@@ -118,16 +118,10 @@ def loading_nothing(page: str) -> Reader:
     return read
 
 
-def test_nothing_is_loaded_from_anywhere(antioquia: str) -> None:
-    loading_nothing(antioquia)
-
-
-def test_plotly_is_in_the_page_once(antioquia: str) -> None:
+def test_nothing_is_loaded_and_each_plot_has_a_text_alternative(antioquia: str) -> None:
+    page = loading_nothing(antioquia)
     assert antioquia.count("plotly.js v") == 1
-
-
-def test_each_plot_has_a_text_alternative(antioquia: str) -> None:
-    canvases = [attributes for _, attributes in Reader(antioquia).elements if attributes.get("role") == "img"]
+    canvases = [attributes for _, attributes in page.elements if attributes.get("role") == "img"]
     assert len(canvases) == len(figures_in(antioquia)) >= 8
     assert all(len(each["aria-label"] or "") > 30 for each in canvases)
 
@@ -207,12 +201,9 @@ def test_an_invalid_timeline_is_reported_and_the_rest_is_shown() -> None:
     assert "Rebuild time" in page
 
 
-def chunked(name: str, chunk_bytes: int) -> Any:
-    return replace(array(name, "raid0", 4), chunk_bytes=chunk_bytes)
-
-
 def test_arrays_that_differ_in_their_chunk_size_alone_are_a_sweep() -> None:
-    arrays = (chunked("a", 262144), chunked("b", 16384), array("c", "raid1", 2))
+    swept = (replace(array(name, "raid0", 4), chunk_bytes=size) for name, size in (("a", 262144), ("b", 16384)))
+    arrays = (*swept, array("c", "raid1", 2))
     cells = tuple(cell(name, "x", 0, read_iops=value) for name, value in (("a", 30.0), ("b", 20.0), ("c", 5.0)))
     (sweep,) = named(figures_in(page_of(record(arrays=arrays, cells=cells))), "raid0 of 4")
     assert (sweep["x"], sweep["y"]) == (["16 KiB", "256 KiB"], [20.0, 30.0])

@@ -29,7 +29,7 @@ from lab.report.tables import (
     tables_of,
     timings_table,
 )
-from lab.results.record import RebuildRecord, ResultRecord, RunStatus
+from lab.results.record import ResultRecord, RunStatus
 from lab.results.rows import READ, WRITE, rows
 from lab.results.statistics import estimate
 from lab.tables import Table
@@ -117,10 +117,6 @@ def test_repeats_of_a_row_are_in_order() -> None:
     assert row_for(rows(record), "raid5", READ) is None
 
 
-def damaged(repeat: int) -> RebuildRecord:
-    return replace(ANTIOQUIA.rebuilds[1], repeat=repeat, data_unchanged=False)
-
-
 def test_rebuilds() -> None:
     table = rebuild_table(ANTIOQUIA)
     assert table
@@ -129,10 +125,12 @@ def test_rebuilds() -> None:
         ("raid5", "nothing", "7.9", "2.5", "66", "intact (1 of 1)", "1"),
     )
     assert table.notes[0] == "predicted: 499 MiB at 195 MiB/s, set by md's sync_speed_max"
+    assert rebuild_table(LOUWRENTIUS) is None
 
 
 def test_one_changed_rebuild_is_damage() -> None:
-    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged(1))))
+    damaged = replace(ANTIOQUIA.rebuilds[1], repeat=1, data_unchanged=False)
+    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged)))
     assert table
     assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
 
@@ -151,10 +149,6 @@ def test_rebuilds_under_different_loads_have_separate_rows() -> None:
         ("raid1", "nothing", "2.2", "2.6"),
         ("raid1", "rand-mix-4k", "2.2", "–"),
     ]
-
-
-def test_no_rebuilds_no_table() -> None:
-    assert rebuild_table(LOUWRENTIUS) is None
 
 
 def test_time_spent_adds_up() -> None:
