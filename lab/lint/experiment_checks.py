@@ -48,7 +48,6 @@ class DeviceFacts:
     """loop/dio; None if it is not a loop device."""
     holders: tuple[str, ...] = ()
     sync_action: str = ""
-    """md's sync_action, for an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,7 @@ class LintedMachine:
 
     devices: tuple[DeviceFacts, ...]
     debug_options: tuple[str, ...] = ()
-    """Kernel options that enable run-time checks in the running kernel."""
     expected_holders: dict[str, str] = field(default_factory=dict)
-    """Device -> its expected array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +257,7 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
         for cell in record.cells
         if cell.predicted_iops and _SHARES[0] < _total_iops(cell) / cell.predicted_iops < _SHARES[1]
     ]
-    looks = looks_of(record)
+    looks = looks_of(record.experiment_toml)
     beside = []
     for key, cells in _by_load(predicted).items():
         share = estimate([_total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
@@ -270,7 +267,6 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
 
 
 def _by_load(cells: Iterable[CellRecord]) -> dict[tuple[str, str, str], list[CellRecord]]:
-    """Array, workload and phase -> all repeats."""
     return grouped(cells, lambda cell: (cell.array, cell.workload, cell.phase))
 
 
@@ -394,7 +390,6 @@ def _has_mechanics(conditions: Conditions) -> bool:
 
 
 def _off_theory(record: ResultRecord) -> Iterator[Seen]:
-    """Every figure whose whole interval differs from its prediction."""
     for each in (*beside_theory(record), *rebuilds_beside_theory(record)):
         if each.is_off:
             yield Seen(each.name, each.words, f"an interval that comes within {AGREEMENT_FRACTION:.0%} of theory")

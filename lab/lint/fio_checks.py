@@ -264,7 +264,6 @@ class FioSection:
         return self.options.get(name, default)
 
     def is_on(self, name: str) -> bool | None:
-        """Whether a switch is on; None if this depends on a variable."""
         value = self.value(name, "0")
         return None if _is_variable(value) else number_of(value) != 0
 
@@ -293,7 +292,6 @@ class FioSection:
 
     @property
     def block_sizes(self) -> tuple[int, ...] | None:
-        """Block sizes in bytes; None if unknown."""
         base = self.number("kb_base", KIB_BASE) or KIB_BASE
         return sizes_of(self.value("bsrange") or self.value("bs", "4k"), base)
 
@@ -330,8 +328,6 @@ class FioJob:
     """Accesses to anything outside the job by means other than a job's option: location and means."""
     files: list[str] = field(default_factory=list)
     """Job files named on a command line; ``-`` is standard input."""
-    formats: tuple[str, ...] = ()
-    """The value of ``--output-format``."""
     output: str = ""
     has_jobs: bool = False
     """Whether there are any jobs, here or in an included file."""
@@ -366,8 +362,6 @@ def _lines(text: str, where: str) -> Iterator[tuple[str, str]]:
 
 
 class _Gathered:
-    """Collects sections in order."""
-
     def __init__(self, where: str) -> None:
         self._where = where
         self._shared: dict[str, str] = {}
@@ -426,8 +420,6 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
         options.append(name)
         if name in own.reaches:
             job.reaches.append((f"{where}--{name}", own.reaches[name]))
-        elif name == "output-format":
-            job.formats = tuple(value.split(","))
         elif name == "output":
             job.output = value
         elif name == "name":

@@ -110,7 +110,6 @@ class LintFinding:
 
     @property
     def sentence(self) -> str:
-        """Object, observed and required value."""
         return f"{self.subject}: {self.observed}; needed: {self.required}"
 
 
@@ -145,6 +144,5 @@ class PublicationLint(NamedTuple):
     """The lint of published studies."""
 
     names: Callable[[], Sequence[str]]
-    """The studies that it knows."""
     lint: Callable[[str], Sequence[LintFinding]]
     """Gets the name of a study. Raises SpecError for an unknown one."""

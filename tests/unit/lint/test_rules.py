@@ -191,6 +191,11 @@ def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -
 
 
 SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range(6))
+SMALL = tuple(changed(each, file_bytes=32 * MIB) for each in SIX)
+BEHIND_A_CACHE = changed(CONDITIONS, host_cache_notes=("cached",))
+IDLE_BEFORE = cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0)
+assert IDLE_BEFORE.cpu is not None
+BUSY_BEFORE = changed(IDLE_BEFORE, cpu=changed(IDLE_BEFORE.cpu, idle_baseline_fraction=0.3))
 WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
 
 
@@ -206,11 +211,13 @@ WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
         ({"cells": SIX, "resumed_after": (2, 4), "conditions": changed(CONDITIONS, is_virtual_time=True)}, {"resumed"}),
         ({"cells": SIX, "rebuilds": (rebuild("a", 0, 5.0),)}, set()),
         ({"cells": SIX, "rebuilds": (changed(rebuild("a", 0, 5.0), data_unchanged=None),)}, {"integrity-unchecked"}),
-        ({"cells": (*SIX, cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0))}, set()),
+        ({"cells": (*SIX, IDLE_BEFORE)}, set()),
         ({"cells": (*SIX, cell("a", "rand-read-4k", 6, read_iops=20))}, {"too-few-samples"}),
         ({"cells": tuple(changed(each, steady=UNSTEADY) for each in SIX)}, {"unsteady"}),
         ({"cells": tuple(changed(each, figures=WITHOUT_PERCENTILES) for each in SIX)}, {"no-percentiles"}),
         ({"cells": SIX, "stamps": ("resync-running: a: resync; needed: idle",)}, {"resync-running"}),
+        ({"cells": SMALL, "conditions": BEHIND_A_CACHE}, {"host-cache-on", "file-fits-cache"}),
+        ({"cells": (*SIX, BUSY_BEFORE)}, {"noisy-neighbour"}),
     ],
 )
 def test_a_stored_result(changes: Mapping[str, Any], rules: set[str]) -> None:
@@ -235,20 +242,6 @@ def disks(**changes: Any) -> Any:
 )
 def test_the_conditions_of_a_machine(changes: Mapping[str, Any], rules: set[str]) -> None:
     assert rules_of(run_checks(experiment_checks.CONDITION_CHECKS, changed(CONDITIONS, **changes))) == rules
-
-
-def test_small_files_behind_a_cache() -> None:
-    conditions = changed(CONDITIONS, host_cache_notes=("cached",))
-    small = tuple(changed(each, file_bytes=32 * MIB) for each in SIX)
-    found = rules_of(experiment_checks.lint_result(record(cells=small, conditions=conditions)))
-    assert found == {"host-cache-on", "file-fits-cache"}
-
-
-def test_a_machine_that_was_busy_before() -> None:
-    busy = cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0)
-    assert busy.cpu is not None
-    busy = changed(busy, cpu=changed(busy.cpu, idle_baseline_fraction=0.3))
-    assert rules_of(experiment_checks.lint_result(record(cells=(*SIX, busy)))) == {"noisy-neighbour"}
 
 
 DEFECTS = {
@@ -377,12 +370,8 @@ def test_a_rule_that_refuses_stops_an_experiment_unless_allowed_by_name() -> Non
 @pytest.mark.parametrize(
     ("job", "rules"),
     [
-        ("[a]\nrw=read\nruntime=9", {"runtime-short"}),
-        ("[a]\ntime_based\nruntime=9\niodepth=8\nioengine=sync", {"depth-without-async"}),
         ("[a]\ntime_based\nruntime=9\nrw=write\ndirect=1\nzero_buffers", {"zero-data"}),
         ("[a]\ntime_based\nruntime=9\nrw=write", {"buffered-writer"}),
-        ("[a]\ntime_based\nruntime=9\nnumjobs=4", {"jobs-unsummed"}),
-        ("[a]\ntime_based\nruntime=9\nbs=1000", {"misaligned"}),
         ("[a]\ntime_based\nruntime=9\nrw=randrw\ndirect=1", set()),
         ("[a]\ntime_based\nruntime=9\nramp_time=10", {"runtime-short"}),
         ("[a]\ntime_based\nruntime=2m\nramp_time=3m", {"runtime-short"}),
