@@ -34,7 +34,6 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     trials: int
     array_years: float
-    """Simulated array-years."""
     failures_per_array_year: float
     losses_per_array_year: Interval
     loss_chance_per_array_year: Interval
@@ -68,7 +67,6 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     weight_mean: float
     """Mean weight of importance sampling: 1 except for sampling error; exactly 1 without it."""
     weight_error: float
-    """Standard error of ``weight_mean``."""
 
     @property
     def has_losses(self) -> bool:

@@ -65,7 +65,6 @@ class DiskRates:
     sequential_read_bytes_per_second: float
     sequential_write_bytes_per_second: float
     concurrent_requests: int = 1
-    """Number of I/Os that it serves in parallel."""
     is_rotational: bool = True
     """Its queue/rotational attribute, by which md chooses the copy to read."""
 
@@ -337,16 +336,14 @@ def demand(
     return Demand(tuple(reads), tuple(writes_by_slot), stages / requests.places)
 
 
-def ceiling_iops(
-    level: Level, servers: Sequence[Server], *, is_write: bool, failed: frozenset[int] = frozenset()
-) -> float:
+def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
     """Requests per second at any queue depth, at most: the busiest member is then always busy.
 
     Raises SpecError without disks.
     """
     if not servers:
         raise SpecError("an array without disks does no work", hint="give the members' rates")
-    work = demand(level, len(servers), is_write=is_write, failed=failed)
+    work = demand(level, len(servers), is_write=is_write)
     seconds = [
         (reads * server.read_seconds + writes * server.write_seconds) / server.concurrent_requests
         for reads, writes, server in zip(work.reads, work.writes, servers, strict=True)

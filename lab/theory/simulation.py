@@ -367,7 +367,6 @@ def requests_for(
 
 
 def _parity_row(level: Level, members: int, row: int) -> ParityRow:
-    """The slots of a row in the default layout."""
     layout = PARITY_LAST if level.name is LevelName.RAID4 else LEFT_SYMMETRIC
     return parity_row(layout, members, row, has_q=level.parity_members == 2)
 
@@ -393,13 +392,11 @@ class ArrayUnderLoad:
     write_share: float = 0.0
     """0: reads only, 1: writes only."""
     failed: frozenset[int] = frozenset()
-    """Slots without a member."""
     is_rotational: bool = True
     """Whether the members are rotational for the kernel, by which mirrors choose the copy."""
     working_bytes: int | None = None
     """Working set of the load on the array, in bytes; if given, hits in md's stripe cache are included."""
     chunks: int = 1
-    """Number of chunks of one request."""
     shares: tuple[float, ...] = ()
     """Share of the requests of each member of a RAID 0 with unequal members; empty: equal shares."""
 
@@ -415,9 +412,7 @@ class LoadFigures:
     p99_seconds: float
     busy_members: float
     reads_per_request: float
-    """Member reads."""
     writes_per_request: float
-    """Member writes."""
 
 
 @lru_cache(maxsize=4096)
@@ -438,8 +433,6 @@ def play(load: ArrayUnderLoad, requests: int | None = None, seed: int = SEED) ->
 
 @dataclass(slots=True)
 class _Tally:
-    """Counters at the end of the warm-up."""
-
     time: float = 0.0
     busy_seconds: float = 0.0
     reads: int = 0
