@@ -13,7 +13,6 @@ from lab.compare import (
     PlatformComparison,
     PlatformMeasure,
     Transfer,
-    by_experiment,
     compare_platforms,
     platform_of,
 )
@@ -119,22 +118,6 @@ def test_what_has_nothing_in_common_is_left_out_and_the_rest_compared() -> None:
         compared(machine("a", HDD, WRITES))
 
 
-def test_machines_of_one_kind_have_distinct_names() -> None:
-    found = compared(
-        machine("a", HDD, WRITES, embedded=True),
-        machine("b", SSD, SSD_WRITES, embedded=True, seed=1),
-    )
-    assert [each.name for each in found.platforms] == ["embedded, physical (a)", "embedded, physical (b)"]
-
-
-def test_records_are_grouped_by_experiment() -> None:
-    records = [machine("a", HDD, WRITES), machine("b", SSD, SSD_WRITES, experiment="y", seed=1)]
-    assert {name: len(group) for name, group in by_experiment([platform_of(each) for each in records]).items()} == {
-        "x": 1,
-        "y": 1,
-    }
-
-
 def test_of_two_real_runs_what_must_carry_over_does_and_what_must_flip_does() -> None:
     """RAID 5 on six drives of 7200 rpm writes faster than one of them; on solid-state drives parity is the limit."""
     data = Path(__file__).with_name("data")
@@ -173,7 +156,7 @@ def test_machines_of_one_name_are_called_by_what_they_differ_in(
     first, second = (machine("a", HDD, WRITES, embedded=True, seed=seed) for seed in (0, 1))
     conditions = replace(second.conditions, **changes)
     found = compared(replace(second, conditions=conditions), first)
-    assert [each.name.rpartition("(")[2].rstrip(")") for each in found.platforms] == list(expected)
+    assert [each.name for each in found.platforms] == [f"embedded, physical ({words})" for words in expected]
 
 
 def test_three_machines_of_one_name_that_differ_in_no_single_property() -> None:

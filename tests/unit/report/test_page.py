@@ -148,10 +148,37 @@ def test_a_processor_bound_page_warns_first_and_draws_no_theory_of_drives(antioq
     assert named(speeds_in(on_disks), "theory")
 
 
-def test_a_figure_off_theory_is_explained_above_its_plots() -> None:
-    cells = [cell("raid5", "x", n, read_iops=value, predicted_iops=100.0) for n, value in enumerate((70.0, 71.0))]
-    page = page_of(record(cells=tuple(cells), arrays=(array("raid5", "raid5", 3),)))
-    assert "off-theory: raid5: 0.70 [0.70–0.71] of theory; likely: " in page
+ONE = cell("raid5", "x", 0, read_iops=10.0)
+OFF_THEORY = tuple(cell("raid5", "x", n, read_iops=70.0 + n, predicted_iops=100.0) for n in range(2))
+PLANNED = tuple(f"raid5/x/healthy/{n}" for n in range(40))
+
+
+@pytest.mark.parametrize(
+    ("result", "texts"),
+    [
+        (
+            record(cells=OFF_THEORY, arrays=(array("raid5", "raid5", 3),)),
+            ["off-theory: raid5: 0.70 [0.70–0.71] of theory; likely: "],
+        ),
+        (
+            record(cells=(ONE,), stamps=("too-few-repeats: x: 1 repeat; needed: 6",)),
+            ["<code>too-few-repeats</code>", "Instead:"],
+        ),
+        (
+            record(cells=(ONE,), planned_cells=PLANNED[:2], status=RunStatus.INCOMPLETE),
+            ["raid5/x/healthy/1: planned, not measured", "INCOMPLETE: 1 cells missing"],
+        ),
+        (
+            record(cells=(ONE,), planned_cells=PLANNED),
+            ["39 of 40 cells are planned, not measured: raid5/x/healthy/1 and others"],
+        ),
+    ],
+    ids=["off theory", "a stamp with its remedy", "a missing repeat", "an interrupted run"],
+)
+def test_what_is_wrong_with_a_result_is_explained(result: ResultRecord, texts: list[str]) -> None:
+    page = page_of(result)
+    assert [text for text in texts if text not in page] == []
+    assert "healthy/30" not in page
 
 
 def test_published_marks_are_ratios_scaled_by_the_local_measurement(antioquia: str) -> None:
@@ -163,15 +190,6 @@ def test_published_marks_are_ratios_scaled_by_the_local_measurement(antioquia: s
         pytest.approx(0.749 * base.figures.reads.iops, rel=1e-3),
         pytest.approx(1.147 * base.figures.reads.iops, rel=1e-3),
     ]
-
-
-def test_stamps_come_with_their_remedy() -> None:
-    stamped = record(
-        cells=(cell("raid5", "x", 0, read_iops=10.0),), stamps=("too-few-repeats: x: 1 repeat; needed: 6",)
-    )
-    page = page_of(stamped)
-    assert "<code>too-few-repeats</code>" in page
-    assert "Instead:" in page
 
 
 def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
@@ -224,17 +242,6 @@ def test_a_figure_that_is_none_is_left_out_and_named(bad: float) -> None:
     assert named(figures_in(page), "measured, median")[0]["x"] == [10.0]
 
 
-def test_a_missing_repeat_is_named() -> None:
-    result = record(
-        cells=(cell("raid5", "x", 0, read_iops=10.0),),
-        planned_cells=("raid5/x/healthy/0", "raid5/x/healthy/1"),
-        status=RunStatus.INCOMPLETE,
-    )
-    page = page_of(result)
-    assert "raid5/x/healthy/1: planned, not measured" in page
-    assert "INCOMPLETE: 1 cells missing" in page
-
-
 def test_a_strangers_names_stay_text() -> None:
     evil = '</script><script>alert(1)</script><a href="https://x.example">'
     result = record(
@@ -271,13 +278,6 @@ def test_many_results_become_distributions() -> None:
 
 def test_a_thousand_results_add_little_to_the_page() -> None:
     assert len(html_report(many(1000))) - len(html_report(many(20))) < 400 * 980
-
-
-def test_missing_cells_of_an_interrupted_run_are_reported_in_one_line() -> None:
-    planned = tuple(f"raid5/x/healthy/{n}" for n in range(40))
-    page = page_of(record(cells=(cell("raid5", "x", 0, read_iops=10.0),), planned_cells=planned))
-    assert "39 of 40 cells are planned, not measured: raid5/x/healthy/1 and others" in page
-    assert "healthy/30" not in page
 
 
 def test_results_of_one_experiment_have_distinct_titles() -> None:
