@@ -234,12 +234,10 @@ class SpareMeasurements:
         self.left = max(0, max(MEASURED_AGAIN, planned // 4) - used)
 
     def take(self, waited_fraction: float | None, share_measured: float, disturbed_before: int) -> bool:
-        """Whether to repeat a measurement.
+        """Whether to repeat a measurement, with so many disturbed attempts before it.
 
-        Args:
-            waited_fraction: fraction of its time spent waiting for a processor; None if unknown.
-            share_measured: measured time as a fraction of the requested time: the computer may have stalled.
-            disturbed_before: number of disturbed attempts so far.
+        ``waited_fraction``: fraction of its time spent waiting for a processor; None if unknown. ``share_measured``:
+        measured time as a fraction of the requested time, since the computer may have stalled.
         """
         has_waited = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
         is_disturbed = has_waited or share_measured < LEAST_SHARE_MEASURED
@@ -346,10 +344,7 @@ class Stopwatch:
     """Accounts time to programs and to waits for resyncs; in virtual time by the machine's clock too.
 
     fio's time counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
-
-    Args:
-        clock: this process's clock.
-        started_seconds: start of the run on that clock; None: now.
+    ``started_seconds``: start of the run on ``clock``, this process's; None: now.
     """
 
     def __init__(self, clock: Clock, started_seconds: float | None) -> None:

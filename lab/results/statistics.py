@@ -154,12 +154,8 @@ class Estimate:
 def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Estimate:
     """The median and the tightest order statistics with 95 % or more; min..max if n is too small for that.
 
-    Args:
-        samples: one figure per repeat.
-        looks: looks of an experiment that measures until intervals are narrow (lab.results.statistics).
-
-    Raises:
-        SpecError: there are no samples, or one is not finite.
+    ``looks`` are those of an experiment that measures until intervals are narrow. Raises SpecError without samples, or
+    if one is not finite.
     """
     if not samples:
         raise SpecError("no samples: there is no median", hint="measure first")

@@ -47,7 +47,6 @@ def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
     """Equal for two runs of one load on the same addresses, in the same order.
 
     Empty if addresses are not random, if the seed comes from the system, and for a replay without its traces.
-
     ``traces``: the replayed traces, if any. ``fio_version``: as printed by fio, such as ``fio-3.33``.
     """
     if traces:

@@ -262,28 +262,17 @@ TIMELINE = Timeline(
 )
 
 
-def store_with_a_rebuild(root: Path) -> ResultStore:
-    store = ResultStore(root)
+def test_a_rebuild_is_stored_with_its_timeline_and_a_bundle_carries_it(tmp_path: Path) -> None:
+    store, other = (ResultStore(tmp_path / name / "results") for name in "ab")
     with store.begin(record()) as journal:
         journal.add(rebuild("raid1", 0, 3.0), timeline=TIMELINE)
         journal.finish()
-    return store
-
-
-def test_a_rebuild_is_stored_with_its_timeline(tmp_path: Path) -> None:
-    store = store_with_a_rebuild(tmp_path)
-    (stored,) = store.load("latest").rebuilds
-    found = decode_timeline(store.raw_json(store.find("latest"), stored.timeline_file), source="x")
-    assert found == TIMELINE
-
-
-def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
-    store, other = store_with_a_rebuild(tmp_path / "a" / "results"), ResultStore(tmp_path / "b" / "results")
     export_results(store, ["latest"], tmp_path / "x.zip")
     import_results(other, tmp_path / "x.zip")
-    (result_id,) = other.ids()
-    (name,) = other.load(result_id).files
-    assert decode_timeline(other.raw_json(result_id, name), source="x") == TIMELINE
+    for each in (store, other):
+        (result_id,) = each.ids()
+        (stored,) = each.load(result_id).rebuilds
+        assert decode_timeline(each.raw_json(result_id, stored.timeline_file), source="x") == TIMELINE
 
 
 @pytest.mark.parametrize(
