@@ -115,6 +115,7 @@ class BuiltArray:
     target: LoadTarget
     record: ArrayRecord
     array: Array | None = None
+    """None for a single disk."""
     inner: tuple[str, ...] = ()
     """Names of the md arrays of a volume; empty for a single array."""
 
@@ -607,6 +608,21 @@ class ExperimentRunner:
             idle_baseline=self._idle_baseline,
         )
 
+    def drop_caches(self, built: BuiltArray) -> tuple[str, ...]:
+        target = built.target
+        return make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
+
+    def run_load(self, built: BuiltArray, workload: Workload, repeat: int) -> Measured:
+        return run_workload(
+            self._lab,
+            built.target,
+            workload,
+            self.options(workload),
+            repeat=repeat,
+            on_sample=self._progress.on_sample,
+            is_cancelled=self._progress.is_cancelled,
+        )
+
     def _measure_cell(self, cell: Cell) -> None:
         built, workload = self.bench.array(cell.array), cell.workload
         is_cold = self._experiment.cache is Cache.COLD
@@ -616,20 +632,11 @@ class ExperimentRunner:
             while measured is None:
                 disturbed_before += 1
                 if is_cold:
-                    target = built.target
-                    events = make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
+                    events = self.drop_caches(built)
                 self._progress.doing(self._label(cell, disturbed_before), load_seconds(workload) + 1.5)
                 started = utc_second_text(self._lab.host.clock)
                 try:
-                    measured = run_workload(
-                        self._lab,
-                        built.target,
-                        workload,
-                        self.options(workload),
-                        repeat=cell.repeat,
-                        on_sample=self._progress.on_sample,
-                        is_cancelled=self._progress.is_cancelled,
-                    )
+                    measured = self.run_load(built, workload, cell.repeat)
                 except MeasurementDisturbed:
                     if not self._spare.take(None, 0.0, disturbed_before):
                         raise
@@ -831,18 +838,10 @@ class RebuildRunner:
     def _phase(
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
     ) -> PhaseRecord:
-        make_cold(self._lab, built.target.file_system, built.spec.device, built.disks, built.parity_arrays)
+        self._runner.drop_caches(built)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._run.progress.doing(label, load_seconds(load) + 1.5)
-        measured = run_workload(
-            self._lab,
-            built.target,
-            load,
-            self._runner.options(load),
-            repeat=cell.repeat,
-            on_sample=self._run.progress.on_sample,
-            is_cancelled=self._run.progress.is_cancelled,
-        )
+        measured = self._runner.run_load(built, load, cell.repeat)
         self._add_cell(cell, built, load, measured, phase)
         recordings.append(Recording(phase, measured.samples))
         return PhaseRecord(name=phase, seconds=load.runtime_seconds)
