@@ -312,6 +312,7 @@ class PlatformRow:
     measure: PlatformMeasure
     what: str
     values: tuple[Estimate | None, ...]
+    """In the order of the platforms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +333,7 @@ class Agreement:
     told: int
     """Number of pairs of arrays with a verdict on both platforms."""
     turned: int
+    """Number of these pairs with the opposite verdict."""
 
 
 @dataclass(frozen=True, slots=True)

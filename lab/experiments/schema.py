@@ -113,6 +113,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_volume(self) -> bool:
+        """Whether it consists of several md arrays."""
         return kind_of_level(self.level) is not kinds()[0]
 
     @property
@@ -210,6 +211,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     warmup_seconds: SecondsOrZero | None = None
     file_bytes: SizeBytes | None = None
     arrays: tuple[str, ...] = ()
+    """The arrays on which the job runs; empty: all arrays."""
 
     def build(self) -> Workload:
         changes = {

@@ -44,6 +44,7 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     """The process that runs it."""
     is_over: bool = False
     latest: tuple[LatestCell, ...] = ()
+    """The last cells of this run, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class SweepStatus:
 
     progress: SweepProgress | None
     is_running: bool
+    """Whether the sweep is running, in this process or in another."""
     tables: tuple[str, ...] = ()
     """The results so far; none while it runs."""
 

@@ -57,6 +57,7 @@ class LintedMachine:
     devices: tuple[DeviceFacts, ...]
     debug_options: tuple[str, ...] = ()
     expected_holders: dict[str, str] = field(default_factory=dict)
+    """Device -> its expected array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,7 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
 
 
 def _by_load(cells: Iterable[CellRecord]) -> dict[tuple[str, str, str], list[CellRecord]]:
+    """Array, workload and phase -> all repeats."""
     return grouped(cells, lambda cell: (cell.array, cell.workload, cell.phase))
 
 

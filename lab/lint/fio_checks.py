@@ -264,6 +264,7 @@ class FioSection:
         return self.options.get(name, default)
 
     def is_on(self, name: str) -> bool | None:
+        """Whether a switch is on; None if this depends on a variable."""
         value = self.value(name, "0")
         return None if _is_variable(value) else number_of(value) != 0
 
@@ -292,6 +293,7 @@ class FioSection:
 
     @property
     def block_sizes(self) -> tuple[int, ...] | None:
+        """Block sizes in bytes; None if unknown."""
         base = self.number("kb_base", KIB_BASE) or KIB_BASE
         return sizes_of(self.value("bsrange") or self.value("bs", "4k"), base)
 

@@ -264,6 +264,7 @@ class LoadTarget:
     available_bytes: int
     """Bytes of the device that loads may use, or free bytes of the file system before any job's files exist."""
     uuid: str = ""
+    """UUID of a persistent array or volume."""
     mark_bytes: int = 0
     """Size of the data mark, which follows the available bytes of a bare persistent array."""
 
@@ -732,16 +733,6 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     return Plan("Cold caches", (leave, drop, enter))
 
 
-def _empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
-    """Drop all but 17 stripes from md's stripe caches, by shrinking the caches for a moment.
-
-    Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
-    """
-    paths = tuple(md_path(name, "stripe_cache_size") for name in parity_arrays)
-    why = "md keeps the data and parity of recently used stripes; small writes to them would read nothing."
-    return Plan("Empty stripe caches", (Step(("sh", "-c", _EMPTY_STRIPES, "empty-stripes", *paths), why),))
-
-
 def make_cold(
     lab: Lab, kind: FileSystem, device: str, disks: Sequence[LabDisk], parity_arrays: Sequence[str] = ()
 ) -> tuple[str, ...]:
@@ -753,7 +744,11 @@ def make_cold(
     events = ["remounted"] if kind is not FileSystem.RAW else []
     events.append("kernel caches dropped")
     if parity_arrays:
-        lab.execute(_empty_stripes_plan(parity_arrays))
+        # Shrinking a cache for a moment drops all but 17 stripes (Documentation/admin-guide/md.rst, stripe_cache_size).
+        paths = tuple(md_path(name, "stripe_cache_size") for name in parity_arrays)
+        why = "md keeps the data and parity of recently used stripes; small writes to them would read nothing."
+        step = Step(("sh", "-c", _EMPTY_STRIPES, "empty-stripes", *paths), why)
+        lab.execute(Plan("Empty stripe caches", (step,)))
         events.append("md's stripe caches emptied")
     if lab.drop_host_cache(disks):
         events.append("host cache of the disk images dropped")

@@ -228,6 +228,7 @@ class Recorder:
         return tuple(self._samples)
 
     def between(self, start_seconds: float, end_seconds: float) -> tuple[Sample, ...]:
+        """Samples in an interval of the machine's clock."""
         return tuple(sample for sample in self._samples if start_seconds <= sample.time_seconds <= end_seconds)
 
     def __enter__(self) -> Self:

@@ -77,6 +77,7 @@ class MappedMember:
     ppl: tuple[int, int]
     """First sector and length of its partial parity log; (0, 0) if there is none."""
     bad_blocks: tuple[tuple[int, int], ...]
+    """Ranges on md's bad-block list: first sector and length."""
 
     @property
     def is_working(self) -> bool:
@@ -601,6 +602,7 @@ class LocatedSector:
     area_start: int
     area_sectors: int
     kind: ChunkKind | None = None
+    """The kind of chunk, in a data area."""
     stripe: int | None = None
     sectors: tuple[int, ...] = ()
     """The sector of the array that is stored there; for parity, all sectors that it protects."""

@@ -181,6 +181,7 @@ class StripeComparison:
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
     blamed: Blamed | None
+    """None: no chunk is wrong, or it cannot be determined which one."""
     why_unknown: str
     """For an inconsistent stripe: why the wrong chunk cannot be determined."""
     mismatch_sectors: int

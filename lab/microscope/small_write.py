@@ -68,6 +68,7 @@ class MemberIo:
     writes: int
     """Number of 4 KiB blocks, as ``reads``."""
     log_bytes: int = 0
+    """Bytes written to its partial parity log."""
 
     @property
     def read_bytes(self) -> int:
@@ -86,8 +87,10 @@ class SmallWrite:
     sector: int
     stripe: int
     skip_bytes: int
+    """Offset of the block in its chunk."""
     way: WriteWay
     target_slots: tuple[int, ...]
+    """Slots with the block or its copies."""
     written_slots: tuple[int, ...]
     """In the order in which md submits the writes."""
     ios: tuple[MemberIo, ...]
@@ -438,6 +441,7 @@ class CrashState:
     written: tuple[int, ...]
     """Slots that were written, in md's order."""
     is_beginning: bool
+    """Whether these are the first ones that md submits."""
     is_consistent: bool
     """Whether parity or copies are consistent, before a log is replayed."""
     reads: tuple[ReadAfter, ...]
@@ -553,6 +557,7 @@ class _Reader:
     new: bytes
     after: Mapping[int, bytes]
     complete: Mapping[int, bytes]
+    """The content after all writes."""
 
     @property
     def is_consistent(self) -> bool:

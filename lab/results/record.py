@@ -85,6 +85,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_stock(self) -> bool:
+        """Whether raidlab started a stock kernel in QEMU."""
         return self.is_embedded and self.target.startswith("qemu:")
 
     @property
@@ -242,6 +243,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     rebuilds: Annotated[tuple[RebuildRecord, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
     timings: Timings = Timings()
     planned_cells: Lines = ()
+    """Keys of all cells that the experiment requests."""
     resumed_after: Annotated[tuple[PartCount, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
     """Number of stored cells and rebuilds each time the run was resumed."""
     stamps: Lines = ()
@@ -353,6 +355,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     wait_seconds: Column
     """Mean time of the array's I/Os; None without I/O."""
     rebuilt_fraction: Column
+    """None while md runs no rebuild."""
     busy_fraction: Column
     """Busy fraction of the machine's CPUs."""
     members: Annotated[tuple[MemberRates, ...], msgspec.Meta(max_length=MOST_DISKS)] = ()

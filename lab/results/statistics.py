@@ -238,6 +238,7 @@ class RatioTest:
 
     @property
     def n(self) -> int:
+        """Number of pairs, or of samples of the smaller group."""
         return len(self.first) if self.second is None else min(len(self.first), len(self.second))
 
     @property

@@ -217,6 +217,7 @@ class ResultSummary:
     target: str = ""
     status: RunStatus | None = None
     measured_count: int = 0
+    """Number of stored cells and rebuilds."""
     planned_count: int = 0
     """Number of stored and missing ones: an adaptive run measures more than planned."""
     is_imported: bool = False
@@ -387,6 +388,7 @@ class ResultStore:
         return tuple(sorted(found, key=_by_age, reverse=True))
 
     def ids(self) -> tuple[str, ...]:
+        """The ids of all results, newest first, without reading them."""
         return self.runs.ids()
 
     def find(self, name: str) -> str:
@@ -473,7 +475,9 @@ class MeasuredRebuild:
     experiment: str
     array: str
     under_workload: str
+    """Empty: none."""
     bytes_per_second: float
+    """Median of the repeats."""
     count: int
 
 

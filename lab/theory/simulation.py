@@ -392,6 +392,7 @@ class ArrayUnderLoad:
     write_share: float = 0.0
     """0: reads only, 1: writes only."""
     failed: frozenset[int] = frozenset()
+    """Slots without a member."""
     is_rotational: bool = True
     """Whether the members are rotational for the kernel, by which mirrors choose the copy."""
     working_bytes: int | None = None
@@ -412,7 +413,9 @@ class LoadFigures:
     p99_seconds: float
     busy_members: float
     reads_per_request: float
+    """Member reads."""
     writes_per_request: float
+    """Member writes."""
 
 
 @lru_cache(maxsize=4096)

@@ -124,6 +124,7 @@ class DocumentSplitter:
     _line: str = ""
     _document: list[str] | None = None
     notes: tuple[str, ...] = ()
+    """The lines outside documents."""
 
     @property
     def is_inside_document(self) -> bool:
@@ -275,6 +276,7 @@ class MeasuredWindow:
     seconds: float | None
     """None: until it is stopped."""
     interval_seconds: float
+    """Time between two documents."""
 
     @property
     def issue_seconds(self) -> float:
@@ -285,6 +287,7 @@ class MeasuredWindow:
 
     @property
     def early_seconds(self) -> float:
+        """Time by which a document may precede an edge."""
         return _EARLY_FRACTION * self.interval_seconds
 
 

@@ -133,6 +133,7 @@ class TraceKind:
     hot_space_share: float
     hot_request_share: float
     run_share: float
+    """Share of the requests that begin a run."""
     run_bytes: int
     run_requests: int
 

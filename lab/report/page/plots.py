@@ -33,7 +33,7 @@ from lab.report.page.blocks import (
 )
 from lab.report.page.blocks import number as short
 from lab.report.tables import ComparedFinding, ResultLabels, Theory, integrity_text, is_large
-from lab.results.record import DEGRADED, HEALTHY, REBUILDING, ArrayRecord, RebuildRecord, ResultRecord, Timeline
+from lab.results.record import DEGRADED, HEALTHY, REBUILDING, RebuildRecord, ResultRecord, Timeline
 from lab.results.rows import Row, grouped
 from lab.results.statistics import Estimate, estimate
 from lab.units import human_bytes
@@ -272,15 +272,12 @@ def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: R
         for row in setting.rows:
             array = arrays.get(row.array)
             if array and array.chunk_bytes and row.phase == HEALTHY:
-                sweeps.setdefault(_family(array), []).append((array.chunk_bytes, row))
+                family = f"{array.level} of {len(array.members)}{f', {array.layout}' if array.layout else ''}"
+                sweeps.setdefault(family, []).append((array.chunk_bytes, row))
         swept = {name: sorted(sweep, key=lambda each: each[0]) for name, sweep in sweeps.items()}
         swept = {name: sweep for name, sweep in swept.items() if len({chunk for chunk, _ in sweep}) > 1}
         if swept:
             yield _chunk_plot(setting, swept, labels)
-
-
-def _family(array: ArrayRecord) -> str:
-    return f"{array.level} of {len(array.members)}{f', {array.layout}' if array.layout else ''}"
 
 
 def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels) -> Plot:
