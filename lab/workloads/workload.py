@@ -26,7 +26,6 @@ from lab.gates.decoding import (
     parse_bytes,
 )
 from lab.gates.text import is_name, shortened
-from lab.plugins import catalogue
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import GIB, human_bytes
 
@@ -375,7 +374,8 @@ BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 @cache
 def all_workloads() -> dict[str, Workload]:
     """The built-in workloads by id, sorted; each file is named after its id."""
-    return {name: read_toml(path, Workload) for name, path in catalogue(BUILT_IN_FOLDER).items()}
+    files = {path.stem: path for path in BUILT_IN_FOLDER.glob("*.toml")}
+    return {name: read_toml(files[name], Workload) for name in sorted(files)}
 
 
 def find_workload(name: str) -> Workload:
