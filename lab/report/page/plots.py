@@ -167,11 +167,11 @@ class LevelPlots:
         theory: Sequence[float | None],
         published: dict[str, tuple[float, str]],
     ) -> Plot:
-        shown = [
-            Quantified(row, repeats, predicted, *published.get(row.array, (None, "")))
-            for row, repeats, predicted in zip(rows, values, theory, strict=True)
-            if repeats
-        ]
+        shown = []
+        for row, repeats, predicted in zip(rows, values, theory, strict=True):
+            if repeats:
+                mark, reason = published.get(row.array, (None, ""))
+                shown.append(Quantified(row, repeats, predicted, mark, reason))
         names = [wrapped(self.name(each.row), 20) for each in shown]
         found = [each.row.estimate(each.values) for each in shown]
         hover_texts = [interval_words(each, digits=4) for each in found]
