@@ -31,7 +31,7 @@ from tui.actions import (
     system_rows,
 )
 from tui.charts import DiagramMember, SliceDiagram, StripeDiagram
-from tui.keys import command_key
+from tui.keys import command_key, hidden_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.plan_screen import PlanView
@@ -67,10 +67,10 @@ class BuildScreen(ModeScreen):
             id="build.lesson-disks",
             tooltip="Choose the disks that the open lesson names",
         ),
-        Binding("plus", "level(1)", "Next level", show=False, id="build.next-level", tooltip="Next RAID level"),
-        Binding("minus", "level(-1)", "Previous level", show=False, id="build.level", tooltip="Previous RAID level"),
-        Binding("tab", "app.focus_next", "Next panel", show=False, id="build.next", tooltip="Form, disks, commands"),
-        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="build.previous", tooltip="Previous panel"),
+        hidden_key("build.next-level", "plus", "level(1)", "Next level", "Next RAID level"),
+        hidden_key("build.level", "minus", "level(-1)", "Previous level", "Previous RAID level"),
+        hidden_key("build.next", "tab", "app.focus_next", "Next panel", "Form, disks, commands"),
+        hidden_key("build.previous", "shift+tab", "app.focus_previous", "Back", "Previous panel"),
     ]
 
     def __init__(self) -> None:
@@ -241,9 +241,6 @@ class BuildScreen(ModeScreen):
         self._has_chosen = True
         remaining = [name for name in self.draft.disks if name not in event.removed]
         self._take(self.draft.with_disks(tuple(dict.fromkeys((*remaining, *event.added)))))
-
-    def on_plan_view_copied(self) -> None:
-        self.notify("The commands are on the clipboard, if the terminal allows it")
 
     def action_level(self, by: int) -> None:
         row = self.draft.rows()[0]

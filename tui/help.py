@@ -19,7 +19,7 @@ from textual.widgets import Button, Footer, Input, OptionList, Static
 from tui.actions import first_array
 from tui.dialogs import Modal
 from tui.frontend import PlanRun
-from tui.keys import SCREENS, command_key, own_bindings
+from tui.keys import SCREENS, command_key, hidden_key, own_bindings
 from tui.look import THEMES
 from tui.mode import ModeScreen
 from tui.widgets import wrapped
@@ -189,27 +189,17 @@ class WelcomeScreen(Modal[None]):
     HELP = "Enter builds a first array with the commands shown; Escape lets you look around."
     BINDINGS: ClassVar[list[BindingType]] = [
         command_key("welcome.build", "b", "Build a RAID 5", "array create", "Build a first array of four disks"),
-        Binding(
-            "right,down,tab", "app.focus_next", "Next", show=False, id="welcome.next", tooltip="To the other button"
-        ),
-        Binding(
-            "left,up,shift+tab",
-            "app.focus_previous",
-            "Previous",
-            show=False,
-            id="welcome.previous",
-            tooltip="To the other button",
-        ),
+        hidden_key("welcome.next", "right,down,tab", "app.focus_next", "Next", "To the other button"),
+        hidden_key("welcome.previous", "left,up,shift+tab", "app.focus_previous", "Previous", "To the other button"),
         Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
         # The text mentions one of these keys, and the app does not receive keys while a dialog is open.
         *(
-            Binding(
+            hidden_key(
+                f"welcome.to-{entry.mode}",
                 entry.key,
                 f"go('{entry.mode}')",
                 entry.title,
-                show=False,
-                id=f"welcome.to-{entry.mode}",
-                tooltip=f"Close this, and go to the {entry.title} screen",
+                f"Close this, and go to the {entry.title} screen",
             )
             for entry in SCREENS
         ),
@@ -220,15 +210,14 @@ class WelcomeScreen(Modal[None]):
         self._plan: Plan | None = None
         self._is_requested = False
         self._is_asked = False
-        self._is_closed = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="welcome-box"):
             yield Static(Content.from_markup(_TEXT.format(bullet=self.app.glyphs.separator)), id="welcome-text")
             yield Static("", id="welcome-state")
             with Horizontal(id="welcome-buttons"):
-                yield Button("Build a first RAID 5 (Enter)", id="welcome-build", variant="primary")
-                yield Button("Look around (Esc)", id="welcome-close")
+                yield Button("Build a first RAID 5 (Enter)", name="build", id="welcome-build", variant="primary")
+                yield Button("Look around (Esc)", name="close", id="welcome-close")
 
     def on_mount(self) -> None:
         self.query_one("#welcome-build").focus()
@@ -250,7 +239,7 @@ class WelcomeScreen(Modal[None]):
 
     def _show_plan(self, plan: Plan) -> None:
         # On a slow machine the plan may arrive after the user has closed the dialog.
-        if self._is_closed:
+        if self._has_left:
             return
         self._plan = plan
         self.query_one("#welcome-build", Button).disabled = False
@@ -262,18 +251,15 @@ class WelcomeScreen(Modal[None]):
             self._run()
 
     def _cannot(self, error: LabError) -> None:
-        if self._is_closed:
+        if self._has_left:
             return
         self.query_one("#welcome-state", Static).update(Content(f"{error.message}. {error.hint}"))
         self.query_one("#welcome-build", Button).disabled = True
         self.query_one("#welcome-close").focus()
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
+    async def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
-        if event.button.id == "welcome-build":
-            self.action_build()
-        else:
-            self.action_close()
+        await self.run_action(str(event.button.name))
 
     def action_build(self) -> None:
         self._is_requested = True
@@ -289,7 +275,6 @@ class WelcomeScreen(Modal[None]):
         PlanRun(app, plan, on_done=(partial(app.built, plan),)).go_on()
 
     def action_close(self) -> None:
-        self._is_closed = True
         self.dismiss()
 
     def action_go(self, mode: str) -> None:

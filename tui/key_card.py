@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.keys import format_key
 
 from tui.app import RaidlabApp, make_screen
-from tui.keys import SCREENS
+from tui.keys import SCREENS, own_bindings
 
 EVERYWHERE = "Everywhere"
 _ANSWER = re.compile(r"-[a-z]$")
@@ -54,12 +54,10 @@ def key_card() -> tuple[KeyCardSection, ...]:
 
 
 def _bindings(owner: type) -> list[Binding]:
-    """The bindings with an id and a tooltip of a class and its base classes, grouped by id."""
-    found: dict[str, list[Binding]] = {}
-    for kind in owner.__mro__:
-        for declared in kind.__dict__.get("BINDINGS", ()):
-            if isinstance(declared, Binding) and declared.id and declared.tooltip:
-                found.setdefault(declared.id, []).append(declared)
+    """The bindings of a class and its base classes, grouped by id."""
+    found: dict[str | None, list[Binding]] = {}
+    for _, binding in own_bindings(owner.__mro__):
+        found.setdefault(binding.id, []).append(binding)
     return [each for group in found.values() for each in group]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.dom import DOMNode
 
 import tui
@@ -62,13 +62,25 @@ def command_key(
     return CommandKey(key, action, label, id=id, tooltip=tooltip, show=show, command=command)
 
 
+def hidden_key(
+    id: str,  # noqa: A002 - as Textual calls it
+    key: str,
+    action: str,
+    label: str,
+    tooltip: str,
+    *,
+    priority: bool = False,
+) -> Binding:
+    """A key that F1 and the palette list, and the line of keys does not."""
+    return Binding(key, action, label, id=id, tooltip=tooltip, show=False, priority=priority)
+
+
 def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
     """The bindings that the classes of this package among ``classes`` declare, without inherited ones."""
     for each in classes:
         if each.__module__.startswith("tui."):
-            declared: list[BindingType] = each.__dict__.get("BINDINGS", [])
-            for binding in declared:
-                yield each, binding if isinstance(binding, Binding) else Binding(*binding)
+            declared: list[Binding] = each.__dict__.get("BINDINGS", [])
+            yield from ((each, binding) for binding in declared)
 
 
 def classes_with_keys() -> list[type[DOMNode]]:
@@ -85,13 +97,9 @@ def classes_with_keys() -> list[type[DOMNode]]:
     return sorted(set(found), key=lambda each: f"{each.__module__}.{each.__qualname__}")
 
 
-FORMER_IDS = frozenset({"plan.leave"})
-"""Ids of earlier releases; a keymap may contain them, without effect."""
-
-
 def known_ids() -> frozenset[str]:
     """The ids that a keymap may contain."""
-    return FORMER_IDS.union(binding.id for _, binding in own_bindings(classes_with_keys()) if binding.id)
+    return frozenset(binding.id for _, binding in own_bindings(classes_with_keys()) if binding.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -10,7 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Grid, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Resize
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -35,7 +33,7 @@ from tui.actions import (
     target_array,
 )
 from tui.charts import DiagramMember, Series, SliceDiagram, StripeDiagram, TimeChart
-from tui.keys import SCREENS, command_key, key_for
+from tui.keys import SCREENS, command_key, hidden_key, key_for
 from tui.look import Glyphs, Tone, glyphs_of
 from tui.mode import ModeScreen, pause_key
 from tui.quantities import Unit, age_words
@@ -79,22 +77,7 @@ class ArrayList(OptionList):
         Binding("enter", "select", "Array menu", id="arrays.open", tooltip="The actions on this array"),
     ]
 
-    @dataclass
-    class Chosen(Message):
-        """The user highlighted another array."""
-
-        name: str
-
-    @dataclass
-    class MenuRequested(Message):
-        """The user requested the menu of an array."""
-
-        name: str
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id, markup=False)
-        self._entries: tuple[tuple[str, str], ...] = ()
-        self._is_updating = False
+    _entries: tuple[tuple[str, str], ...] = ()
 
     def show(self, state: LabState) -> None:
         glyphs, width = glyphs_of(self), self.scrollable_content_region.width
@@ -103,36 +86,18 @@ class ArrayList(OptionList):
         keys = tuple((name, text.markup) for name, text in prompts)
         if keys == self._entries:
             return
-        self._is_updating = True
-        if [name for name, _ in keys] == [name for name, _ in self._entries]:
-            for index, (_, text) in enumerate(prompts):
-                if keys[index] != self._entries[index]:
-                    self.replace_option_prompt_at_index(index, text)
-        else:
-            self.clear_options()
-            self.add_options([Option(text, id=name) for name, text in prompts])
+        names = [name for name, _ in keys]
+        with self.prevent(OptionList.OptionHighlighted):
+            if names == [name for name, _ in self._entries]:
+                for index, (_, text) in enumerate(prompts):
+                    if keys[index] != self._entries[index]:
+                        self.replace_option_prompt_at_index(index, text)
+            else:
+                self.clear_options()
+                self.add_options([Option(text, id=name) for name, text in prompts])
+            if state.selected and state.selected.name in names:
+                self.highlighted = names.index(state.selected.name)
         self._entries = keys
-        self._highlight(state)
-        self.call_after_refresh(self._done_updating)
-
-    def _done_updating(self) -> None:
-        self._is_updating = False
-
-    def _highlight(self, state: LabState) -> None:
-        selected = state.selected
-        names = [name for name, _ in self._entries]
-        if selected and selected.name in names:
-            self.highlighted = names.index(selected.name)
-
-    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        event.stop()
-        if not self._is_updating and event.option_id:
-            self.post_message(self.Chosen(event.option_id))
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        if event.option_id:
-            self.post_message(self.MenuRequested(event.option_id))
 
 
 def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80) -> Content:
@@ -489,16 +454,14 @@ _INVITES = {
 }
 
 
-class EmptyLab(VerticalScroll):
+class EmptyLab(VerticalScroll, can_focus=False):
     """The panel that is shown while no array is selected."""
+
+    _shown: tuple[str, tuple[LabDisk, ...]] | None = None
 
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="empty-words")
         yield LevelTable(id="empty-levels")
-
-    def on_mount(self) -> None:
-        self.can_focus = False
-        self._shown: tuple[str, tuple[LabDisk, ...]] | None = None
 
     def show(self, state: LabState) -> None:
         has_snapshot = state.is_open and state.snapshot is not None
@@ -543,11 +506,9 @@ class LabScreen(ModeScreen):
             key_for(each, f"act('{each.short_name()}')", id=action_id(each), show=each.in_footer)
             for each in KEY_ACTIONS
         ),
-        Binding(
-            "tab", "app.focus_next", "Next panel", show=False, id="lab.next", tooltip="From the rack to the arrays"
-        ),
-        Binding("shift+tab", "app.focus_previous", "Previous panel", show=False, id="lab.previous", tooltip="And back"),
-        Binding("g", "turn", "Charts", show=False, id="lab.charts", tooltip="Put the next chart first"),
+        hidden_key("lab.next", "tab", "app.focus_next", "Next panel", "From the rack to the arrays"),
+        hidden_key("lab.previous", "shift+tab", "app.focus_previous", "Previous panel", "And back"),
+        hidden_key("lab.charts", "g", "turn", "Charts", "Put the next chart first"),
         pause_key("space"),
     ]
 
@@ -562,7 +523,7 @@ class LabScreen(ModeScreen):
         with Horizontal(id="lab"):
             with Vertical(id="lab-left"):
                 yield titled(Rack(id="rack"), "Rack")
-                yield titled(ArrayList(id="arrays"), "Arrays")
+                yield titled(ArrayList(id="arrays", markup=False), "Arrays")
                 yield Details(id="details")
             yield ArrayPanel(id="panel")
             yield EmptyLab(id="empty")
@@ -649,16 +610,17 @@ class LabScreen(ModeScreen):
         self._select_bay(event.bay)
         self._open_menu(event.bay.name, Fills.DISK)
 
-    def on_array_list_chosen(self, event: ArrayList.Chosen) -> None:
-        self.app.select(array=event.name)
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self.app.select(array=event.option_id)
         self._shown = self._aim()
 
-    def on_array_list_menu_requested(self, event: ArrayList.MenuRequested) -> None:
-        if self.app.lab.array(event.name) is None:
-            start_array(self.app, event.name)
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        name = str(event.option_id)
+        if self.app.lab.array(name) is None:
+            start_array(self.app, name)
             return
-        self.app.select(array=event.name)
-        self._open_menu(event.name, Fills.ARRAY)
+        self.app.select(array=name)
+        self._open_menu(name, Fills.ARRAY)
 
     def _open_menu(self, name: str, acts_on: Fills) -> None:
         """Show a menu of all possible actions; those on a disk, or an array, as ``acts_on`` says, are first."""

@@ -41,106 +41,58 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """A set of characters, each one cell wide."""
+    """A set of characters, each one cell wide. The defaults are Unicode."""
 
-    canvas: Canvas
-    box: Box
-    heavy_box: Box
-    dashed_box: Box
-    bar_full: str
-    bar_empty: str
-    bar_parts: str
+    canvas: Canvas = Canvas.BRAILLE
+    box: Box = Box("╭", "─", "╮", "│", "╯", "─", "╰", "│")
+    heavy_box: Box = Box("┏", "━", "┓", "┃", "┛", "━", "┗", "┃")
+    dashed_box: Box = Box("┌", "┄", "┐", "┊", "┘", "┄", "└", "┊")
+    bar_full: str = "█"
+    bar_empty: str = "░"
+    bar_parts: str = "▏▎▍▌▋▊▉"
     """The last cell of a bar, from nearly empty to nearly full; empty: bars have whole cells only."""
-    levels: str
-    horizontal: str
-    vertical: str
-    guide: str
+    levels: str = " ▁▂▃▄▅▆▇█"
+    horizontal: str = "─"
+    vertical: str = "│"
+    guide: str = "┈"
     """The character of a faint line behind a chart."""
-    mark_line: str
-    axis_left: str
-    axis_corner: str
-    legend: str
-    good: str
-    bad: str
-    notice: str
-    busy: str
-    quiet: str
-    free: str
-    member: str
-    spare: str
-    journal: str
-    faulty: str
-    rebuilding: str
-    vanished: str
-    refused: str
-    chosen: str
-    not_chosen: str
-    cursor: str
-    light_on: str
-    light_off: str
-    crossed: str
-    danger: str
-    pending: str
-    separator: str
-    ellipsis: str
-    arrow: str
-    up: str
-    down: str
-    before: str
-    after: str
-    bar_loose: str
+    mark_line: str = "┊"
+    axis_left: str = "┤"
+    axis_corner: str = "└"
+    legend: str = "━"
+    good: str = "✔"
+    bad: str = "✘"
+    notice: str = "▲"
+    busy: str = "◐"
+    quiet: str = "·"
+    free: str = "○"
+    member: str = "●"
+    spare: str = "◇"
+    journal: str = "◈"
+    faulty: str = "✘"
+    rebuilding: str = "◐"
+    vanished: str = "◌"
+    refused: str = "⊘"
+    chosen: str = "▣"
+    not_chosen: str = "□"
+    cursor: str = "▸"
+    light_on: str = "●"
+    light_off: str = "∙"
+    crossed: str = "╳"
+    danger: str = "▲"
+    pending: str = "○"
+    separator: str = "·"
+    ellipsis: str = "…"
+    arrow: str = "→"
+    before: str = "◂"
+    after: str = "▸"
+    bar_loose: str = "▒"
     """The uncertain end of a bar."""
-    expected: str
+    expected: str = "◆"
     """The end of a bar that theory predicts."""
 
 
-UNICODE = Glyphs(
-    canvas=Canvas.BRAILLE,
-    box=Box("╭", "─", "╮", "│", "╯", "─", "╰", "│"),
-    heavy_box=Box("┏", "━", "┓", "┃", "┛", "━", "┗", "┃"),
-    dashed_box=Box("┌", "┄", "┐", "┊", "┘", "┄", "└", "┊"),
-    bar_full="█",
-    bar_empty="░",
-    bar_parts="▏▎▍▌▋▊▉",
-    levels=" ▁▂▃▄▅▆▇█",
-    horizontal="─",
-    vertical="│",
-    guide="┈",
-    mark_line="┊",
-    axis_left="┤",
-    axis_corner="└",
-    legend="━",
-    good="✔",
-    bad="✘",
-    notice="▲",
-    busy="◐",
-    quiet="·",
-    free="○",
-    member="●",
-    spare="◇",
-    journal="◈",
-    faulty="✘",
-    rebuilding="◐",
-    vanished="◌",
-    refused="⊘",
-    chosen="▣",
-    not_chosen="□",
-    cursor="▸",
-    light_on="●",
-    light_off="∙",
-    crossed="╳",
-    danger="▲",
-    pending="○",
-    separator="·",
-    ellipsis="…",
-    arrow="→",
-    up="↑",
-    down="↓",
-    before="◂",
-    after="▸",
-    bar_loose="▒",
-    expected="◆",
-)
+UNICODE = Glyphs()
 
 _SIGNS = {
     "│": "|", "┃": "|", "┊": ":", "║": "|", "▏": "|", "▎": "|", "▍": "|", "▌": "|", "▐": "|", "▕": "|", "▊": "|",
@@ -149,6 +101,7 @@ _SIGNS = {
     "✔": "v", "✘": "x", "…": "~", "–": "-", "—": "-", "×": "x", "·": ".", "→": ">", "←": "<", "↑": "^", "↓": "v",
     "“": '"', "”": '"', "‘": "'", "’": "'", "⏎": "J", "␣": "_", "µ": "u", "◐": "~",
     "◇": "s", "◈": "j", "◌": "?", "⊘": "/", "▣": "x", "□": "-", "▸": ">", "◂": "<", "∙": ".", "╳": "X", "◆": "T",
+    "¼": " ", "½": " ",
 }  # fmt: skip
 
 
@@ -235,22 +188,52 @@ def tone_css(prefix: str, *, quiet: str = _STYLES[Tone.QUIET]) -> str:
     return "".join(f"& > .{prefix}--{tone} {{ color: {style}; }}\n" for tone, style in styles.items())
 
 
-_MARKED = {"block-cursor-text-style": "bold", "button-focus-text-style": "bold underline"}
+def _theme(
+    name: str,
+    *,
+    border: tuple[str, str],
+    cursor: tuple[str, str, str],
+    moved: str,
+    track: str,
+    selection: str,
+    **colours: Any,
+) -> Theme:
+    """A theme with the colours of borders, cursors and scroll bars.
 
-
-def _scrollbar(bar: str, *, moved: str, track: str) -> dict[str, str]:
-    """Theme variables for scroll bars; ``moved`` is the colour under the mouse and while dragged."""
+    Args:
+        name: its name.
+        border: the colour with the focus, which scroll bars have too, and without it.
+        cursor: background and text of the line at the cursor, and its background without the focus.
+        moved: the colour of a scroll bar under the mouse and while dragged.
+        track: the background of scroll bars.
+        selection: the background of selected text in a field.
+        colours: further arguments of ``Theme``.
+    """
     tracks = ("background", "background-hover", "background-active", "corner-color")
-    return {
-        "scrollbar": bar,
-        "scrollbar-hover": moved,
-        "scrollbar-active": moved,
-        **{f"scrollbar-{part}": track for part in tracks},
-    }
+    return Theme(
+        name,
+        variables={
+            "border": border[0],
+            "border-blurred": border[1],
+            "footer-background": colours["surface"],
+            "footer-key-foreground": colours["accent"],
+            "block-cursor-background": cursor[0],
+            "block-cursor-foreground": cursor[1],
+            "block-cursor-blurred-background": cursor[2],
+            "block-cursor-text-style": "bold",
+            "button-focus-text-style": "bold underline",
+            "scrollbar": border[0],
+            "scrollbar-hover": moved,
+            "scrollbar-active": moved,
+            **{f"scrollbar-{part}": track for part in tracks},
+            "input-selection-background": selection,
+        },
+        **colours,
+    )
 
 
-DARK = Theme(
-    name="raidlab-dark",
+DARK = _theme(
+    "raidlab-dark",
     primary="#6cb6ff",
     secondary="#8b9fb8",
     accent="#ffb454",
@@ -261,22 +244,14 @@ DARK = Theme(
     background="#0d1117",
     surface="#131a22",
     panel="#1c2530",
-    dark=True,
-    variables={
-        "border": "#3d4c5e",
-        "border-blurred": "#2d3947",
-        "footer-background": "#131a22",
-        "footer-key-foreground": "#ffb454",
-        "block-cursor-background": "#2c4a6b",
-        "block-cursor-foreground": "#ffffff",
-        "block-cursor-blurred-background": "#1f2f42",
-        **_MARKED,
-        **_scrollbar("#3d4c5e", moved="#5b7088", track="#131a22"),
-        "input-selection-background": "#2c4a6b",
-    },
+    border=("#3d4c5e", "#2d3947"),
+    cursor=("#2c4a6b", "#ffffff", "#1f2f42"),
+    moved="#5b7088",
+    track="#131a22",
+    selection="#2c4a6b",
 )
-LIGHT = Theme(
-    name="raidlab-light",
+LIGHT = _theme(
+    "raidlab-light",
     primary="#0a5bb5",
     secondary="#57667a",
     accent="#a04e00",
@@ -288,21 +263,14 @@ LIGHT = Theme(
     surface="#f1f4f8",
     panel="#e4eaf1",
     dark=False,
-    variables={
-        "border": "#9aa9bb",
-        "border-blurred": "#c3cdd9",
-        "footer-background": "#f1f4f8",
-        "footer-key-foreground": "#a04e00",
-        "block-cursor-background": "#bcd7f5",
-        "block-cursor-foreground": "#0b1520",
-        "block-cursor-blurred-background": "#dbe8f6",
-        **_MARKED,
-        **_scrollbar("#9aa9bb", moved="#72859b", track="#e4eaf1"),
-        "input-selection-background": "#bcd7f5",
-    },
+    border=("#9aa9bb", "#c3cdd9"),
+    cursor=("#bcd7f5", "#0b1520", "#dbe8f6"),
+    moved="#72859b",
+    track="#e4eaf1",
+    selection="#bcd7f5",
 )
-HIGH_CONTRAST = Theme(
-    name="raidlab-high-contrast",
+HIGH_CONTRAST = _theme(
+    "raidlab-high-contrast",
     primary="#7fd4ff",
     secondary="#ffffff",
     accent="#ffd400",
@@ -313,20 +281,12 @@ HIGH_CONTRAST = Theme(
     background="#000000",
     surface="#000000",
     panel="#1a1a1a",
-    dark=True,
     text_alpha=1.0,
-    variables={
-        "border": "#ffffff",
-        "border-blurred": "#c0c0c0",
-        "footer-background": "#000000",
-        "footer-key-foreground": "#ffd400",
-        "block-cursor-background": "#ffd400",
-        "block-cursor-foreground": "#000000",
-        "block-cursor-blurred-background": "#404040",
-        **_MARKED,
-        **_scrollbar("#ffffff", moved="#ffd400", track="#1a1a1a"),
-        "input-selection-background": "#005f87",
-    },
+    border=("#ffffff", "#c0c0c0"),
+    cursor=("#ffd400", "#000000", "#404040"),
+    moved="#ffd400",
+    track="#1a1a1a",
+    selection="#005f87",
 )
 THEMES = (DARK, LIGHT, HIGH_CONTRAST)
 

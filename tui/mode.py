@@ -19,11 +19,12 @@ from lab.errors import RUN_AGAIN
 from lab.lessons.verbs import LessonHint
 from lab.machine.target import target_words
 from tui.actions import next_step
-from tui.keys import SCREENS, command_key, key_for
+from tui.keys import SCREENS, command_key, hidden_key, key_for
 from tui.lessons import LessonPanel, LessonView
 from tui.look import glyphs_of
 from tui.quantities import clock_words
 from tui.state import LabState, MachinePhase
+from tui.widgets import ChangingText
 
 if TYPE_CHECKING:
     from textual import getters
@@ -53,33 +54,23 @@ def _besides(hint: str) -> str:
 class TopBar(Static):
     """The modes, the current operation, and the machine."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: tuple[object, ...] = ()
-        self._mode = ""
-        self._machine_words = (Content(""),) * 3
-        """The text about the machine: with its kernel, without it, and without the name of the operation either."""
+    _state = LabState()
+    _mode = ""
+    _shown: tuple[object, ...] = ()
 
     def show(self, state: LabState, mode: str) -> None:
-        kernel = state.facts.kernel_release if state.facts and state.is_open else ""
-        # Of a machine in virtual time, with its pace: 0:12:30 10x.
-        clock = (
-            f"{clock_words(state.snapshot.time_seconds)} {state.pace.words}" if state.pace and state.snapshot else ""
-        )
-        shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
+        self._state, self._mode = state, mode
+        doing = (state.operation, state.load, state.background)
+        shown = (mode, state.phase, state.target, state.facts, doing, self._clock)
         if shown != self._shown:
             self._shown = shown
-            self._mode = mode
-            names = f"{target_words(state.target, is_short=True)} {kernel} "
-            long, plain, short = (
-                self._machine(state, text, is_short=is_short)
-                for text, is_short in ((names, False), ("", False), ("", True))
-            )
-            if clock:
-                time = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock)
-                long, plain, short = time + long, time + plain, Content(" ") + time + short
-            self._machine_words = (long, plain, short)
             self.refresh()
+
+    @property
+    def _clock(self) -> str:
+        """The time and the pace of a machine in virtual time, such as ``0:12:30 10x``."""
+        pace, snapshot = self._state.pace, self._state.snapshot
+        return f"{clock_words(snapshot.time_seconds)} {pace.words}" if pace and snapshot else ""
 
     def render(self) -> RenderResult:
         width = self.size.width
@@ -93,11 +84,12 @@ class TopBar(Static):
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
             named = Content.from_markup("[bold $accent] raidlab [/]") + left
-            for tabs, words in ((named, 0), (left, 0), (left, 1)):
-                if tabs.cell_length + self._machine_words[words].cell_length <= width:
-                    return tabs, self._machine_words[words]
-            return left, self._machine_words[1]
-        short = self._machine_words[2].rstrip()
+            words = self._machine(has_names=True)
+            for tabs in (named, left):
+                if tabs.cell_length + words.cell_length <= width:
+                    return tabs, words
+            return left, self._machine()
+        short = self._machine(is_short=True).rstrip()
         for letters in (*range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1), 0):
             if left.cell_length + short.cell_length <= width:
                 break
@@ -117,9 +109,13 @@ class TopBar(Static):
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)
 
-    def _machine(self, state: LabState, names: str, *, is_short: bool) -> Content:
-        glyphs = glyphs_of(self)
-        parts = []
+    def _machine(self, *, has_names: bool = False, is_short: bool = False) -> Content:
+        """The operation and the machine, with the names of target and kernel, or without the name of the operation."""
+        state, glyphs = self._state, glyphs_of(self)
+        parts: list[Content | str] = []
+        if clock := self._clock:
+            gap = " " if is_short else ""
+            parts += [gap, Content.from_markup("[bold $warning]$clock[/]  ", clock=clock)]
         load = state.running_load
         doing = state.operation.title if state.operation else state.background
         if doing or load:
@@ -129,6 +125,8 @@ class TopBar(Static):
             gap = "" if is_short else "  "
             parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
         if state.phase is MachinePhase.OPEN:
+            kernel = state.facts.kernel_release if state.facts else ""
+            names = f"{target_words(state.target, is_short=True)} {kernel} " if has_names else ""
             parts.append(Content.from_markup("[$success]$glyph[/] $names", glyph=glyphs.good, names=names))
         else:
             style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
@@ -138,19 +136,13 @@ class TopBar(Static):
         return Content.assemble(*parts)
 
 
-class HintLine(Static):
+class HintLine(ChangingText):
     """The next step, in one line."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._text = ""
 
     def show(self, text: str) -> None:
         """Show ``text``, which may have markup; keys are written [b]k[/b]."""
-        if text != self._text:
-            self._text = text
-            sign = glyphs_of(self).arrow
-            self.update(Content.assemble((f" {sign} ", "bold $accent"), Content.from_markup(text)))
+        sign = glyphs_of(self).arrow
+        self.update(Content.assemble((f" {sign} ", "bold $accent"), Content.from_markup(text)))
 
 
 class KeyLine(Footer):
@@ -171,19 +163,10 @@ class KeyLine(Footer):
             key.visible = key.virtual_region.right <= self.size.width
 
 
-class ProblemBar(Static):
+class ProblemBar(ChangingText):
     """The problem and its remedy when the machine is lost or did not start; hidden otherwise."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.display = False
-        self._shown: object = None
-
     def show(self, state: LabState) -> None:
-        shown = (state.phase, state.problem)
-        if shown == self._shown:
-            return
-        self._shown = shown
         self.display = state.is_down
         if state.is_down and state.problem:
             text = (
@@ -205,7 +188,7 @@ _KEYS = (
 def pause_key(key: str) -> Binding:
     """A binding that pauses a machine in virtual time."""
     tooltip = "In virtual time: pause the machine's clock, or continue"
-    return Binding(key, "pause", "Pause", id="clock.pause", show=False, tooltip=tooltip)
+    return hidden_key("clock.pause", key, "pause", "Pause", tooltip)
 
 
 class LessonSide(Vertical):
@@ -245,7 +228,7 @@ class ModeScreen(Screen[None]):
     USES_LAB: ClassVar[bool] = True
     """Whether the screen needs the lab's machine: if it is lost, the next step is to restart it."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
+        hidden_key("lesson.large", "f6", "lesson", "Lesson", "To the open lesson, and back"),
         key_for(
             LessonHint,
             "lesson_hint",
@@ -254,7 +237,7 @@ class ModeScreen(Screen[None]):
             tooltip="One more hint of the open lesson",
             show=False,
         ),
-        Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="Continue after an explanation"),
+        hidden_key("lesson.next", "f8", "lesson_next", "Go on", "Continue after an explanation"),
         pause_key("comma"),
         command_key(
             "clock.step",
@@ -264,21 +247,15 @@ class ModeScreen(Screen[None]):
             "In virtual time: to the next event (a member fails, a rebuild ends), then pause",
             show=False,
         ),
-        Binding(
+        hidden_key(
+            "clock.faster",
             "greater_than_sign",
             "pace(1)",
             "Faster",
-            id="clock.faster",
-            show=False,
-            tooltip="In virtual time: 1, 10, 100 machine seconds per second, then as fast as it can",
+            "In virtual time: 1, 10, 100 machine seconds per second, then as fast as it can",
         ),
-        Binding(
-            "less_than_sign",
-            "pace(-1)",
-            "Slower",
-            id="clock.slower",
-            show=False,
-            tooltip="In virtual time: slower; below 1x it pauses",
+        hidden_key(
+            "clock.slower", "less_than_sign", "pace(-1)", "Slower", "In virtual time: slower; below 1x it pauses"
         ),
     ]
 

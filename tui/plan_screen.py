@@ -7,13 +7,12 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Button, Static
 
@@ -22,8 +21,8 @@ from lab.errors import LabError
 from lab.plans import Danger, Plan, Step
 from tui.dialogs import Modal
 from tui.frontend import MakePlan, PlanRun, named
-from tui.keys import command_key
-from tui.widgets import FittedLines, Line, entitle, wrapped
+from tui.keys import command_key, hidden_key
+from tui.widgets import Line, LineWidget, entitle, wrapped
 
 _INDENT_CELLS = 3
 _NAMES_SHOWN = 6
@@ -38,12 +37,11 @@ class PlanProgress:
     """The progress of a plan."""
 
     done: int
-    running: bool = True
     failed: str = ""
     """The error of the step after the finished ones; empty if it did not fail."""
 
 
-class PlanView(FittedLines, can_focus=True):
+class PlanView(LineWidget, can_focus=True):
     """The steps of a plan; a long plan needs a VerticalScroll around it."""
 
     PREFIX = "plan-view"
@@ -70,12 +68,6 @@ class PlanView(FittedLines, can_focus=True):
     brief: reactive[bool] = reactive(False)
     """Show only commands and warnings."""
 
-    @dataclass
-    class Copied(Message):
-        """The commands were copied to the clipboard."""
-
-        text: str
-
     def __init__(
         self,
         plan: Plan | None = None,
@@ -86,40 +78,34 @@ class PlanView(FittedLines, can_focus=True):
         """``name_of`` returns the name of a device for sentences."""
         super().__init__()
         self._name_of = name_of
-        self.empty_text = empty_text
-        self._plan = plan
+        self._empty_text = empty_text
+        self.plan = plan
         self._progress: PlanProgress | None = None
 
-    @property
-    def plan(self) -> Plan | None:
-        return self._plan
-
     def show(self, plan: Plan | None, progress: PlanProgress | None = None) -> None:
-        if (plan, progress) != (self._plan, self._progress):
-            self._plan, self._progress = plan, progress
+        if (plan, progress) != (self.plan, self._progress):
+            self.plan, self._progress = plan, progress
             self.changed(layout=True)
 
     def action_copy(self) -> None:
-        if self._plan and self._plan.steps:
-            text = "\n".join(self._plan.lines()) + "\n"
-            self.app.copy_to_clipboard(text)
-            self.post_message(self.Copied(text))
+        if self.plan and self.plan.steps:
+            self.app.copy_to_clipboard("\n".join(self.plan.lines()) + "\n")
+            self.notify("The commands are on the clipboard, if the terminal allows it")
 
     def watch_brief(self) -> None:
         self.changed(layout=True)
 
     def paint(self, width: int, height: int) -> list[Line]:
-        if self._plan is None or not self._plan.steps:
-            return [self.line(width).add(self.empty_text, self.style("empty"))]
-        groups = alike(self._plan.steps, self._name_of)
-        return [line for group in groups for line in self._group_lines(group, width)]
+        if self.plan is None or not self.plan.steps:
+            return [self.line(width).add(self._empty_text, self.style("empty"))]
+        steps = self.plan.steps
+        groups = alike(steps, self._name_of)
+        return [line for group in groups for line in self._group_lines(group, [steps[at] for at in group], width)]
 
-    def _group_lines(self, group: Sequence[int], width: int) -> Iterator[Line]:
-        """The lines of one step, or of a group of similar steps."""
-        assert self._plan is not None
-        steps = [self._plan.steps[index] for index in group]
+    def _group_lines(self, group: Sequence[int], steps: Sequence[Step], width: int) -> Iterator[Line]:
+        """The lines of one step, or of a group of similar steps; ``group`` are their indices."""
         danger = _DANGERS[steps[0].danger]
-        sign, style = self._state(group)
+        sign, style = self._state(group, danger)
         why = group_why(steps, self._name_of)
         parts = [(text, "why") for text in wrapped(why, width - _INDENT_CELLS)] if not self.brief else []
         if steps[0].danger is Danger.DATA:
@@ -141,17 +127,14 @@ class PlanView(FittedLines, can_focus=True):
             for text in wrapped(self._progress.failed, width - _INDENT_CELLS):
                 yield self.line(width).add(" " * _INDENT_CELLS).add(text, self.style("failed"))
 
-    def _state(self, group: Sequence[int]) -> tuple[str, str]:
+    def _state(self, group: Sequence[int], danger: str) -> tuple[str, str]:
         progress, glyphs = self._progress, self.glyphs
         if progress is None:
-            danger = _DANGERS[self._plan.steps[group[0]].danger] if self._plan else ""
             return (glyphs.danger, danger) if danger else (glyphs.pending, "pending")
         if group[-1] < progress.done:
             return glyphs.good, "done"
-        if progress.done in group and progress.failed:
-            return glyphs.bad, "failed"
-        if progress.done in group and progress.running:
-            return glyphs.busy, "running"
+        if progress.done in group:
+            return (glyphs.bad, "failed") if progress.failed else (glyphs.busy, "running")
         return glyphs.pending, "pending"
 
     def _names(self, steps: Sequence[Step]) -> str:
@@ -242,17 +225,10 @@ class PlanScreen(Modal[bool]):
         command_key("plan.run", "r", "Run", "array create", "Run these commands"),
         Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
         Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
-        Binding("pageup", "page(-1)", "Page up", show=False, id="plan.page-up", tooltip="Commands further up"),
-        Binding("pagedown", "page(1)", "Page down", show=False, id="plan.page-down", tooltip="Commands further down"),
-        Binding("right,down,tab", "app.focus_next", "Next", show=False, id="plan.next", tooltip="To the next button"),
-        Binding(
-            "left,up,shift+tab",
-            "app.focus_previous",
-            "Previous",
-            show=False,
-            id="plan.previous",
-            tooltip="To the previous button",
-        ),
+        hidden_key("plan.page-up", "pageup", "page(-1)", "Page up", "Commands further up"),
+        hidden_key("plan.page-down", "pagedown", "page(1)", "Page down", "Commands further down"),
+        hidden_key("plan.next", "right,down,tab", "app.focus_next", "Next", "To the next button"),
+        hidden_key("plan.previous", "left,up,shift+tab", "app.focus_previous", "Previous", "To the previous button"),
     ]
 
     def __init__(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
@@ -357,7 +333,7 @@ class PlanScreen(Modal[bool]):
     def _show_progress(self) -> None:
         if self._run and not self._run.is_over:
             step = max(0, self._run.steps_begun - 1)
-            self.query_one(PlanView).show(self.plan, PlanProgress(step, running=True))
+            self.query_one(PlanView).show(self.plan, PlanProgress(step))
             self._follow(step)
 
     def _follow(self, step: int) -> None:
@@ -368,14 +344,9 @@ class PlanScreen(Modal[bool]):
             at = steps.virtual_size.height * step // len(self.plan.steps)
             steps.scroll_to(y=max(0, at - steps.size.height // 2), animate=False)
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
+    async def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
-        actions: dict[str | None, Callable[[], Any]] = {
-            "run": self.action_run,
-            "copy": self.action_copy,
-            "cancel": self.action_cancel,
-        }
-        actions[event.button.id]()
+        await self.run_action(str(event.button.id))
 
     def action_run(self) -> None:
         if self._run or not self.plan.steps:
@@ -387,9 +358,7 @@ class PlanScreen(Modal[bool]):
         self._run.go_on()
 
     def action_copy(self) -> None:
-        if self.plan.steps:
-            self.app.copy_to_clipboard("\n".join(self.plan.lines()) + "\n")
-            self.notify("Copied, if the terminal allows it")
+        self.query_one(PlanView).action_copy()
 
     def action_cancel(self) -> None:
         self.dismiss(False)
@@ -399,7 +368,7 @@ class PlanScreen(Modal[bool]):
             self.app.show_error(error)
             return
         done = max(0, self._run.steps_begun - 1) if self._run else 0
-        self.query_one(PlanView).show(self.plan, PlanProgress(done, running=False, failed=error.message))
+        self.query_one(PlanView).show(self.plan, PlanProgress(done, error.message))
         failure = self.query_one("#plan-failure", Static)
         failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))
         failure.display = True

@@ -28,7 +28,8 @@ def format_value(value: float | None, unit: Unit) -> str:
         return f"{value * 100:.0f} %"
     if unit is Unit.SECONDS:
         return format_seconds(value)
-    number, prefix = _scaled(value)
+    scale, prefix = next((each for each in _SCALES if abs(value) >= 0.9995 * each[0]), (1.0, ""))
+    number = _three_figures(value / scale)
     return f"{number} {prefix}B/s" if unit is Unit.BYTES_PER_SECOND else f"{number}{prefix}"
 
 
@@ -58,11 +59,6 @@ def age_words(seconds: float) -> str:
         rounded = int(seconds) // 5 * 5
         return f"{rounded} s ago" if rounded else "now"
     return f"{int(seconds) // 60} min ago" if seconds < 3600 else f"{int(seconds) // 3600} h ago"
-
-
-def _scaled(value: float) -> tuple[str, str]:
-    scale, prefix = next((each for each in _SCALES if abs(value) >= 0.9995 * each[0]), (1.0, ""))
-    return _three_figures(value / scale), prefix
 
 
 def _three_figures(value: float) -> str:

@@ -20,13 +20,14 @@ from textual.message import Message
 from lab.arrays.status import ArrayStatus, MemberStatus, SliceState, SyncAction
 from lab.units import human_bytes
 from tui.charts import DiagramMember, Mark, Series, SliceCell, SliceLine, SlicePicture
+from tui.keys import hidden_key
 from tui.look import Glyphs, Tone
 from tui.quantities import Unit, format_value
 from tui.state import FIRST_SYNC, LabState
 from tui.widgets import Line, LineWidget, SyncView, shorten
 
 if TYPE_CHECKING:
-    from lab.arrays.spec import ArrayPreview
+    from lab.arrays.spec import ArrayPreview, SliceRow
     from lab.disks import LabDisk
     from lab.session.monitor import Event, Point
 
@@ -239,12 +240,12 @@ class Rack(LineWidget, can_focus=True):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(0, -1)", "Up", show=False, id="rack.up", tooltip="To the disk above"),
-        Binding("down,j", "move(0, 1)", "Down", show=False, id="rack.down", tooltip="To the disk below"),
-        Binding("left,h", "move(-1, 0)", "Left", show=False, id="rack.left", tooltip="To the disk on the left"),
-        Binding("right,l", "move(1, 0)", "Right", show=False, id="rack.right", tooltip="To the disk on the right"),
-        Binding("home", "first", "First disk", show=False, id="rack.first", tooltip="To the first disk"),
-        Binding("end", "last", "Last disk", show=False, id="rack.last", tooltip="To the last disk"),
+        hidden_key("rack.up", "up,k", "move(0, -1)", "Up", "To the disk above"),
+        hidden_key("rack.down", "down,j", "move(0, 1)", "Down", "To the disk below"),
+        hidden_key("rack.left", "left,h", "move(-1, 0)", "Left", "To the disk on the left"),
+        hidden_key("rack.right", "right,l", "move(1, 0)", "Right", "To the disk on the right"),
+        hidden_key("rack.first", "home", "first", "First disk", "To the first disk"),
+        hidden_key("rack.last", "end", "last", "Last disk", "To the last disk"),
         Binding("enter", "open", "Disk menu", id="rack.open", tooltip="The actions on this disk"),
         Binding("space,enter", "choose", "Toggle", id="rack.toggle", tooltip="Choose or remove this disk"),
         Binding("a", "choose_free", "All free", id="rack.choose-free", tooltip="Choose every free disk"),
@@ -626,24 +627,27 @@ def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collectio
     failed = {number for number, disk in enumerate(disks) if disk in lost}
     missing = {window: sum(disk in failed for disk in shown.disks_in(window)) for window in range(len(shown.widths))}
 
-    def state(disk: int, window: int) -> SliceState:
-        if disk not in failed:
+    def state(disk: int, window: int | None) -> SliceState | None:
+        if window is None or disk not in failed:
             return SliceState.WORKING
         return SliceState.LOST if missing[window] > 1 else SliceState.MISSING
 
     lines = tuple(
-        SliceLine(
-            human_bytes(row.lines * (shown.chunk_bytes or 0)),
-            tuple(
-                None if window is None else SliceCell(window, state(disk, window))
-                for disk, window in enumerate(row.windows)
-            ),
-        )
+        _slice_line(row, [state(disk, window) for disk, window in enumerate(row.windows)], shown.chunk_bytes)
         for row in shown.rows
     )
     members = tuple(DiagramMember(disk, number in failed) for number, disk in enumerate(disks))
     arrays = zip(shown.array_names, shown.widths, strict=True)
     return SlicePicture(members, lines, tuple((name, f"{data}+{parity}") for name, (data, parity) in arrays))
+
+
+def _slice_line(row: SliceRow, states: Sequence[SliceState | None], chunk_bytes: int | None) -> SliceLine:
+    """A row of the picture; ``states`` are those of the slices, by disk."""
+    cells = [
+        None if window is None or state is None else SliceCell(window, state)
+        for window, state in zip(row.windows, states, strict=True)
+    ]
+    return SliceLine(human_bytes(row.lines * (chunk_bytes or 0)), tuple(cells))
 
 
 def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None:
@@ -652,14 +656,7 @@ def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None
     if inside is None:
         return None
     lines = tuple(
-        SliceLine(
-            human_bytes(row.lines * (status.chunk_bytes or 0)),
-            tuple(
-                None if number is None or slice_state is None else SliceCell(number, slice_state)
-                for number, slice_state in zip(row.windows, states, strict=True)
-            ),
-        )
-        for row, states in zip(inside.rows, inside.states, strict=True)
+        _slice_line(row, states, status.chunk_bytes) for row, states in zip(inside.rows, inside.states, strict=True)
     )
     arrays = tuple((each.name or "gone", each.width) for each in inside.arrays)
     return SlicePicture(tuple(_column(state, place) for place in inside.places), lines, arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -37,8 +37,8 @@ from lab.microscope.small_write import (
 )
 from tui.charts import fitting_names
 from tui.dialogs import TypedScreen
-from tui.keys import command_key
-from tui.look import Tone
+from tui.keys import command_key, hidden_key
+from tui.look import Tone, tone_css
 from tui.mode import ModeScreen
 from tui.state import LabState
 from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanner, entitle, shorten, titled
@@ -190,7 +190,7 @@ class Looked:
     picture: StripePicture | None = None
     problem: LabError | None = None
     text: StepText | None = None
-    seen: tuple[object, ...] = field(default=())
+    seen: tuple[object, ...] = ()
     """The state of the array when the stripe was read (``_read_state``)."""
 
 
@@ -207,18 +207,16 @@ class StripeScreen(ModeScreen):
         "write, and through a crash during one. Left and Right change the stripe; g goes to a block or to a file."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "stripe(1)", "Next", show=False, id="stripe.next", tooltip="The next stripe"),
-        Binding("left", "stripe(-1)", "Previous", show=False, id="stripe.before", tooltip="The previous stripe"),
-        Binding("plus", "stripe(100)", "100 forward", show=False, id="stripe.far-next", tooltip="100 stripes forward"),
-        Binding("minus", "stripe(-100)", "100 back", show=False, id="stripe.far-before", tooltip="100 stripes back"),
-        Binding("down", "row(1)", "Down", show=False, id="stripe.down", tooltip="The next bytes of the chunks"),
-        Binding("up", "row(-1)", "Up", show=False, id="stripe.up", tooltip="The previous bytes"),
-        Binding("pagedown", "page(1)", "Page down", show=False, id="stripe.page-down", tooltip="The next page"),
-        Binding("pageup", "page(-1)", "Page up", show=False, id="stripe.page-up", tooltip="The previous page"),
-        Binding("tab", "member(1)", "Member", show=False, id="stripe.member", tooltip="The next member"),
-        Binding(
-            "shift+tab", "member(-1)", "Back", show=False, id="stripe.member-before", tooltip="The previous member"
-        ),
+        hidden_key("stripe.next", "right", "stripe(1)", "Next", "The next stripe"),
+        hidden_key("stripe.before", "left", "stripe(-1)", "Previous", "The previous stripe"),
+        hidden_key("stripe.far-next", "plus", "stripe(100)", "100 forward", "100 stripes forward"),
+        hidden_key("stripe.far-before", "minus", "stripe(-100)", "100 back", "100 stripes back"),
+        hidden_key("stripe.down", "down", "row(1)", "Down", "The next bytes of the chunks"),
+        hidden_key("stripe.up", "up", "row(-1)", "Up", "The previous bytes"),
+        hidden_key("stripe.page-down", "pagedown", "row(1, True)", "Page down", "The next page"),
+        hidden_key("stripe.page-up", "pageup", "row(-1, True)", "Page up", "The previous page"),
+        hidden_key("stripe.member", "tab", "member(1)", "Member", "The next member"),
+        hidden_key("stripe.member-before", "shift+tab", "member(-1)", "Back", "The previous member"),
         Binding("g", "go", "Go to", id="stripe.go", tooltip="Go to a stripe, a block, a sector of a disk, or a file"),
         Binding("a", "array", "Array", id="stripe.array", tooltip="The next array"),
         Binding("d", "difference", "Differs", id="stripe.difference", tooltip="Go to the next byte that differs"),
@@ -228,8 +226,8 @@ class StripeScreen(ModeScreen):
         command_key("stripe.write", "w", "Write", "array inspect", "Step through a small write"),
         command_key("stripe.crash", "k", "Crash", "array inspect", "Step through a crash in such a write"),
         command_key("stripe.really", "e", "Execute", "array inspect", "Write the block; compare with the prediction"),
-        Binding("i", "verdict", "Verdict", show=False, id="stripe.verdict", tooltip="Show the verdict again"),
-        Binding("space", "words", "Text", show=False, id="stripe.words", tooltip="Enlarge the text or the bytes"),
+        hidden_key("stripe.verdict", "i", "verdict", "Verdict", "Show the verdict again"),
+        hidden_key("stripe.words", "space", "words", "Text", "Enlarge the text or the bytes"),
     ]
 
     def __init__(self) -> None:
@@ -339,26 +337,16 @@ class StripeScreen(ModeScreen):
         self._read()
         self.app.show_soon()
 
-    def action_row(self, by: int) -> None:
+    def action_row(self, by: int, is_page: bool = False) -> None:
+        """Scroll the text, or the bytes, by rows or by pages."""
+        shown, text, picture = self.query_one(StripeHex), self.query_one("#stripe-text"), self._at.picture
         if self.has_class("-words"):
-            self.query_one("#stripe-text").scroll_relative(y=by, animate=False)
-            return
-        self._scroll(by * self.query_one(StripeHex).bytes_in_row())
-
-    def action_page(self, by: int) -> None:
-        if self.has_class("-words"):
-            box = self.query_one("#stripe-text")
-            box.scroll_relative(y=by * max(1, box.size.height - 1), animate=False)
-            return
-        shown = self.query_one(StripeHex)
-        self._scroll(by * shown.bytes_in_row() * shown.rows)
-
-    def _scroll(self, by: int) -> None:
-        picture = self._at.picture
-        if picture:
-            end = picture.skip_bytes + picture.length_bytes
-            step = self.query_one(StripeHex).bytes_in_row()
-            self._at.byte = max(picture.skip_bytes, min((end - 1) // step * step, self._at.byte + by))
+            text.scroll_relative(y=by * (max(1, text.size.height - 1) if is_page else 1), animate=False)
+        elif picture:
+            step = shown.bytes_in_row()
+            last = (picture.skip_bytes + picture.length_bytes - 1) // step * step
+            to = self._at.byte + by * step * (shown.rows if is_page else 1)
+            self._at.byte = max(picture.skip_bytes, min(last, to))
             self._show()
 
     def action_member(self, by: int) -> None:
@@ -496,7 +484,7 @@ class StripeScreen(ModeScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         picture = self._at.picture
-        if action in ("flip", "stripe", "row", "page", "member", "write", "crash", "really"):
+        if action in ("flip", "stripe", "row", "member", "write", "crash", "really"):
             return picture is not None
         if action == "difference":
             return picture is not None and bool(picture.comparison.repaired or picture.comparison.blamed)
@@ -565,13 +553,7 @@ class StripeHex(LineWidget):
         & > .stripe-hex--byte { color: $foreground; }
         & > .stripe-hex--zero { color: $foreground-muted; }
         & > .stripe-hex--wrong { color: $text-error; background: $error 30%; text-style: bold; }
-        & > .stripe-hex--good { color: $text-success; }
-        & > .stripe-hex--bad { color: $text-error; text-style: bold; }
-        & > .stripe-hex--notice { color: $text-warning; }
-        & > .stripe-hex--busy { color: $text-primary; }
-        & > .stripe-hex--quiet { color: $foreground-muted; }
-    }
-    """
+    """ + tone_css("stripe-hex") + "& > .stripe-hex--bad { text-style: bold; }}"  # fmt: skip
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)

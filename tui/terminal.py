@@ -16,6 +16,7 @@ import unicodedata
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyte
@@ -385,16 +386,13 @@ class TerminalScreen(pyte.Screen):
 
 
 def _runs(row: StaticDefaultDict[int, Char], columns: int) -> Iterator[Run]:
-    text, attributes = "", None
-    for x in range(columns):
-        sign, *found = row[x]
-        if tuple(found) != attributes:
-            if text and attributes is not None:
-                yield text, attributes
-            text, attributes = "", tuple(found)
-        text += sign
-    if text and attributes is not None:
-        yield text, attributes
+    for look, cells in groupby((row[x] for x in range(columns)), _look):
+        if text := "".join(cell.data for cell in cells):
+            yield text, look
+
+
+def _look(cell: Char) -> tuple[Any, ...]:
+    return cell[1:]
 
 
 def _rendition_parameters(given: str) -> Iterator[int]:

@@ -22,10 +22,11 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.units import counted
-from tui.keys import command_key
+from tui.keys import command_key, hidden_key
 from tui.look import glyphs_of
 from tui.mode import LessonSide, ModeScreen
 from tui.state import CommandEntry, LabState, Origin
+from tui.terminal import CURSOR_KEYS, PASTE
 from tui.widgets import titled
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ class TerminalView(Widget, can_focus=True):
     """Shows ``app.terminal``. While it has the focus, the app handles the keys below; the program gets all others."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f12", "leave", "Leave", id="terminal.leave", tooltip="From the terminal to the list"),
-        Binding("ctrl+right_square_bracket", "leave", "Leave", id="terminal.leave-too", show=False, tooltip="As F12"),
-        Binding("f11", "full", "Full", id="terminal.full", tooltip="The terminal on the whole screen, and back"),
-        Binding("shift+pageup", "page(1)", "Older", id="terminal.older", show=False, tooltip="Scroll back"),
-        Binding("shift+pagedown", "page(-1)", "Newer", id="terminal.newer", show=False, tooltip="Scroll forward"),
+        Binding("f12", "screen.leave_terminal", "Leave", id="terminal.leave", tooltip="From the terminal to the list"),
+        hidden_key("terminal.leave-too", "ctrl+right_square_bracket", "screen.leave_terminal", "Leave", "As F12"),
+        Binding("f11", "screen.full", "Full", id="terminal.full", tooltip="The terminal on the whole screen, and back"),
+        hidden_key("terminal.older", "shift+pageup", "page(1)", "Older", "Scroll back"),
+        hidden_key("terminal.newer", "shift+pagedown", "page(-1)", "Newer", "Scroll forward"),
     ]
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset(
         {"f11", "f12", "ctrl+right_square_bracket", "shift+pageup", "shift+pagedown"}
@@ -125,12 +126,6 @@ class TerminalView(Widget, can_focus=True):
 
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, TerminalView.Printed)
-
-    class Left(Message):
-        """The user leaves the terminal; the screen moves the focus."""
-
-    class Enlarged(Message):
-        """The user switches between the whole screen and the normal layout."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
@@ -284,21 +279,18 @@ class TerminalView(Widget, can_focus=True):
             self.action_page(1 if event.key == "pageup" else -1)
             return
         self._to_newest()
-        terminal.type(typed(event.key, event.character, cursor_keys=screen.has(1)))
+        terminal.type(typed(event.key, event.character, cursor_keys=screen.has(CURSOR_KEYS)))
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
+        self.insert(event.text)
+
+    def insert(self, text: str) -> None:
+        """Type text as a paste, without Enter."""
         screen = self.app.terminal.screen
         if screen and self.app.terminal.takes_keys:
             self._to_newest()
-            self.app.terminal.type(pasted(event.text, is_bracketed=screen.has(2004)))
-
-    def bring(self, line: str) -> None:
-        """Insert a line at the prompt, without Enter."""
-        screen = self.app.terminal.screen
-        if screen and self.app.terminal.takes_keys:
-            self.app.terminal.type(pasted(line, is_bracketed=screen.has(2004)))
-        self.focus()
+            self.app.terminal.type(pasted(text, is_bracketed=screen.has(PASTE)))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._scroll(event, 1)
@@ -311,7 +303,7 @@ class TerminalView(Widget, can_focus=True):
         screen = self.app.terminal.screen
         if screen and screen.is_alternate:
             # As xterm does on the alternate screen (alternateScroll): a pager scrolls by arrow keys.
-            key = typed("up" if direction > 0 else "down", None, cursor_keys=screen.has(1))
+            key = typed("up" if direction > 0 else "down", None, cursor_keys=screen.has(CURSOR_KEYS))
             self.app.terminal.type(key * _WHEEL_LINES)
         else:
             self._go_back(_WHEEL_LINES * direction)
@@ -327,12 +319,6 @@ class TerminalView(Widget, can_focus=True):
 
     def action_page(self, direction: int) -> None:
         self._go_back(direction * max(1, self.size.height - 1))
-
-    def action_leave(self) -> None:
-        self.post_message(self.Left())
-
-    def action_full(self) -> None:
-        self.post_message(self.Enlarged())
 
 
 _ORIGINS = {Origin.PLAN: "plan", Origin.SHELL: "you", Origin.LAB: "lab"}
@@ -369,7 +355,7 @@ class CommandsScreen(ModeScreen):
             show=False,
         ),
         Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal on the whole screen, and back"),
-        Binding("escape", "leave", "Lab", id="commands.leave", show=False, tooltip="Back to the Lab screen"),
+        hidden_key("commands.leave", "escape", "leave", "Lab", "Back to the Lab screen"),
     ]
 
     def __init__(self) -> None:
@@ -430,15 +416,15 @@ class CommandsScreen(ModeScreen):
         return Content.assemble(*parts)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.query_one(TerminalView).bring(self._shown[event.option_index].line)
+        terminal = self.query_one(TerminalView)
+        terminal.insert(self._shown[event.option_index].line)
+        terminal.focus()
 
-    def on_terminal_view_left(self) -> None:
+    def action_leave_terminal(self) -> None:
+        """Move the focus from the terminal to the list."""
         if self.has_class("-full"):
             self.action_full()
         self.query_one("#command-log").focus()
-
-    def on_terminal_view_enlarged(self) -> None:
-        self.action_full()
 
     def on_screen_resume(self) -> None:
         self.query_one(TerminalView).focus()

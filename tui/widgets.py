@@ -25,11 +25,11 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from lab.errors import LabError
-from tui.look import ASCII, Glyphs, Tone, glyphs_of, tone_css
+from tui.keys import hidden_key
+from tui.look import Glyphs, Tone, glyphs_of, tone_css
 from tui.quantities import Unit, format_seconds, format_value
 
 Row = TypeVar("Row")
-_PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">", "’": "'", "¼": " ", "½": " "})
 
 
 class Line:
@@ -100,7 +100,8 @@ class LineWidget(Widget):
         raise NotImplementedError
 
     def lines_needed(self, width: int) -> int:
-        return 1
+        """The number of lines of a widget whose height is ``auto``."""
+        return len(self.paint(width, 0))
 
     @property
     def glyphs(self) -> Glyphs:
@@ -158,13 +159,6 @@ class LineWidget(Widget):
                 strips = [line.strip() for line in self.paint(size.width, size.height)] if size.area else []
             finally:
                 self._brushes = None
-            if self.glyphs is ASCII:
-                strips = [
-                    Strip(
-                        [Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width
-                    )
-                    for strip in strips
-                ]
             self._painted, self._painted_size = strips, size
         return self._painted[y] if y < len(self._painted) else Strip.blank(size.width, self.rich_style)
 
@@ -184,16 +178,6 @@ class RowsWidget(LineWidget, Generic[Row]):
         if tuple(rows) != self._rows:
             self._rows = tuple(rows)
             self.changed(layout=True)
-
-    def lines_needed(self, width: int) -> int:
-        return len(self._rows) + 1 if self._rows else 0
-
-
-class FittedLines(LineWidget):
-    """A widget as high as the lines that it paints."""
-
-    def lines_needed(self, width: int) -> int:
-        return len(self.paint(width, 0))
 
 
 def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
@@ -217,22 +201,9 @@ def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
 
 def wrapped(text: str, width: int) -> list[str]:
     """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is broken too."""
-    lines: list[str] = []
-    current = ""
-    for word in text.split():
-        while cell_len(word) > width > 0:
-            if current:
-                lines.append(current)
-                current = ""
-            lines.append(word[:width])
-            word = word[width:]
-        joined = f"{current} {word}" if current else word
-        if cell_len(joined) > width:
-            lines.append(current)
-            current = word
-        else:
-            current = joined
-    return [*lines, current] if current or not lines else lines
+    lines = [line.plain.strip() for line in Content(" ".join(text.split())).wrap(max(1, width))]
+    # A word after a broken one that fills its line leaves a line with the blank between them.
+    return [line for line in lines if line] or [""]
 
 
 LIST_CELLS = 40
@@ -339,9 +310,9 @@ class Choices(LineWidget, can_focus=True):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "row(-1)", "Row up", show=False, id="choices.up", tooltip="To the row above"),
-        Binding("down,j", "row(1)", "Row down", show=False, id="choices.down", tooltip="To the row below"),
-        Binding("left,h", "step(-1)", "Previous value", show=False, id="choices.before", tooltip="The previous value"),
+        hidden_key("choices.up", "up,k", "row(-1)", "Row up", "To the row above"),
+        hidden_key("choices.down", "down,j", "row(1)", "Row down", "To the row below"),
+        hidden_key("choices.before", "left,h", "step(-1)", "Previous value", "The previous value"),
         Binding("right,l,space,enter", "step(1)", "Next value", id="choices.next", tooltip="The row's next value"),
     ]
 
@@ -389,9 +360,6 @@ class Choices(LineWidget, can_focus=True):
     @property
     def _label_cells(self) -> int:
         return max((len(row.label) for row in self._rows), default=0) + 3
-
-    def lines_needed(self, width: int) -> int:
-        return len(self._rows)
 
     def paint(self, width: int, height: int) -> list[Line]:
         return [self._paint_row(index, row, width) for index, row in enumerate(self._rows)]
@@ -536,7 +504,7 @@ def error_sentence(error: LabError) -> str:
     return f"{error.message}. {error.hint}".rstrip(". ") + "."
 
 
-class VerdictBanner(FittedLines):
+class VerdictBanner(LineWidget):
     """A verdict as a highlighted headline, and a sentence."""
 
     PREFIX = "verdict"

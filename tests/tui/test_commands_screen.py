@@ -16,7 +16,6 @@ from tests.tui.user import User
 from tests.unit.fakes import FakeTerminal
 from tui.help import HelpScreen
 from tui.state import MachinePhase, Origin
-from tui.terminal import TerminalScreen
 from tui.terminal_screen import TerminalView, pasted, typed
 
 pytestmark = pytest.mark.app(mode="commands")
@@ -37,23 +36,9 @@ async def test_all_keys_but_a_few_are_the_programs(user: User) -> None:
     terminal = await terminal_of(user)
     assert isinstance(user.app.focused, TerminalView)
     assert terminal.sizes[-1] == user.app.focused.size
-    await user.press("1", "q", "question_mark", "comma", "escape", "f1", "f6")
-    await user.press(
-        "tab",
-        "shift+tab",
-        "up",
-        "backspace",
-        "enter",
-        "ctrl+c",
-        "ctrl+r",
-        "ctrl+t",
-        "ctrl+q",
-        "ctrl+p",
-        "alt+b",
-        "pageup",
-    )
-    wanted = b"1q?,\x1b\x1bOP\x1b[17~\t\x1b[Z\x1b[A\x7f\r" + b"\x03\x12\x14\x11\x10\x1bb"
-    assert terminal.typed == wanted
+    keys = "1 q question_mark comma escape f1 f6 tab shift+tab up backspace enter"
+    await user.press(*keys.split(), "ctrl+c", "ctrl+r", "ctrl+t", "ctrl+q", "ctrl+p", "alt+b", "pageup")
+    assert terminal.typed == b"1q?,\x1b\x1bOP\x1b[17~\t\x1b[Z\x1b[A\x7f\r\x03\x12\x14\x11\x10\x1bb"
     assert user.app.current_mode == "commands"
     assert user.app.is_running
     assert not isinstance(user.screen, HelpScreen)
@@ -219,9 +204,3 @@ def test_arrows_have_another_form_where_a_program_wants_it() -> None:
 
 def test_a_paste_holds_no_keys() -> None:
     assert pasted("a\r\nb\x07\x1b[201~c", is_bracketed=True) == b"\x1b[200~a\rb[201~c\x1b[201~"
-
-
-def test_resizing_to_the_same_size_changes_nothing() -> None:
-    screen = TerminalScreen(10, 3)
-    screen.resize(3, 10)
-    assert (screen.columns, screen.lines) == (10, 3)

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from tui.look import UNICODE, Glyphs
+from tui.look import ASCII, UNICODE, Glyphs, to_ascii
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -42,7 +42,8 @@ def shown(
                 await act(pilot)
                 await pilot.pause()
             width, height = widget.size
-            return [widget.render_line(line).crop(0, width).text.rstrip() for line in range(height)]
+            lines = [widget.render_line(line).crop(0, width).text.rstrip() for line in range(height)]
+            return [to_ascii(line) if glyphs is ASCII else line for line in lines]
 
     return asyncio.run(run())
 

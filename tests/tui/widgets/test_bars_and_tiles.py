@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.widgets.host import shown
-from tui.look import ASCII, UNICODE, Tone
-from tui.quantities import Unit
-from tui.widgets import SyncBar, SyncView, Tile, VerdictBanner, bar
+from tui.look import ASCII, UNICODE, Glyphs, Tone
+from tui.widgets import SyncBar, SyncView, VerdictBanner, bar
 
 
 def sync(view: SyncView | None, width: int = 80) -> str:
@@ -17,8 +16,8 @@ def sync(view: SyncView | None, width: int = 80) -> str:
 
 
 @given(st.floats(-1, 2), st.integers(0, 200), st.sampled_from([UNICODE, ASCII]))
-def test_a_bar_is_as_long_as_asked(fraction: float, cells: int, glyphs: object) -> None:
-    full, empty = bar(fraction, cells, UNICODE if glyphs is UNICODE else ASCII)
+def test_a_bar_is_as_long_as_asked(fraction: float, cells: int, glyphs: Glyphs) -> None:
+    full, empty = bar(fraction, cells, glyphs)
     assert len(full) + len(empty) == cells
 
 
@@ -47,22 +46,6 @@ def test_a_sync_shows_how_far_how_fast_and_how_long(view: SyncView, width: int, 
     assert line.endswith(end)
 
 
-def test_no_sync_shows_nothing() -> None:
-    assert sync(None) == ""
-
-
-def test_a_tile_shows_label_figure_and_unit() -> None:
-    tile = Tile("p99")
-    tile.show(0.0133, Unit.SECONDS)
-    assert shown(tile, (20, 2)) == ["p99", "13.3 ms"]
-
-
-def test_a_tile_s_mood_has_a_sign() -> None:
-    tile = Tile("Survives")
-    tile.show_text("no failure", Tone.BAD, "not even one")
-    assert shown(tile, (40, 2))[1] == "✘ no failure  not even one"
-
-
 @pytest.mark.parametrize(
     ("width", "expected"),
     [
@@ -78,11 +61,3 @@ def test_a_verdict_is_a_word_and_a_sentence(width: int, expected: list[str]) -> 
 
 def test_no_verdict_takes_no_room() -> None:
     assert shown(VerdictBanner(), (40, 5)) == []
-
-
-def test_a_terminal_without_unicode_gets_ascii_only() -> None:
-    tile, verdict = Tile("p99"), VerdictBanner()
-    tile.show(0.0000133, Unit.SECONDS, Tone.BUSY, "…")
-    verdict.show(Tone.BAD, "DATA CHANGED", "4 KiB × 3")
-    for widget in (tile, verdict):
-        assert "\n".join(shown(widget, (40, 5), glyphs=ASCII)).isascii()
