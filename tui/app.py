@@ -38,7 +38,7 @@ from tui.base_app import BaseApp
 from tui.dialogs import MenuScreen, Modal
 from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
 from tui.frontend import ClientMaker, MakePlan
-from tui.keys import SCREENS, known_ids
+from tui.keys import SCREENS, hidden_key, known_ids
 from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.terminal_screen import TerminalView
 
@@ -220,35 +220,20 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(
-                entry.key,
-                f"mode('{entry.mode}')",
-                entry.title,
-                show=False,
-                id=f"app.{entry.mode}",
-                tooltip=f"Go to the {entry.title} screen",
+            hidden_key(
+                f"app.{entry.mode}", entry.key, f"mode('{entry.mode}')", entry.title, f"Go to the {entry.title} screen"
             )
             for entry in SCREENS
         ),
         # Keys with priority also work while a dialog is open.
         Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="The purpose and the keys of this screen"),
-        Binding("question_mark", "help", "Help", id="app.explain", tooltip="The same as F1", show=False),
-        Binding(
-            "ctrl+p", "command_palette", "Palette", id="app.palette", show=False, tooltip="Find any command by its name"
-        ),
-        Binding(
-            "ctrl+t", "next_theme", "Theme", id="app.theme", show=False, priority=True,
-            tooltip="Dark, light or high contrast",
-        ),
-        Binding(
-            "ctrl+r", "restart", "Restart", id="app.restart", show=False, priority=True,
-            tooltip="Restart a lost machine",
-        ),
-        Binding(
-            "ctrl+q", "quit", "Quit", id="app.quit", show=False, priority=True, tooltip="Close the lab and quit"
-        ),
-        Binding("q", "quit", "Quit", id="app.leave", show=False, tooltip="Close the lab and quit"),
-    ]  # fmt: skip
+        hidden_key("app.explain", "question_mark", "help", "Help", "The same as F1"),
+        hidden_key("app.palette", "ctrl+p", "command_palette", "Palette", "Find any command by its name"),
+        hidden_key("app.theme", "ctrl+t", "next_theme", "Theme", "Dark, light or high contrast", priority=True),
+        hidden_key("app.restart", "ctrl+r", "restart", "Restart", "Restart a lost machine", priority=True),
+        hidden_key("app.quit", "ctrl+q", "quit", "Quit", "Close the lab and quit", priority=True),
+        hidden_key("app.leave", "q", "quit", "Quit", "Close the lab and quit"),
+    ]
 
     def __init__(
         self,
@@ -301,7 +286,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.call_after_refresh(self._after_first_frame)
 
     def _after_first_frame(self) -> None:
-        keys, problems = load_keymap(self._keys_file, known_ids)
+        keys, problems = load_keymap(self._keys_file)
         if keys:
             self.set_keymap(keys)
         for problem in problems:
@@ -336,9 +321,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     def get_driver_class(self) -> type[Driver]:
         """``TerminalDriver`` on a terminal, which tolerates any input and a lost terminal; else Textual's driver."""
         usual = super().get_driver_class()
-        if usual.__name__ != "LinuxDriver":
-            return usual
-        return TerminalDriver
+        return TerminalDriver if usual.__name__ == "LinuxDriver" else usual
 
     @property
     def is_typing_on_machine(self) -> bool:
@@ -432,7 +415,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
 
     def action_restart(self) -> None:
-        self.client.restart()
+        self.client.start()
 
     async def action_quit(self) -> None:
         self.exit(0)
@@ -513,7 +496,7 @@ def save_settings(file: Path, settings: Settings) -> None:
         replace_file(file, msgspec.json.encode(settings))
 
 
-def load_keymap(file: Path, known_ids: Callable[[], frozenset[str]]) -> tuple[dict[str, str], list[str]]:
+def load_keymap(file: Path) -> tuple[dict[str, str], list[str]]:
     """The user's keymap (binding id -> keys), and one line for each problem of the file."""
     try:
         if not file.exists():

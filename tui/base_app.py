@@ -61,7 +61,7 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.guide = Guide(self, on_passed=self.bell, is_suspended=lambda: self.drills.view is not None)
         self.drills = Drills(self)
         self.terminal = TerminalSession(self)
-        self.services += (self.guide, self.drills)
+        self.receivers += (self.guide.receive, self.drills.receive)
         self.marks.is_quiet = lambda: self.guide.is_following
         self.owns_process = False
         """Whether the app handles the signals and the unexpected exceptions of this process; False in tests."""

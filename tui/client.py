@@ -1,7 +1,7 @@
 """The lab's side of the app: opens the lab on a separate thread, and runs work on it, one piece at a time.
 
-The threads do not use widgets; they post messages. After the machine is lost, the client waits for ``restart``; the
-state and the measurements of the app remain.
+The threads do not use widgets; they post messages. After the machine is lost, ``start`` opens it again; the state and
+the measurements of the app remain.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LabClient:
     Args:
         target: the machine, or None for this computer's default machine.
         post: receives the messages; it is called from any thread.
-        make_host: creates this computer's ``Host``; called on the first use of ``host``.
+        host: this computer's services that the lab uses; None: the real ones.
         opener: another way to open a lab, for tests.
         hertz: samples of the monitor per second.
     """
@@ -112,7 +112,7 @@ class LabClient:
         target: str | None,
         post: Callable[[Message], Any],
         *,
-        make_host: Callable[[], Host] | None = None,
+        host: Host | None = None,
         opener: Opener | None = None,
         hertz: float = HERTZ,
     ) -> None:
@@ -120,13 +120,11 @@ class LabClient:
         self.session: LabSession | None = None
         self.pacer: Pacer | None = None
         """Advances the machine's clock; None unless time is virtual."""
-        self.log = CommandLog(lambda entry: self._post(CommandRan(entry)), lambda: self.host.clock.utc_now())
+        self.host = host or Host.real("raidlab")
+        self.log = CommandLog(lambda entry: self._post(CommandRan(entry)), self.host.clock.utc_now)
         self._post = post
-        self._make_host = make_host
         self._opener = opener
         self._hertz = hertz
-        self._host: Host | None = None
-        self._making_host = threading.Lock()
         self._monitor: Monitor | None = None
         self._lane: ThreadPoolExecutor | None = None
         """Runs the work on the open session, one piece at a time, in the order of ``submit``."""
@@ -135,27 +133,23 @@ class LabClient:
         self._is_over = threading.Event()
         """The open session is to be closed, because of ``_loss`` or on request."""
         self._loss: LabError | None = None
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._released = threading.Event()
-        """Set while no session is open or being opened."""
+        self._thread: threading.Thread | None = None
+        """Opens and closes a session; None while no session is open or being opened."""
         self._is_settled = threading.Event()
         """Set while a session is open, or none is being opened."""
         self._is_settled.set()
-        self._thread = threading.Thread(target=self._live, name="lab")
+        self._is_closing = False
         self._helpers: list[Callable[[], None]] = []
 
-    @property
-    def host(self) -> Host:
-        """This computer's services that the lab uses; created by the first thread that reads it."""
-        with self._making_host:
-            if self._host is None:
-                self._host = self._make_host() if self._make_host else Host.real("raidlab")
-        return self._host
-
     def start(self) -> None:
-        self.restart()
-        self._thread.start()
+        """Open the lab, also again after it was lost or could not be opened. Does nothing while the lab is open."""
+        with self._lock:
+            if self._thread is None and not self._is_closing:
+                self._is_settled.clear()
+                self._is_over.clear()
+                self._loss = None
+                self._thread = threading.Thread(target=self._live, name="lab")
+                self._thread.start()
 
     def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
         """Run work on the open session after the work submitted before.
@@ -166,7 +160,7 @@ class LabClient:
         with self._lock:
             if (session := self.session) is not None and self._lane is not None:
                 return self._lane.submit(self._work, session, work)
-        hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
+        hint = "wait until it has started" if self._thread else "start it again with Ctrl+R"
         failed: Future[T] = Future()
         failed.set_exception(MachineLost("the machine is not running", hint=hint))
         return failed
@@ -180,13 +174,6 @@ class LabClient:
             self._end(session, error)
             raise
 
-    def restart(self) -> None:
-        """Open the lab again after it was lost or could not be opened. Does nothing while the lab is open."""
-        with self._lock:
-            if self.session is None and not self._closing.is_set():
-                self._is_settled.clear()
-                self._wake.set()
-
     @contextmanager
     def released(self) -> Iterator[None]:
         """Close the session for the duration of work that opens the same machine. Not on the app's own thread.
@@ -194,27 +181,27 @@ class LabClient:
         If a session is being opened, wait for it first: it already holds the lab's lock.
         """
         self._is_settled.wait()
-        session = self.session
-        if session is None:
+        with self._lock:
+            session, thread = self.session, self._thread
+        if session is None or thread is None:
             yield
             return
         self._end(session, None)
-        self._released.wait()
+        thread.join()
         try:
             yield
         finally:
-            self.restart()
+            self.start()
 
     def close(self) -> None:
         """Close the lab and wait until it is closed. If the machine is still starting, it finishes starting first."""
         with self._lock:
-            self._closing.set()
-            self._wake.set()
+            self._is_closing, thread = True, self._thread
             self._is_settled.set()
         self._is_over.set()
         self._stop_helpers()
-        if self._thread.ident is not None:
-            self._thread.join()
+        if thread:
+            thread.join()
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
         """Register ``stop`` to be called before the session closes; returns a function that cancels this."""
@@ -245,46 +232,31 @@ class LabClient:
         self._post(MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:
-        while not self._closing.is_set():
-            self._wake.wait()
-            if self._closing.is_set():
-                return
-            self._released.clear()
-            with self._lock:
-                self._loss = None
-                if not self._closing.is_set():
-                    self._is_over.clear()
-            error = self._one_session()
-            with self._lock:
-                was_open, self.session = self.session is not None, None
-                if not self._closing.is_set():
-                    self._wake.clear()
-                self._is_settled.set()
-            self._post(SessionEnded(error, was_open=was_open))
-            self._released.set()
-
-    def _one_session(self) -> LabError | None:
-        """Open and close one session; returns why it ended, or None if that was requested."""
+        """Open a session, wait until it is to be closed, and close it."""
         try:
             with ExitStack() as stack:
                 run_safely(lambda: self._open(stack))
                 self._is_over.wait()
-            return self._loss
-        except LabError as error:
-            return error
+            error = self._loss
+        except LabError as failure:
+            error = failure
+        with self._lock:
+            was_open, self.session, self._thread = self.session is not None, None, None
+            self._is_settled.set()
+            # With the lock, so that no message of the next session precedes it.
+            self._post(SessionEnded(error, was_open=was_open))
 
     def _open(self, stack: ExitStack) -> None:
         # Imported here, so that the text mode does not wait for it at its start.
         from lab.session.monitor import Monitor
 
-        host = self.host
-        target = self.target = self.target or default_target(host)
+        target = self.target = self.target or default_target(self.host)
         self._post(MachineOpening(target))
         session = stack.enter_context(
             open_session(
                 Client(
                     parse_target(target),
-                    host,
+                    self.host,
                     on_notice=lambda text: self._post(NoticeGiven(text)),
                     on_machine=lambda machine: machine.on_command(self.log.on_command),
                     on_plan=self.log.announce,

@@ -86,8 +86,6 @@ class InputGate:
         self._out: list[str | Pasted] = []
         self._keys = self._mouse = 0
         self._was_motion = False
-        self.dropped = 0
-        """Total number of characters dropped because of ``most_keys``."""
 
     @property
     def is_waiting(self) -> bool:
@@ -136,7 +134,6 @@ class InputGate:
         self._was_motion = False
         accepted = text[: self._keys]
         self._keys -= len(accepted)
-        self.dropped += len(text) - len(accepted)
         self._out.append(accepted)
 
     def _sequence(self, data: str, at: int) -> int:

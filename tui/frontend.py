@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.actions.action import Choice
 from lab.arrays.kinds import names_array
@@ -226,8 +226,7 @@ class Background:
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._cancelled = threading.Event()
-        self._is_over = threading.Event()
-        self._is_over.set()
+        self._thread: threading.Thread | None = None
 
     def run(
         self,
@@ -245,18 +244,11 @@ class Background:
         frontend = self._frontend
         if frontend.lab.background:
             return False
-        cancelled, is_over = threading.Event(), threading.Event()
-        self._cancelled, self._is_over = cancelled, is_over
+        self._cancelled = cancelled = threading.Event()
 
         def report(progress: object) -> None:
             if on_progress:
                 frontend.call(on_progress, progress)
-
-        def run() -> T:
-            try:
-                return work(report, cancelled.is_set)
-            finally:
-                is_over.set()
 
         def then(callback: Callable[[Any], None] | None, outcome: object) -> None:
             frontend.lab.background = ""
@@ -264,15 +256,17 @@ class Background:
                 callback(outcome)
 
         frontend.lab.background = title
+        job = partial(work, report, cancelled.is_set)
         failed = partial(then, on_error or frontend.show_error)
-        frontend.beside(title, run, on_done=partial(then, on_done), on_error=failed)
+        self._thread = frontend.beside(title, job, on_done=partial(then, on_done), on_error=failed)
         frontend.show_soon()
         return True
 
     def end(self) -> None:
         """Cancel the job when the app closes, and wait for it up to ``_END_SECONDS``."""
         self.cancel()
-        self._is_over.wait(_END_SECONDS)
+        if self._thread:
+            self._thread.join(_END_SECONDS)
 
     def cancel(self) -> None:
         """Request that the job ends; what it has stored is kept."""
@@ -281,13 +275,6 @@ class Background:
 
 ClientMaker = Callable[[Callable[["Message"], Any]], LabClient]
 MakePlan = Callable[["LabSession"], "Plan | None"]
-
-
-class Service(Protocol):
-    """A part of a frontend that receives its messages."""
-
-    def receive(self, message: LabMessage) -> None:
-        """Handle a message; ``Frontend.lab`` is already updated."""
 
 
 class Frontend:
@@ -302,7 +289,8 @@ class Frontend:
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
         self.background, self.pacing = Background(self), Pacing(self)
-        self.services: tuple[Service, ...] = (self.marks, self.loads)
+        self.receivers: tuple[Callable[[LabMessage], None], ...] = (self.marks.receive, self.loads.receive)
+        """Called with each message, after ``lab`` is updated."""
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: LabMessage) -> None:
@@ -319,8 +307,8 @@ class Frontend:
                 self.settle()
             case _:
                 pass
-        for service in self.services:
-            service.receive(message)
+        for receive in self.receivers:
+            receive(message)
         if not isinstance(message, SnapshotTaken):
             self.show_soon()
         elif not self.lab.is_dull:
@@ -373,7 +361,7 @@ class Frontend:
         *,
         on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
-    ) -> None:
+    ) -> threading.Thread:
         """Run work without a session on a separate thread.
 
         Textual's thread workers would not do: asyncio waits for their threads at the end, and the app must end at once.
@@ -388,7 +376,9 @@ class Frontend:
                 if on_done:
                     self.call(on_done, result)
 
-        threading.Thread(target=run, name=title, daemon=True).start()
+        thread = threading.Thread(target=run, name=title, daemon=True)
+        thread.start()
+        return thread
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())

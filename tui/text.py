@@ -85,6 +85,7 @@ if TYPE_CHECKING:
 
     from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
+    from lab.frontend import ReadVerb, RunLine
     from lab.plans import Plan
     from lab.workloads.fio_output import LiveInterval
     from tui.widgets import ChoiceRow
@@ -546,13 +547,12 @@ class TextApp(Frontend):
         self,
         target: str | None,
         *,
-        run_line: Callable[[list[str]], int],
-        commands: Collection[str] = (),
-        read_verb: Callable[[list[str]], Verb | None] = lambda _: None,
+        run_line: RunLine,
+        commands: Collection[str],
+        read_verb: ReadVerb,
         read: Callable[[], str] | None = None,
         write: TextIO | None = None,
         make_client: ClientMaker | None = None,
-        ascii_only: bool = False,
     ) -> None:
         """``run_line`` runs a command line and returns its exit status; ``commands`` are the names of its commands.
 
@@ -563,13 +563,13 @@ class TextApp(Frontend):
         self.connect(target, make_client)
         self.drills = Drills(self)
         self._text_drills = TextDrills(self, self.drills)
-        self.services += (self.drills,)
+        self.receivers += (self.drills.receive,)
         self._run_line = run_line
         self._commands, self._read_verb = frozenset(commands), read_verb
         self._read = read or sys.stdin.readline
         self._write = write or sys.stdout
         self.shell = TextShell(self, self._put)
-        self._is_ascii = ascii_only
+        self._is_ascii = not (self._write.encoding or "utf-8").lower().startswith("utf")
         self._answer: Callable[[str], None] | None = None
         self._explanation = ""
         """The explanation of the possible answers, for ``?``."""
@@ -691,11 +691,10 @@ class TextApp(Frontend):
             "help": self._help,
             "log": self._log,
             "build": self.choose_freely,
+            "restart": self.client.start,
         }
         if word in simple:
             simple[word]()
-        elif word == "restart":
-            self.client.restart()
         elif word == "drill":
             self._drill(rest)
         elif word == "raidlab":
@@ -841,7 +840,6 @@ class TextApp(Frontend):
         danger = "Data will be lost: see the disks above. " if plan.destroys_data else ""
         danger = "The array cannot be used afterwards. " if plan.ends_array else danger
         self._line(f"{danger}Type yes to run it; anything else cancels.")
-        self._explanation = "yes runs exactly these commands. Any other line, such as no, changes nothing."
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
@@ -849,14 +847,13 @@ class TextApp(Frontend):
             else:
                 self._line("nothing was changed.")
 
-        self._answer = answer
+        self.listen(answer, "yes runs exactly these commands. Any other line, such as no, changes nothing.")
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
         self._line(f"{title}. {intro}".strip())
         for number, choice in enumerate(choices, start=1):
             self._line(f"{number}: {choice.label}. {choice.detail}".rstrip(". ") + ".")
         self._line("Type a number; anything else cancels.")
-        self._explanation = f"A number from 1 to {len(choices)} chooses that line. Any other line changes nothing."
 
         def answer(line: str) -> None:
             if 1 <= (number := digits(line) or 0) <= len(choices):
@@ -864,7 +861,7 @@ class TextApp(Frontend):
             else:
                 self._line("nothing was changed.")
 
-        self._answer = answer
+        self.listen(answer, f"A number from 1 to {len(choices)} chooses that line. Any other line changes nothing.")
 
     def show_error(self, error: LabError) -> None:
         self._line(f"problem: {error.message}" + (f". next: {error.hint}" if error.hint else ""))
@@ -958,20 +955,9 @@ class TextApp(Frontend):
         self._put((to_ascii(text) if self._is_ascii else text) + "\n")
 
 
-def main(
-    on: str | None,
-    run_line: Callable[[list[str]], int],
-    commands: Collection[str] = (),
-    read_verb: Callable[[list[str]], Verb | None] = lambda _: None,
-) -> int:
+def main(on: str | None, run_line: RunLine, commands: Collection[str], read_verb: ReadVerb) -> int:
     """Run the text mode; however it ends, the lab is closed. The arguments are those of ``TextApp``."""
-    app = TextApp(
-        on,
-        run_line=run_line,
-        commands=commands,
-        read_verb=read_verb,
-        ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"),
-    )
+    app = TextApp(on, run_line=run_line, commands=commands, read_verb=read_verb)
     with signals.handled_by(app.end_by):
         signals.watch_terminal()
         try:

@@ -32,7 +32,7 @@ def main() -> None:
     tui.app.SHOW_SECONDS *= HERTZ / hertz
     app = tui.app.RaidlabApp("uml:", make_client=lambda post: LabClient("uml:", post, hertz=hertz))
     counts = Counts(file)
-    app.services += (counts,)
+    app.receivers += (counts.receive,)
     show = app.show_now
 
     def shown() -> None:

@@ -162,7 +162,7 @@ async def started(
     def make_client(post: Callable[[Any], object]) -> LabClient:
         if is_still:
             return StillClient(post)
-        return LabClient("uml:", post, make_host=lambda: fake_lab.host, opener=fake_lab.open)
+        return LabClient("uml:", post, host=fake_lab.host, opener=fake_lab.open)
 
     app = RaidlabApp("uml:", make_client=make_client, settings_file=settings_file, keys_file=keys_file, glyphs=glyphs)
     try:

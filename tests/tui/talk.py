@@ -14,17 +14,16 @@ from lab.cli.app import make_app
 from lab.cli.session import typed_verb
 from tests.tui.fake_lab import FakeLab
 from tui.client import LabClient
-from tui.frontend import ClientMaker
 from tui.text import TextApp
 
 PATIENCE_SECONDS = 15.0
 
 
-class Typist:
-    """Types lines into a text mode and waits for its output; without ``make_client`` on a real machine."""
+class Talk:
+    """Types lines into a text mode on a fake lab, and waits for its output."""
 
-    def __init__(self, make_client: ClientMaker | None = None, *, patience_seconds: float) -> None:
-        self._patience_seconds = patience_seconds
+    def __init__(self, lab: FakeLab) -> None:
+        self.lab = lab
         self.output = io.StringIO()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.app = TextApp(
@@ -34,7 +33,7 @@ class Typist:
             commands=("lesson", "results", "load", "workloads", "array"),
             read=self._lines.get,
             write=self.output,
-            make_client=make_client,
+            make_client=lambda post: LabClient("uml:", post, host=lab.host, opener=lab.open),
         )
         self.status: list[int] = []
         self._thread = threading.Thread(target=lambda: self.status.append(self.app.run()), daemon=True)
@@ -58,26 +57,15 @@ class Typist:
         return heard
 
     def wait(self, is_reached: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + self._patience_seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_reached():
             assert time.monotonic() < deadline, f"never: {what}; said: {self.output.getvalue()}"
             time.sleep(0.005)
 
     def close(self) -> None:
         self._lines.put("")
-        self._thread.join(self._patience_seconds)
+        self._thread.join(PATIENCE_SECONDS)
         self.app.client.close()
-
-
-class Talk(Typist):
-    """A typist on a fake lab."""
-
-    def __init__(self, lab: FakeLab) -> None:
-        self.lab = lab
-        super().__init__(
-            lambda post: LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open),
-            patience_seconds=PATIENCE_SECONDS,
-        )
 
     def look(self) -> None:
         """Take one sample of the fake lab, and wait until the text mode has handled it."""

@@ -164,25 +164,12 @@ async def test_the_keymap_file_gives_other_keys(start: Start, tmp_path: Path) ->
         await user.plan("f8")
 
 
-async def test_other_work_can_have_the_machine_for_a_while(user: User) -> None:
-    seen: list[object] = []
-
-    def work(_progress: object, _cancelled: object) -> str:
-        with user.app.client.released():
-            seen.append(user.app.client.session)
-        return "done"
-
-    user.app.background.run("other work", work, on_done=seen.append)
-    await user.until(lambda: user.fake_lab.opened == 2 and user.lab.is_open, "the lab is open again")
-    await user.until(lambda: len(seen) == 2, "the work is done")
-    assert seen == [None, "done"]
-
-
-@pytest.mark.app(glyphs=ASCII)
-async def test_keys_have_names_where_there_are_no_signs_for_them(user: User) -> None:
-    keys = user.text.splitlines()[-1]
-    assert "enter Disk menu" in keys
-    assert keys.isascii()
+@pytest.mark.app(glyphs=ASCII, shows="raid5")
+async def test_an_ascii_terminal_gets_no_other_characters_and_names_of_keys(user: User) -> None:
+    assert "enter Disk menu" in user.text.splitlines()[-1]
+    assert user.text.isascii()
+    await user.press("delete")
+    assert user.text.isascii()
 
 
 async def test_what_the_session_finds_on_the_disks_is_shown_unasked(user: User) -> None:

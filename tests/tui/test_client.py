@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,39 +15,36 @@ from tui.client import LabClient
 from tui.state import SessionEnded, SessionOpened
 
 
+def until(condition: Callable[[], object], what: str) -> None:
+    wait_for(condition, bool, what=what, timeout_seconds=15, clock=HostClock())
+
+
 def test_work_that_waits_when_the_machine_is_lost_fails_and_does_not_run_on_the_next(fake_lab: FakeLab) -> None:
     posted: list[Any] = []
 
-    def until(kind: type, count: int) -> None:
-        wait_for(
-            lambda: sum(isinstance(each, kind) for each in posted),
-            lambda seen: seen >= count,
-            what=f"{count} {kind.__name__}",
-            timeout_seconds=15,
-            clock=HostClock(),
-        )
+    def heard(kind: type, count: int) -> None:
+        until(lambda: sum(isinstance(each, kind) for each in posted) >= count, f"{count} {kind.__name__}")
 
     ran: list[str] = []
     holds = threading.Event()
-    client = LabClient("uml:", posted.append, make_host=lambda: fake_lab.host, opener=fake_lab.open)
+    client = LabClient("uml:", posted.append, host=fake_lab.host, opener=fake_lab.open)
     client.start()
     try:
-        until(SessionOpened, 1)
-        stream = lambda: fake_lab.machine.stream_of_samples is not None  # noqa: E731
-        wait_for(stream, bool, what="samples", timeout_seconds=15, clock=HostClock())
+        heard(SessionOpened, 1)
+        until(lambda: fake_lab.machine.stream_of_samples is not None, "samples")
         first = client.submit(lambda _: holds.wait(10))
         waiting = client.submit(lambda _: ran.append("waiting"))
         fake_lab.lose()
-        wait_for(client._is_over.is_set, bool, what="the loss", timeout_seconds=15, clock=HostClock())
+        until(client._is_over.is_set, "the loss")
         late = client.submit(lambda _: ran.append("late"))
         holds.set()
-        until(SessionEnded, 1)
+        heard(SessionEnded, 1)
         assert first.result(10)
         for each in (waiting, late):
             assert isinstance(each.exception(10), MachineLost)
         assert isinstance(client.submit(lambda _: None).exception(10), MachineLost)
-        client.restart()
-        until(SessionOpened, 2)
+        client.start()
+        heard(SessionOpened, 2)
         client.submit(lambda _: ran.append("next")).result(10)
     finally:
         holds.set()
@@ -74,7 +71,7 @@ def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(fake_lab: 
                 seen.append(has_closed.is_set())
                 has_closed.clear()
 
-    client = LabClient("uml:", lambda _: None, make_host=lambda: fake_lab.host, opener=open_slowly)
+    client = LabClient("uml:", lambda _: None, host=fake_lab.host, opener=open_slowly)
     working = threading.Thread(target=work)
     client.start()
     try:

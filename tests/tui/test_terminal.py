@@ -35,13 +35,13 @@ state, mode, trouble = sys.argv[1:]
 save_settings(state_file(), Settings(was_welcomed=True))
 lab = FakeLab(pathlib.Path(state))
 def client(post):
-    return LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open)
+    return LabClient("uml:", post, host=lab.host, opener=lab.open)
 tui.app.RaidlabApp = functools.partial(tui.app.RaidlabApp, make_client=client)
 tui.text.TextApp = functools.partial(tui.text.TextApp, make_client=client)
 blocked = threading.Event()
 trouble and exec(trouble)
 try:
-    sys.exit(tui.app.main("uml:") if mode == "app" else tui.text.main("uml:", lambda words: 0))
+    sys.exit(tui.app.main("uml:") if mode == "app" else tui.text.main("uml:", lambda words: 0, (), lambda words: None))
 except signals.Interrupted as interrupted:
     sys.exit(interrupted.exit_status)
 """
