@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.levels import kernel_name
-from lab.arrays.status import MDSTAT, ArrayStatus, MemberStatus, SyncAction, parse_mdstat
+from lab.arrays.status import MDSTAT, ArrayStatus, SyncAction, parse_mdstat
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost
 from lab.gates.decoding import read_seconds
@@ -20,11 +20,8 @@ from lab.machine import RawSample, SampleRequest
 from lab.machine.api import SampleStream
 from lab.measure.samples import (
     TICKS_PER_SECOND,
-    CpuTicks,
     DiskCounters,
     ThreadTicks,
-    busy_fraction,
-    parse_cpu,
     parse_diskstats,
     rates_between,
 )
@@ -145,25 +142,18 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
 
 
 def _member_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: NameOf) -> Iterator[Event]:
-    earlier = {member.device: member for member in before.members}
-    later = {member.device: member for member in after.members}
-    for device, member in later.items():
-        yield from _changes(earlier.get(device), member, after, now, name_of(device))
-    for device in earlier.keys() - later.keys():
-        words = f"{name_of(device)} has left {after.name}"
-        yield Event(now, EventKind.MEMBER_REMOVED, after.name, device, words)
-
-
-def _changes(
-    before: MemberStatus | None, after: MemberStatus, status: ArrayStatus, now: float, name: str
-) -> Iterator[Event]:
-    array, device = status.name, after.device
-    if before is None:
-        yield Event(now, EventKind.MEMBER_ADDED, array, device, f"{name} has joined {array}")
-    if after.is_faulty and not (before and before.is_faulty):
-        yield Event(now, EventKind.MEMBER_FAULTY, array, device, status.faulty_sentence(after, name))
-    if before and after.is_in_sync and not before.is_in_sync:
-        yield Event(now, EventKind.MEMBER_IN_SYNC, array, device, status.in_sync_sentence(after, name))
+    array, earlier = after.name, {member.device: member for member in before.members}
+    for member in after.members:
+        device, name = member.device, name_of(member.device)
+        was = earlier.pop(device, None)
+        if was is None:
+            yield Event(now, EventKind.MEMBER_ADDED, array, device, f"{name} has joined {array}")
+        if member.is_faulty and not (was and was.is_faulty):
+            yield Event(now, EventKind.MEMBER_FAULTY, array, device, after.faulty_sentence(member, name))
+        if was and member.is_in_sync and not was.is_in_sync:
+            yield Event(now, EventKind.MEMBER_IN_SYNC, array, device, after.in_sync_sentence(member, name))
+    for device in earlier:
+        yield Event(now, EventKind.MEMBER_REMOVED, array, device, f"{name_of(device)} has left {array}")
 
 
 def _missing(status: ArrayStatus) -> str:
@@ -193,7 +183,6 @@ class Snapshot:
     arrays: tuple[ArrayStatus, ...]
     disks: Mapping[str, DiskCounters]
     """Counters by kernel name: arrays, their members, the lab's disks; mapped devices also by their own names."""
-    cpu: CpuTicks | None = None
     md_thread_ticks: Mapping[str, int] = field(default_factory=dict)
     """Array -> CPU time of its kernel threads since the first snapshot, in hundredths of a second."""
     vanished: frozenset[str] = frozenset()
@@ -206,14 +195,13 @@ class Snapshot:
 def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
     """Take a single snapshot; with ``name``, of this array only. Raises ArrayError if it is not running."""
     arrays = (session.array(name).status(),) if name else session.statuses()
-    texts = session.machine.read(["/proc/uptime", "/proc/diskstats", "/proc/stat", MDSTAT])
+    texts = session.machine.read(["/proc/uptime", "/proc/diskstats", MDSTAT])
     # proc(5): the first number is the uptime in seconds.
     uptime = (texts["/proc/uptime"] or "").partition(" ")[0]
     return Snapshot(
         read_seconds(uptime, "/proc/uptime"),
         tuple(status.with_progress(parse_mdstat(texts[MDSTAT] or "").progress) for status in arrays),
         parse_diskstats(texts["/proc/diskstats"] or ""),
-        parse_cpu(texts["/proc/stat"] or ""),
     )
 
 
@@ -316,8 +304,7 @@ class Monitor:
                     found, reported = self._session.found, None
                     self._maker.forget()
                 # The sample itself takes a few microseconds.
-                files = {path: text for path, text in raw.files.items() if path != "/proc/stat"}
-                shown = (files, round(raw.time_seconds, 2))
+                shown = (raw.files, round(raw.time_seconds, 2))
                 if shown != reported:
                     reported = shown
                     self._report(raw)
@@ -357,7 +344,7 @@ class SnapshotMaker:
         prefixes = tuple(f"{name}_" for name in (*_WATCHED_ARRAYS, *self._inner_names()))
         return SampleRequest(
             interval_seconds,
-            ("/proc/stat", "/proc/diskstats", MDSTAT, _PARTITIONS),
+            ("/proc/diskstats", MDSTAT, _PARTITIONS),
             tuple(sorted(self._asked)),
             prefixes,
         )
@@ -379,7 +366,6 @@ class SnapshotMaker:
             raw.time_seconds,
             tuple(self._bridged(each) for each in arrays),
             _by_array(parse_diskstats(raw.files.get("/proc/diskstats") or ""), arrays),
-            parse_cpu(raw.files.get("/proc/stat") or ""),
             self._thread_ticks(raw.thread_cpu_ticks),
             self._vanished,
         )
@@ -507,10 +493,6 @@ class History:
     def newest(self) -> Snapshot | None:
         return self._snapshots[-1] if self._snapshots else None
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
-
     def span_seconds(self, snapshots: int) -> float:
         """The machine time covered by that many of the newest snapshots."""
         return self._times[-1] - self._times[max(0, len(self._times) - snapshots - 1)] if self._times else 0.0
@@ -526,11 +508,8 @@ class History:
         if before:
             self._add_rates(before, snapshot)
         for status in snapshot.arrays:
-            if status.sync_progress:
-                self._put(status.name, "sync_fraction", status.sync_progress.fraction)
-                pace = sync_pace(recent(tuple(self._snapshots)), status.name)
-                if pace:
-                    self._put(status.name, "sync_bytes_per_second", pace.bytes_per_second)
+            if status.sync_progress and (pace := self.pace(status.name)):
+                self._put(status.name, "sync_bytes_per_second", pace.bytes_per_second)
         self._fill_gaps()
 
     def _add_rates(self, before: Snapshot, snapshot: Snapshot) -> None:
@@ -539,9 +518,6 @@ class History:
             for measure in Measure if rates else ():
                 if (value := getattr(rates, measure.value)) is not None:
                     self._put(device, measure, value)
-        busy = busy_fraction(before, snapshot)
-        if busy is not None:
-            self._put("", "cpu", busy)
         seconds = snapshot.time_seconds - before.time_seconds
         for name, ticks in snapshot.md_thread_ticks.items():
             more = ticks - before.md_thread_ticks.get(name, 0)
@@ -571,16 +547,9 @@ class History:
         """One measure of one device (an array, a member, a disk) over the last ``seconds``."""
         return self._points(device, measure, seconds)
 
-    def cpu(self, *, seconds: float | None = None) -> list[Point]:
-        return self._points("", "cpu", seconds)
-
     def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
         """CPUs kept busy by an array's kernel threads: 1 is one whole CPU. The resolution of their clock is 10 ms."""
         return self._points(name, "md_cpu", seconds)
-
-    def sync_fraction(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """Progress of an array's sync, 0 to 1."""
-        return self._points(name, "sync_fraction", seconds)
 
     def sync_rate(self, name: str, *, seconds: float | None = None) -> list[Point]:
         """Speed of a sync, in bytes per second of each member."""

@@ -9,7 +9,7 @@ from typing import Any
 from lab.arrays.status import ArrayStatus, parse_array
 from lab.disks import Lab, LabDisk
 from lab.machine import Host, parse_target
-from lab.measure.samples import CpuTicks, DiskCounters
+from lab.measure.samples import DiskCounters
 from lab.session.monitor import Snapshot
 from lab.session.session import LabSession
 from tests.unit.arrays.captures import load
@@ -34,8 +34,7 @@ def look(
     time_seconds: float,
     *arrays: ArrayStatus,
     disks: Mapping[str, DiskCounters] | None = None,
-    cpu: CpuTicks | None = None,
     md_ticks: Mapping[str, int] | None = None,
     vanished: frozenset[str] = frozenset(),
 ) -> Snapshot:
-    return Snapshot(time_seconds, arrays, disks or {}, cpu, md_ticks or {}, vanished)
+    return Snapshot(time_seconds, arrays, disks or {}, md_ticks or {}, vanished)

@@ -13,7 +13,7 @@ from lab.arrays.status import ArrayStatus, SyncAction, SyncProgress, parse_mdsta
 from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.machine import RawSample, SampleRequest
-from lab.measure.samples import CpuTicks, DiskCounters
+from lab.measure.samples import DiskCounters
 from lab.session.monitor import (
     EventKind,
     History,
@@ -67,7 +67,7 @@ def raw(
     seconds: float, mdstat: str = REBUILDING, threads: dict[str, int] | None = None, *, partitions: str = ""
 ) -> RawSample:
     # Something has been read or written since the sample before.
-    files = {"/proc/mdstat": mdstat, "/proc/diskstats": f"{seconds}", "/proc/stat": "", "/proc/partitions": partitions}
+    files = {"/proc/mdstat": mdstat, "/proc/diskstats": f"{seconds}", "/proc/partitions": partitions}
     return RawSample(seconds, files, threads or {})
 
 
@@ -359,10 +359,10 @@ def test_a_device_missing_for_the_whole_axis_is_forgotten() -> None:
     history = History(seconds=2.0, hertz=2.0)
     history.add(look(0.0, disks={"sdb": counters(0)}))
     history.add(look(1.0, disks={"sdb": counters(5)}))
-    assert "sdb" in history.devices
+    assert history.rates("sdb", Measure.READ_IOPS)
     for tick in range(2, 8):
         history.add(look(float(tick)))
-    assert not history.devices
+    assert not history.rates("sdb", Measure.READ_IOPS)
 
 
 def test_the_clock_of_the_machine_does_not_go_back() -> None:
@@ -376,21 +376,19 @@ def test_the_clock_of_the_machine_does_not_go_back() -> None:
 
 def test_md_threads_are_counted_in_cpus() -> None:
     history = History()
-    history.add(look(0.0, md_ticks={"md0": 100}, cpu=CpuTicks(0, 0, 0)))
-    history.add(look(0.5, md_ticks={"md0": 125, "md1": 10}, cpu=CpuTicks(30, 70, 0)))
+    history.add(look(0.0, md_ticks={"md0": 100}))
+    history.add(look(0.5, md_ticks={"md0": 125, "md1": 10}))
     assert history.md_cpu("md0")[-1] == (0.5, 0.5)
     assert history.md_cpu("md1")[-1] == (0.5, 0.2)
-    assert history.cpu()[-1] == (0.5, 0.3)
 
 
-def test_a_sync_has_a_fraction_a_rate_and_a_time_left() -> None:
+def test_a_sync_has_a_rate_and_a_time_left() -> None:
     history = History()
     for second in range(3):
         status = captured(
             "raid5-rebuilding", sync_action=SyncAction.RECOVER, sync_progress=SyncProgress(second * 2048, 20480)
         )
         history.add(look(float(second), status))
-    assert [value for _, value in history.sync_fraction("md0")] == [0.0, 0.1, 0.2]
     assert history.sync_rate("md0")[-1] == (2.0, 1 << 20)
     pace = history.pace("md0")
     assert pace is not None
