@@ -80,12 +80,12 @@ class MachineBusy(LabError):
 class CommandFailed(LabError):
     """A command on the machine exited with a nonzero status."""
 
-    def __init__(self, argv: Sequence[str], status: int, stderr_tail: str, *, hint: str = "") -> None:
+    def __init__(self, argv: Sequence[str], status: int, stderr_tail: str) -> None:
         self.argv = tuple(argv)
         self.status = status
         self.stderr_tail = stderr_tail.strip()
         detail = f": {self.stderr_tail}" if self.stderr_tail else ""
-        super().__init__(f"'{' '.join(argv)}' exited with status {status}{detail}", hint=hint)
+        super().__init__(f"'{' '.join(argv)}' exited with status {status}{detail}")
 
 
 class CommandTimedOut(LabError):

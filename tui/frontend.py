@@ -520,7 +520,7 @@ class PlanRun:
     def _wait(self, session: LabSession, step: Step) -> int:
         """Run the waiting step on a separate thread; returns its exit status."""
         session.lab.guard.check(step)
-        command = session.machine.stream(step.argv, keeps_output=False)
+        command = session.machine.stream(step.argv)
         forget = self._frontend.client.on_end(command.stop)
         try:
             for _ in command.chunks():

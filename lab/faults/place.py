@@ -168,7 +168,7 @@ def run_program(
     """
     path = machine.install(program, change)
     argv, text = packed(("python3", "-IS", path), json.dumps(job, separators=(",", ":")))
-    running = machine.stream(argv, stdin_text=text, keeps_output=False)
+    running = machine.stream(argv, stdin_text=text)
     rest, has_ended = "", False
     try:
         for chunk in running.chunks():

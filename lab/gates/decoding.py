@@ -4,14 +4,11 @@ The guarantee: every number that the lab uses is finite and bounded, so the wait
 determines is bounded too, and any TOML text is read or rejected in a fraction of a second. Errors name the bound.
 
 The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
-checks them everywhere else. Decoding is thread-safe. msgspec analyses a Struct's fields at the first use of the type
-and publishes the result before it is complete. A second thread that decodes the same type at that moment reads
-uninitialised fields, and the process dies of a segmentation fault (seen with 0.22.0). Here a lock serialises the
-first use of each type.
+checks them everywhere else. A lock serialises the first use of each type: msgspec (0.22.0) publishes its analysis of a
+Struct before it is complete, and a second thread that decodes the type at that moment dies of a segmentation fault.
 
 tomllib itself sets no bounds: it takes quadratic time in the dots of a key, raises RecursionError for nested brackets,
-and int() raises a ValueError of its own from 4,300 digits on. The number of entries is bounded too, so that the
-consumers of a file can process them all.
+and int() raises a ValueError of its own from 4,300 digits on.
 """
 
 from __future__ import annotations
@@ -127,10 +124,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 def whole(text: str, what: str = "") -> int:
-    """Parse a whole number. Raises SpecError for other text, and for more than 19 digits.
-
-    Python itself rejects more than 4,300 digits with its own error (sys.set_int_max_str_digits).
-    """
+    """Parse a whole number of at most 19 digits. Raises SpecError (Python rejects 4,300 digits with another error)."""
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise SpecError(
             f"{what} '{shortened(text)}' is not a whole number".lstrip(), hint="write only digits, such as 4"
@@ -143,11 +137,7 @@ def whole(text: str, what: str = "") -> int:
 
 
 def read_count(text: str | None, what: str) -> int:
-    """A count in a machine's file, below 2**53; 0 if the file is missing or empty.
-
-    Raises LabError for any other content. The kernel of another computer, or a command in the embedded one, may have
-    replaced the content of sysfs.
-    """
+    """A count in a machine's file, below 2**53; 0 if it is missing or empty. Raises LabError for any other content."""
     return _number_in(text, what, int)
 
 

@@ -232,27 +232,28 @@ _NEXT = {
 }
 
 
-def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError, hint: str = "") -> str:
+def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
     """Read a plain UTF-8 file named by the user.
 
-    Raises ``error`` with a hint if the file cannot be read for any reason; ``hint`` is for a file that is too large.
+    Raises SpecError with a hint if the file cannot be read for any reason; ``hint`` is for a file that is too large.
     """
     message = f"'{shortened(str(path), 200)}' cannot be read"
     try:
-        data = read_plain(path, most_bytes, error=error, hint=hint)
+        data = read_plain(path, most_bytes, error=SpecError, hint=hint)
         if (zero := data.find(b"\0")) >= 0:
-            raise error(f"{message}: byte {zero + 1} is zero, so it is not text", hint=_NO_TEXT)
+            raise SpecError(f"{message}: byte {zero + 1} is zero, so it is not text", hint=_NO_TEXT)
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as problem:
-        raise error(f"{message}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
+        raise SpecError(f"{message}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
     except OSError as problem:
         if problem.errno == errno.ENOENT:
             message = f"there is no file '{shortened(str(path), 200)}'"
         else:
             message = f"{message}: {problem.strerror}"
-        raise error(message, hint=_NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")) from None
+        hint = _NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")
+        raise SpecError(message, hint=hint) from None
     except ValueError:
-        raise error(f"{message}: a path cannot contain a zero byte", hint="check the path") from None
+        raise SpecError(f"{message}: a path cannot contain a zero byte", hint="check the path") from None
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:

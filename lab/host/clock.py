@@ -68,14 +68,10 @@ def wait_for(
     what: str,
     timeout_seconds: float,
     clock: Clock,
-    interval_seconds: float = 0.05,
     hint: str = "",
 ) -> T:
-    """Poll ``observe`` until ``is_reached`` holds and return that observation.
-
-    Raises WaitTimedOut with the last observation, which is made after the time-out.
-    """
-    for is_last in polls(clock, timeout_seconds, interval_seconds):
+    """Poll ``observe`` until ``is_reached`` holds; return that observation. Raises WaitTimedOut with the last one."""
+    for is_last in polls(clock, timeout_seconds):
         seen = observe()
         if is_reached(seen):
             return seen

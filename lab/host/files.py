@@ -33,10 +33,7 @@ def open_lock(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 
 def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
-    """Take the lock of an open file: ``SHARED`` or ``ALONE``. ``path`` is for the error.
-
-    Raises BlockingIOError if another process holds it and ``waits`` is false, OSError.
-    """
+    """Take the lock of an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if it is held, OSError."""
     try:
         fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
     except OSError as error:
@@ -226,10 +223,7 @@ def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
 
 
 def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open one of the lab's own files for reading and appending; create it for this user only if it is missing.
-
-    Raises OSError, ``error`` if it is not a regular file that belongs to this user alone.
-    """
+    """Open one of the lab's own files for appending; create it for this user only. Raises OSError, ``error``."""
     return open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, is_own=True, error=error)
 
 
@@ -355,10 +349,7 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Create an output folder that the user named, and its parents, if it is missing.
-
-    Raises ResultError with a hint.
-    """
+    """Create an output folder that the user named, and its parents. Raises ResultError with a hint."""
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:

@@ -87,10 +87,7 @@ class Processes:
         stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess:
-        """Start with pipes for standard input and output, in a new session.
-
-        So a Ctrl-C typed at the client reaches only the client, which can then close its machine properly.
-        """
+        """Start in a new session, so that a typed Ctrl-C reaches only the client, with pipes for input and output."""
         return subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,

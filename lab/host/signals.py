@@ -21,7 +21,6 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
 """Time for an app's orderly close: it ends within two seconds of SIGTERM, within five of the loss of its terminal."""
 FORCE_SECONDS = 0.6
-"""Time limit for ending by force."""
 UNHURRIED_SECONDS = 10.0
 _COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}
 _IMPATIENT_FROM = 3
@@ -113,8 +112,7 @@ def reinstall() -> None:
 def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
     """Handle signals for an app: ``APP_SECONDS`` limits its close, and the loss of its terminal always ends it.
 
-    Args:
-        listener: called with the signal's number instead of raising the exception, on any thread.
+    ``listener`` is called with the signal's number, on any thread, instead of raising the exception.
     """
     if not _ending.handled:
         install()

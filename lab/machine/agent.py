@@ -11,7 +11,7 @@ and of short ones can mix. The last answer to a request has ``"done": true``.
     read    paths                -> {"files": {path: text or null}}
     list    paths                -> {"names": {path: [name, ...]}}
     write   path, base64         -> {}
-    load    name, source         -> {}; a file like this one: a verb of that name, several verbs, or a program to call
+    load    name, source         -> {}; a file like this one, with further verbs in ``verbs``
     stop    target, signal       -> ends the request with that id: signals a command, ends any other request
     exit                         -> kills running processes; an embedded kernel also syncs its disks, then powers off
 
@@ -179,7 +179,6 @@ class Agent:
         self.is_init = init_environ is not None
         self.running: dict[int, Task] = {}
         self.verb_run = functools.partial(ChildProcess, self)
-        self.loaded: dict[str, dict[str, Any]] = {}
         self.selector = selectors.DefaultSelector()
         path = f"{RUN_FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         usual = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": "/root", "TERM": "dumb"}
@@ -296,10 +295,9 @@ class Agent:
 
     def verb_load(self, request: dict[str, Any]) -> None:
         """Load a file on first use, so that an embedded kernel compiles only the files that it needs."""
-        self.loaded[request["name"]] = names = {"__name__": request["name"]}
+        names: dict[str, Any] = {"__name__": request["name"]}
         exec(compile(request["source"], request["name"], "exec"), names)
-        verbs = names.get("verbs") or ({request["name"]: names["verb"]} if "verb" in names else {})
-        for name, verb in verbs.items():
+        for name, verb in names["verbs"].items():
             setattr(self, "verb_" + name, functools.partial(verb, self))
         self.send({"id": request["id"], "done": True})
 

@@ -110,4 +110,4 @@ class Sampler:
         self.agent.send({"id": self.id, "done": True})
 
 
-verb = Sampler
+verbs = {"sample": Sampler}

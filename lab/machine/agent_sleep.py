@@ -59,4 +59,4 @@ class Sleep:
         self.on_time(time.monotonic())
 
 
-verb = Sleep
+verbs = {"sleep": Sleep}

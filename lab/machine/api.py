@@ -103,11 +103,8 @@ class RawSample:
 class Machine:
     """An open machine. Its methods send requests to the agent, and raise MachineLost when the machine is gone.
 
-    Args:
-        channel: an open channel whose agent has sent its greeting.
-        facts: the machine's facts, as the agent reported them.
-        on_close: releases the target's processes (kernel, ssh); its argument says whether the agent confirmed its exit.
-        waited_seconds: returns how long the machine's process has waited for a processor.
+    ``on_close`` releases the target's processes (kernel, ssh); its argument says whether the agent confirmed its exit.
+    ``waited_seconds`` returns how long the machine's process has waited for a processor.
     """
 
     def __init__(
@@ -149,11 +146,7 @@ class Machine:
     def run(
         self, argv: Sequence[str], *, stdin_text: str = "", timeout_seconds: float = 120.0, check: bool = True
     ) -> CommandResult:
-        """Run a command to its end.
-
-        Raises CommandFailed for a nonzero status if ``check``, ToolMissing if the program is missing,
-        CommandTimedOut after ``timeout_seconds``.
-        """
+        """Run a command to its end. Raises CommandFailed for a failure if ``check``, ToolMissing, CommandTimedOut."""
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, timeout=timeout_seconds)
         command = RunningCommand(self, tuple(argv), pending)
         try:
@@ -168,22 +161,17 @@ class Machine:
             raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
         return result
 
-    def stream(
-        self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
-    ) -> RunningCommand:
-        """Start a command. Without ``keeps_output`` its output is passed on but not stored: ``stdout`` stays empty.
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "", is_aside: bool = False) -> RunningCommand:
+        """Start a command. Its output is passed on but not stored: ``stdout`` stays empty.
 
         In virtual time a command that ``is_aside`` does not make the clock run until it is stopped: the clock runs
         only while the client waits for something else.
         """
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
-        return RunningCommand(self, tuple(argv), pending, keeps_output=keeps_output)
+        return RunningCommand(self, tuple(argv), pending, keeps_output=False)
 
     def install(self, program: GuestProgram, change: Change = unchanged) -> str:
-        """Send a program unless the machine has it, and return the path of the file that ``python3 -IS`` starts.
-
-        ``change`` is applied to the text of each of its modules.
-        """
+        """Send a program, with ``change`` applied to each module; return the file that ``python3 -IS`` starts."""
         self._load("programs")
         files = program_files(program, change)
         with self._load_lock:
@@ -193,10 +181,7 @@ class Machine:
         return files.start
 
     def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
-        """Run one of the lab's programs inside the agent and return its text; no process is started.
-
-        Raises CommandFailed with the program's reason, CommandTimedOut after ``timeout_seconds``.
-        """
+        """Run one of the lab's programs inside the agent and return its text. Raises CommandFailed, CommandTimedOut."""
         folder = self.install(program).rpartition("/")[0]
         argv = program.argv_of_call(arguments)
         pending = self._channel.request("call", folder=folder, module=program.module, arguments=list(arguments))
@@ -258,10 +243,7 @@ class Machine:
         return True
 
     def waited_seconds(self) -> float | None:
-        """Return the total time for which the machine was ready to run while its host's processor ran something else.
-
-        None if unknown: a machine that is not a process on this computer counts it as steal (proc(5)).
-        """
+        """Return how long the machine was ready to run without a processor; None if unknown (see steal, proc(5))."""
         return self._waited_seconds()
 
     def close(self) -> None:
@@ -288,10 +270,7 @@ class Machine:
         self._ask("stop", f"request {pending.request_id}", target=pending.request_id, signal=signal_number)
 
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
-        """Return the next answer to a long request: silence may last for hours, but the machine must stay alive.
-
-        Raises queue.Empty on time-out.
-        """
+        """Return the next answer to a long request; in silence, check that the machine is alive. Raises queue.Empty."""
         if self.facts.is_virtual_time:
             # A ping would be an event that another run does not have; the supervisor reports the machine's end.
             return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
@@ -336,10 +315,7 @@ def _first_of(paths: Sequence[str]) -> str:
 
 
 class MachineClock(HostClock):
-    """The clock of a machine in virtual time: it runs only while the machine works, or sleeps for its client.
-
-    The time of day is the host's.
-    """
+    """The clock of a machine in virtual time: it runs while the machine works or sleeps. Its date is the host's."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -367,7 +343,6 @@ class RunningCommand:
 
     @property
     def timed_out(self) -> bool:
-        """Whether the agent stopped it at its deadline."""
         return bool(self._end and self._end.get("timed_out"))
 
     def chunks(self) -> Iterator[str]:

@@ -182,11 +182,8 @@ def start_ssh(
 ) -> tuple[AgentProcess, Channel]:
     """Start the agent on another computer; nothing is installed there and nothing is left behind.
 
-    Args:
-        name: the computer's name in errors.
-        arguments: the ssh client's arguments, including the destination.
-        processes: starts processes on this computer.
-        by_hand: the command by which users connect to it, if it is not ``ssh NAME``.
+    ``name`` is the computer's in errors, ``arguments`` are those of the ssh client with the destination, ``by_hand`` is
+    the command by which users connect to it, if it is not ``ssh NAME``.
     """
     ssh = processes.find("ssh")
     if not ssh:

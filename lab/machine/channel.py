@@ -113,15 +113,13 @@ class Pending:
 class Channel:
     """JSON lines over two file descriptors, which the channel owns from here on.
 
-    Args:
-        read_fd: descriptor from which answers are read.
-        write_fd: descriptor to which requests are written.
-        explain_loss: called when the far end is gone; returns the error that every waiting request gets.
-        life_fd: reaches end of file when the machine ends, even if a leftover process holds the answers' pipe open.
-        window_bytes: limit of bytes that are sent but not yet acknowledged by the agent.
-        on_silence: called every second while answers are outstanding, with the seconds of silence so far and the verbs
-            of the outstanding requests. Time in which this process itself was stopped does not count. If it returns an
-            error, the machine is lost.
+    ``explain_loss`` is called when the far end is gone, and returns the error that every waiting request gets.
+    ``life_fd`` reaches end of file when the machine ends, even if a leftover process holds the answers' pipe open. At
+    most ``window_bytes`` are sent but not yet acknowledged by the agent.
+
+    ``on_silence`` is called every second while answers are outstanding, with the seconds of silence so far and the
+    verbs of the outstanding requests. Time in which this process itself was stopped does not count. If it returns an
+    error, the machine is lost.
     """
 
     def __init__(

@@ -25,10 +25,7 @@ RESCUED = "did nothing for"
 
 
 def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return for each disk the requests in flight, and the numbers completed: reads, writes, discards, flushes.
-
-    Source: Documentation/admin-guide/iostats.rst.
-    """
+    """Disk -> requests in flight; completed reads, writes, discards, flushes (admin-guide/iostats.rst)."""
     found = {}
     for line in diskstats.splitlines():
         fields = line.split()

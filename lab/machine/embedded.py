@@ -147,7 +147,6 @@ class EmbeddedKernel:
 
     @property
     def console_log(self) -> Path:
-        """The file with the kernel's output."""
         return self._instance.folder / CONSOLE_LOG
 
     def release(self, has_left: bool) -> None:
@@ -350,10 +349,7 @@ def mdadm_parameter(options: EmbeddedOptions) -> list[str]:
 
 
 def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
-    """Raise SpecError if the paths alone prevent a kernel from starting with the state folder ``root / inner``.
-
-    ``root`` is the folder that the user chose.
-    """
+    """Raise SpecError if the paths alone keep a kernel from starting with the state folder ``inner`` below ``root``."""
     check_path(root, image.path)
     folder = root / inner / "machines" / LONGEST_INSTANCE
     disks = tuple(UbdDisk(folder / f"disk{number + 1:02d}.img", "RAIDLAB-00") for number in range(file_disks))

@@ -36,10 +36,7 @@ def kernel_cache() -> Path:
 
 
 def built_folders() -> tuple[Path, Path]:
-    """Return the folders with built kernels: the user's own; ``kernels`` beside the package ``lab``, for all users.
-
-    docs/computer-room.md describes the latter.
-    """
+    """Return the folders with built kernels: the user's, and one for all users (docs/computer-room.md)."""
     return kernel_cache(), Path(__file__).resolve().parents[2] / "kernels"
 
 
@@ -50,10 +47,7 @@ def built_part(name: str) -> Path:
 
 
 def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = False, chosen: str = "") -> KernelImage:
-    """Return the kernel for a target.
-
-    Raises ToolMissing with the command that installs it, NotTrusted if another user may have written it.
-    """
+    """Return the kernel for a target. Raises ToolMissing with the command that installs it, NotTrusted."""
     image = _found_kernel(processes, files, virtual_time=virtual_time, chosen=chosen)
     again = _BUILD if kernel_cache() in image.path.parents else ""
     require_trusted(image.path, "the embedded kernel", again=again)
@@ -94,10 +88,7 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 
 
 def wide_registers(files: HostFiles) -> Path | None:
-    """Return the library to preload if the processor has AMX (provision/kernel/wide_registers.c), else None.
-
-    Raises ToolMissing if it must be built first, NotTrusted if another user may have written it.
-    """
+    """Return the library to preload on a processor with AMX (wide_registers.c). Raises ToolMissing, NotTrusted."""
     if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
         return None
     library = built_part("wide_registers.so")
@@ -158,7 +149,7 @@ def _with_time(image: KernelImage) -> KernelImage:
 
 
 def guest_python(processes: Processes) -> str:
-    """Return the interpreter for the agent: the system's own, since a version manager's may be in a private folder."""
+    """Return the system's own interpreter for the agent: a version manager's may be in a private folder."""
     for candidate in ("/usr/bin/python3", processes.find("python3")):
         if candidate and os.access(candidate, os.X_OK):
             require_trusted(Path(candidate), "the interpreter")

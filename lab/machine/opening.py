@@ -56,10 +56,9 @@ class Host:
 
 
 def default_target(host: Host) -> str:
-    """Return ``local:`` on a computer with its own lab disks (the virtual machine), otherwise ``uml:`` or ``qemu:``.
+    """Return ``local:`` on a computer with lab disks (the virtual machine), else the first that can start.
 
-    ``uml:`` starts faster; ``qemu:`` is for computers without an embedded kernel, and with a root image for those
-    without a distribution's kernel too.
+    That is ``uml:``, which starts fastest, or ``qemu:`` with a distribution's kernel, or with a root image.
     """
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
@@ -125,10 +124,7 @@ def _start(
 def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
 ) -> tuple[EmbeddedKernel, Machine]:
-    """Start it with the first accelerator with which the agent answers: /dev/kvm may exist but not work.
-
-    A start that a race in QEMU ends is repeated.
-    """
+    """Start with the first accelerator with which the agent answers; repeat a start that a race in QEMU ends."""
     asked = qemu_options(target)
     starts = [
         accelerator

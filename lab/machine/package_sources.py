@@ -122,9 +122,9 @@ class Apt:
         )
         self._options = [word for setting in settings for word in ("-o", setting)]
 
-    def run(self, program: str, *words: str, seconds: float = _LIST_SECONDS) -> str:
+    def run(self, program: str, *words: str) -> str:
         """Raises ToolMissing without apt, LabError with apt's message."""
-        done = self._processes.run([program, "-q", *self._options, *words], timeout_seconds=seconds)
+        done = self._processes.run([program, "-q", *self._options, *words], timeout_seconds=_LIST_SECONDS)
         if done.status == 127:
             raise ToolMissing("apt is not installed", hint=_NO_APT)
         if done.status:

@@ -2,9 +2,8 @@
 
 It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
 the files that the confined QEMU sees, read-only, over 9p, or those of a root image (root_images.py); the agent answers
-on a virtio port. The models are virtme-ng and drgn's vmtest. virtme-ng itself is not used: Debian has packaged it only
-since release 13, it lets the guest read everything that the user can read, and its guest has no agent and does not stop
-when the client is killed.
+on a virtio port. The models are virtme-ng, whose guest can read everything that the user can read and does not stop
+when the client is killed, and drgn's vmtest.
 """
 
 from __future__ import annotations
@@ -184,10 +183,7 @@ def startable_images(processes: Processes) -> list[RootImage]:
 
 
 def find_qemu(processes: Processes, architecture: str = "") -> str:
-    """Return the path of the QEMU program for an architecture as in uname(2), by default this computer's.
-
-    Raises ToolMissing with the package.
-    """
+    """Return QEMU's program for an architecture (uname(2)), by default this computer's. Raises ToolMissing."""
     architecture = architecture or platform.machine()
     if found := processes.find(f"qemu-system-{architecture}"):
         return found
@@ -292,10 +288,8 @@ def _logs(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _prepared(
-    options: EmbeddedOptions, asked: QemuOptions, processes: Processes, python: str
-) -> Callable[[Path], Boot]:
-    """Find everything that a machine boots from; the result puts init and agent where its folder is given to it."""
+def _boot(options: EmbeddedOptions, asked: QemuOptions, processes: Processes, python: str, folder: Path) -> Boot:
+    """Find everything that a machine boots from, and put init and agent into its folder."""
     if asked.root:
         image = find_root_image(asked.root)
         if options.shown or options.mdadm:
@@ -303,22 +297,14 @@ def _prepared(
                 "a machine with a root image sees none of this computer's files", hint="use qemu: without root="
             )
         check_path(image.folder)
-
-        def from_image(folder: Path) -> Boot:
-            write_initramfs(image, agent_files(AGENT_FOLDER, _IMAGE_PYTHON, ()), folder / "initramfs")
-            return boot_on_image(image, folder / "initramfs")
-
-        return from_image
+        write_initramfs(image, agent_files(AGENT_FOLDER, _IMAGE_PYTHON, ()), folder / "initramfs")
+        return boot_on_image(image, folder / "initramfs")
     kernel = find_stock_kernel(asked.kernel)
     initramfs = make_initramfs(kernel, processes)
     read = [str(kernel.modules), *shown_files(options)]
     check_path(kernel.image, kernel.modules)
-
-    def from_computer(folder: Path) -> Boot:
-        install_agent(folder, python, read)
-        return boot_on_computer(kernel, initramfs, folder, read)
-
-    return from_computer
+    install_agent(folder, python, read)
+    return boot_on_computer(kernel, initramfs, folder, read)
 
 
 def start_qemu(
@@ -335,14 +321,13 @@ def start_qemu(
     LabError for an unusable state folder.
     """
     python = guest_python(processes)
-    prepare = _prepared(options, asked, processes, python)
     check_path(state.root, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)
         undo.callback(remove_instance, instance.folder)
         folder = instance.folder
-        boot = prepare(folder)
+        boot = _boot(options, asked, processes, python, folder)
         fast = fast_image(boot.kernel, processes)
         boot = replace(boot, kernel=fast, readable=(*boot.readable, str(fast)))
         logs = (folder / GUEST_FOLDER,) if options.keeps_logs else ()

@@ -80,17 +80,14 @@ class RootImage:
 
     @property
     def kernel(self) -> Path:
-        """The kernel."""
         return self.folder / "vmlinuz"
 
     @property
     def initramfs(self) -> Path:
-        """The initramfs, without init and agent."""
         return self.folder / "initramfs.gz"
 
     @property
     def system(self) -> Path:
-        """The system's file system."""
         return self.folder / "root.squashfs"
 
 

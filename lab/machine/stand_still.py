@@ -55,10 +55,7 @@ def can_answer(files: HostFiles, folder: Path) -> bool:
 
 
 def ask_management_console(folder: Path, command: str) -> str | None:
-    """Return the answer of a kernel's management console, or None. A long answer may lack parts (the log has all).
-
-    ``folder`` is the running machine's folder.
-    """
+    """Return the answer of a machine's management console, or None. A long answer may lack parts (the log has all)."""
     answer = b""
     own = folder / "mconsole-client"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
@@ -134,7 +131,6 @@ class Vigil:
     """Decides whether a silent kernel is hung, or merely busy, starved or waiting for a disk."""
 
     def __init__(self, files: HostFiles, folder: Path, console: Path) -> None:
-        """``folder`` is the running machine's folder, below ``machines`` in the state folder."""
         self._files, self._folder, self._console = files, folder, console
         self._before: _Pulse | None = None
         self._still = self._silent = 0

@@ -68,10 +68,7 @@ def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
 
 
 def memory_folder(instance: Path) -> Path:
-    """Return the running machine's own folder in shared memory, where its kernel creates its memory file.
-
-    The kernel can write there, so the folder holds nothing else.
-    """
+    """Return the running machine's own folder in shared memory, to which its kernel can write."""
     return Path("/dev/shm") / f"raidlab-{instance.name}"
 
 
@@ -117,10 +114,7 @@ def remove_instance(folder: Path) -> None:
 
 
 def start_ticks(files: HostFiles, process_id: int) -> int:
-    """Return when a process started (proc(5), field 22: clock ticks since boot); 0 if it is gone or a zombie.
-
-    Together with the id it identifies one process, since ids are reused.
-    """
+    """Return when a process started (proc(5), field 22: ticks since boot), since ids are reused; 0 if it is gone."""
     fields = (files.read(f"/proc/{process_id}/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
 

@@ -137,10 +137,7 @@ def _of_image(image: Path) -> StockKernel:
 
 
 def release_in(head: bytes) -> str:
-    """Return the release named at the beginning of an x86 kernel image; empty if there is none.
-
-    Source: Documentation/arch/x86/boot.rst, field kernel_version.
-    """
+    """Return the release in the head of an x86 kernel, or "" (arch/x86/boot.rst, field kernel_version)."""
     if head[0x202:0x206] != b"HdrS":
         return ""
     at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
@@ -165,10 +162,7 @@ def _fetched() -> Iterator[StockKernel]:
 
 
 def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
-    """Return the kernel's initramfs, which is created only once.
-
-    Raises ToolMissing without busybox as a static program, LabError if a module is missing.
-    """
+    """Return the kernel's initramfs, which is made only once. Raises ToolMissing without busybox, LabError."""
     busybox = static_busybox(processes)
     modules = needed_modules(kernel.modules, ROOT_MODULES)
     levels = [path for path in needed_modules(kernel.modules, LEVEL_MODULES, is_complete=False) if path not in modules]
@@ -186,8 +180,6 @@ def initramfs(
     busybox: Path, modules: Iterable[Path], processes: Processes, *, init: str = "", levels: Iterable[Path] = ()
 ) -> bytes:
     """Return a compressed cpio archive with busybox, these modules in the order of loading, and init, if it is given.
-
-    ``levels``: the modules for its folder ``levels``.
 
     Source: Documentation/driver-api/early-userspace/buffer-format.rst.
     """
@@ -243,10 +235,7 @@ def _unpacked(path: Path, processes: Processes) -> bytes:
 
 
 def decompressed(data: bytes, processes: Processes) -> bytes:
-    """Return the content of data that xz, gzip or zstd compressed; other data as they are.
-
-    Raises ToolMissing without zstd, and ValueError, OSError or EOFError for damaged data.
-    """
+    """Return the content of what xz, gzip or zstd compressed. Raises ToolMissing, ValueError, OSError, EOFError."""
     if data.startswith(b"\xfd7zXZ\0"):
         try:
             return lzma.decompress(data)

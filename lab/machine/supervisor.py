@@ -274,7 +274,6 @@ class RoomKeeper:
         return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
 
     def room_bytes(self) -> int:
-        """Return the least free space of the images' file systems."""
         folders = {os.path.dirname(path) for path in self.images}
         return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
 

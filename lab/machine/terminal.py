@@ -100,21 +100,20 @@ class Terminal:
         columns: int,
         rows: int,
         on_command: Callable[[TypedCommand], None],
-        folder: str = RUN_FOLDER,
     ) -> None:
-        """``folder`` is the machine's folder for the shell's startup file and history."""
         word = secrets.token_hex(8)
         self._machine = machine
         self._channel = channel
         self._filter = MarkFilter(word, on_command)
         environ = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "SHELL": "/bin/bash"}
-        machine.write(f"{folder}/{BASHRC.name}", BASHRC.read_text(encoding="utf-8"))
+        bashrc = f"{RUN_FOLDER}/{BASHRC.name}"
+        machine.write(bashrc, BASHRC.read_text(encoding="utf-8"))
         self._pending = channel.request(
             "terminal",
             columns=columns,
             rows=rows,
-            argv=["bash", "--noprofile", "--rcfile", f"{folder}/{BASHRC.name}", "-i"],
-            environ={**environ, "RAIDLAB_WORD": word, "RAIDLAB_RUN": folder},
+            argv=["bash", "--noprofile", "--rcfile", bashrc, "-i"],
+            environ={**environ, "RAIDLAB_WORD": word, "RAIDLAB_RUN": RUN_FOLDER},
             window=WINDOW_BYTES,
         )
         self.status: int | None = None

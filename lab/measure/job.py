@@ -123,7 +123,6 @@ class FioRun:
                 self._command = command = self._lab.machine.stream(
                     invocation.argv,
                     stdin_text=invocation.stdin_text,
-                    keeps_output=False,
                     is_aside=self._is_aside and invocation.phase is not FioPhase.PREPARE,
                 )
             self.has_begun.set()

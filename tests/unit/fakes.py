@@ -191,9 +191,7 @@ class FakeMachine(Machine):
             raise CommandFailed(result.argv, result.status, result.stderr)
         return result
 
-    def stream(
-        self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
-    ) -> FakeRunningCommand:
+    def stream(self, argv: Sequence[str], *, stdin_text: str = "", is_aside: bool = False) -> FakeRunningCommand:
         return FakeRunningCommand(self._execute(tuple(argv), stdin_text))
 
     def install(self, program: GuestProgram, change: Change = unchanged) -> str:

@@ -8,7 +8,6 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.waiting import wait_until
@@ -60,50 +59,29 @@ FILES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Workshop:
-    """Folders for building kernels: ``clone`` of the repository, ``sources`` in place of /usr/src."""
+    """Folders for building kernels: ``clone`` of the repository, ``sources`` in place of /usr/src.
 
-    root: Path
+    Until the file ``gate`` exists, only the first file is compiled. ``held`` lists the processes that wait for it.
+    """
 
-    @property
-    def clone(self) -> Path:
-        return self.root / "clone"
-
-    @property
-    def sources(self) -> Path:
-        return self.root / "src"
-
-    @property
-    def kernels(self) -> Path:
-        return self.root / "cache/raidlab/kernels"
-
-    @property
-    def gate(self) -> Path:
-        """Until this file exists, only the first file is compiled."""
-        return self.root / "gate"
-
-    @property
-    def held(self) -> Path:
-        """The ids of the processes that wait for the gate, one per line."""
-        return self.root / "held"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        own = {
-            "XDG_CACHE_HOME": str(self.root / "cache"),
+    def __init__(self, root: Path) -> None:
+        self.root, self.clone, self.sources = root, root / "clone", root / "src"
+        self.kernels = root / "cache/raidlab/kernels"
+        self.gate, self.held, self._log = root / "gate", root / "held", root / "compiled"
+        self.environment = {
+            **os.environ,
+            "XDG_CACHE_HOME": str(root / "cache"),
             "RAIDLAB_KERNEL_SOURCES": str(self.sources),
-            "PATH": f"{self.root / 'tools'}:{os.environ['PATH']}",
-            **{"GATE": str(self.gate), "HELD": str(self.held), "COMPILED": str(self.root / "compiled")},
+            "PATH": f"{root / 'tools'}:{os.environ['PATH']}",
+            **{"GATE": str(self.gate), "HELD": str(self.held), "COMPILED": str(self._log)},
         }
-        return {**os.environ, **own}
 
     @property
     def compiled(self) -> list[str]:
         """The files compiled since the last call, sorted."""
-        log = self.root / "compiled"
-        names = log.read_text().split() if log.exists() else []
-        log.unlink(missing_ok=True)
+        names = self._log.read_text().split() if self._log.exists() else []
+        self._log.unlink(missing_ok=True)
         return sorted(names)
 
     def edit(self, name: str, text: str = "\n# another\n") -> None:

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from lab.errors import LabError, MachineLost, PrivilegeRefused, SpecError, ToolMissing
-from lab.host.processes import Completed, Processes
+from lab.host.processes import Completed
 from lab.machine.attached import AGENT_FILE, _local_loss, _ssh_loss, find_vagrant_host, remote_command, ssh_arguments
 from lab.machine.target import parse_target
+from tests.unit.fakes import Installed
 
 
 def test_ssh_never_asks_and_takes_the_targets_options() -> None:
@@ -108,31 +109,18 @@ NO_FILE = "A Vagrant environment or target machine is required to run this\ncomm
 NO_NODE = "The machine with the name 'raidlab9' was not found configured for\nthis Vagrant environment."
 
 
-class Vagrant(Processes):
-    """A vagrant that always gives the same answer."""
-
-    def __init__(self, answer: Completed, *, is_there: bool = True) -> None:
-        self.answer = answer
-        self.is_there = is_there
-        self.asked: list[Sequence[str]] = []
-
-    def find(self, program: str) -> str | None:
-        return f"/usr/bin/{program}" if self.is_there else None
-
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
-    ) -> Completed:
-        self.asked.append(argv)
-        return self.answer
+def vagrant(answer: Completed) -> Mock:
+    """Processes with a vagrant that always gives the same answer."""
+    return Mock(find=lambda program: f"/usr/bin/{program}", run=Mock(return_value=answer))
 
 
 def test_the_ssh_config_of_vagrant_becomes_arguments_of_ssh() -> None:
-    vagrant = Vagrant(Completed(0, CONFIG, ""))
-    find_vagrant_host(parse_target("vagrant:raidlab2"), vagrant)
-    assert vagrant.asked.pop()[1:] == ["ssh-config", "raidlab2"]
-    name, argv = find_vagrant_host(parse_target("vagrant:"), vagrant)
+    processes = vagrant(Completed(0, CONFIG, ""))
+    find_vagrant_host(parse_target("vagrant:raidlab2"), processes)
+    name, argv = find_vagrant_host(parse_target("vagrant:"), processes)
     assert name == "raidlab"
-    assert vagrant.asked == [["/usr/bin/vagrant", "ssh-config"]]
+    asked = [call.args[0] for call in processes.run.call_args_list]
+    assert asked == [["/usr/bin/vagrant", "ssh-config", "raidlab2"], ["/usr/bin/vagrant", "ssh-config"]]
     assert argv[-2:] == ["--", "raidlab"]
     assert "HostName=192.168.121.101" in argv
     assert 'IdentityFile="/home/a user/raidlab/.vagrant/machines/raidlab/libvirt/private_key"' in argv
@@ -164,7 +152,7 @@ def test_failures_of_vagrant_are_reported_with_a_hint(
     target: str, answer: Completed, error: type[LabError], message: str, hint: str
 ) -> None:
     with pytest.raises(error) as refused:
-        find_vagrant_host(parse_target(target), Vagrant(answer))
+        find_vagrant_host(parse_target(target), vagrant(answer))
     assert type(refused.value) is error
     assert message in refused.value.message
     assert hint in refused.value.hint
@@ -172,11 +160,11 @@ def test_failures_of_vagrant_are_reported_with_a_hint(
 
 def test_one_machine_of_a_class_that_runs_is_enough() -> None:
     # vagrant fails because of the others, after it has reported this one.
-    vagrant = Vagrant(Completed(1, f"==> raidlab: a notice\n{CONFIG}", NOT_UP))
-    assert find_vagrant_host(parse_target("vagrant:"), vagrant)[0] == "raidlab"
+    processes = vagrant(Completed(1, f"==> raidlab: a notice\n{CONFIG}", NOT_UP))
+    assert find_vagrant_host(parse_target("vagrant:"), processes)[0] == "raidlab"
 
 
 def test_without_vagrant_the_set_up_is_named() -> None:
     with pytest.raises(ToolMissing, match="vagrant is not installed") as missing:
-        find_vagrant_host(parse_target("vagrant:"), Vagrant(Completed(127, "", ""), is_there=False))
+        find_vagrant_host(parse_target("vagrant:"), Installed())
     assert "make vm" in missing.value.hint

@@ -175,14 +175,15 @@ def test_a_processor_with_more_registers_needs_the_library_that_writes_them_all(
 
 def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
-    (tmp_path / "etc" / "os-release").write_text("ID=debian\n")
-    with pytest.raises(ToolMissing) as missing:
-        find_kernel(Installed(), HostFiles(tmp_path))
-    assert missing.value.hint.startswith("apt install user-mode-linux")
-    (tmp_path / "etc" / "os-release").write_text("ID=ubuntu\nID_LIKE=debian\n")
-    with pytest.raises(ToolMissing) as missing:
-        find_kernel(Installed(), HostFiles(tmp_path))
-    assert missing.value.hint.startswith("provision/kernel/build-uml.sh standard")
+    hints = {
+        "ID=debian\n": "apt install user-mode-linux",
+        "ID=ubuntu\nID_LIKE=debian\n": "provision/kernel/build-uml.sh standard",
+    }
+    for os_release, hint in hints.items():
+        (tmp_path / "etc" / "os-release").write_text(os_release)
+        with pytest.raises(ToolMissing) as missing:
+            find_kernel(Installed(), HostFiles(tmp_path))
+        assert missing.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from lab.errors import MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.machine import agent_terminal
-from lab.machine.terminal import MarkFilter, Terminal, TypedCommand
+from lab.machine.terminal import MarkFilter, TypedCommand
 from tests.unit.machine.test_agent import AgentHere, here
 from tests.waiting import is_running
 
@@ -25,12 +25,11 @@ __all__ = ["here"]
 class Sitting:
     """A user at a terminal."""
 
-    def __init__(self, here: AgentHere, folder: Path) -> None:
+    def __init__(self, here: AgentHere) -> None:
         self.shown = bytearray()
         self.commands: list[TypedCommand] = []
         self.failure: MachineLost | None = None
-        here.machine._load("terminal")
-        self.terminal = Terminal(here.machine, here.channel, 80, 24, self.commands.append, str(folder))
+        self.terminal = here.machine.terminal(80, 24, on_command=self.commands.append)
         self.thread = threading.Thread(target=self._look)
         self.thread.start()
         self.until(lambda: b"# " in self.shown, "a prompt")
@@ -64,9 +63,15 @@ class Sitting:
         assert not self.thread.is_alive()
 
 
+@pytest.fixture(autouse=True)
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell's files are in the test's folder, since only root may write to /run."""
+    monkeypatch.setattr("lab.machine.terminal.RUN_FOLDER", str(tmp_path))
+
+
 @pytest.fixture
-def sitting(here: AgentHere, tmp_path: Path) -> Iterator[Sitting]:
-    found = Sitting(here, tmp_path)
+def sitting(here: AgentHere) -> Iterator[Sitting]:
+    found = Sitting(here)
     yield found
     found.leave()
 
@@ -136,8 +141,7 @@ def test_ctrl_c_stops_a_flood_of_output_that_delays_no_other_request(sitting: Si
 
 
 def test_a_reader_that_stops_reading_blocks_the_program(here: AgentHere, tmp_path: Path) -> None:
-    here.machine._load("terminal")
-    terminal = Terminal(here.machine, here.channel, 80, 24, lambda _: None, str(tmp_path))
+    terminal = here.machine.terminal(80, 24)
     chunks = terminal.chunks()
     shown = next(chunks)
     terminal.type(f"yes | tee {tmp_path}/printed\r".encode())
@@ -167,8 +171,8 @@ def test_a_long_paste_arrives_whole(sitting: Sitting, tmp_path: Path) -> None:
     assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest()
 
 
-def test_the_end_reports_the_exit_status(here: AgentHere, tmp_path: Path) -> None:
-    sitting = Sitting(here, tmp_path)
+def test_the_end_reports_the_exit_status(here: AgentHere) -> None:
+    sitting = Sitting(here)
     sitting.terminal.type(b"exit 7\r")
     sitting.thread.join(10)
     assert sitting.terminal.status == 7
@@ -177,7 +181,7 @@ def test_the_end_reports_the_exit_status(here: AgentHere, tmp_path: Path) -> Non
 
 
 def test_stopping_ends_what_ignores_it(here: AgentHere, tmp_path: Path) -> None:
-    sitting = Sitting(here, tmp_path)
+    sitting = Sitting(here)
     sitting.terminal.type(f"trap '' HUP; sh -c 'echo $$ > {tmp_path}/pid; sleep 60; :'\r".encode())
     sitting.until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()), "a program")
     pid = int((tmp_path / "pid").read_text())
@@ -186,8 +190,8 @@ def test_stopping_ends_what_ignores_it(here: AgentHere, tmp_path: Path) -> None:
     assert sitting.terminal.status in (129, 137)
 
 
-def test_a_reader_gets_an_error_when_the_agent_is_killed(here: AgentHere, tmp_path: Path) -> None:
-    sitting = Sitting(here, tmp_path)
+def test_a_reader_gets_an_error_when_the_agent_is_killed(here: AgentHere) -> None:
+    sitting = Sitting(here)
     here.process.kill()
     sitting.thread.join(10)
     assert sitting.failure is not None
