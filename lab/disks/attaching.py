@@ -308,9 +308,8 @@ def detach_plan(disk: LabDisk) -> Plan:
 def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = False) -> Plan:
     """Make a disk blank at once: its content is discarded, so a sparse disk is sparse again.
 
-    ``is_blank``: nothing is known to be on the disk, so the plan destroys no data.
-
-    On a physical disk only the signatures are erased, since discarding a whole real disk may take hours.
+    ``is_blank``: nothing is known to be on the disk, so the plan destroys no data. On a physical disk only the
+    signatures are erased, since discarding a whole real disk may take hours.
     """
     why = f"{'Blank as far as can be seen; the' if is_blank else 'The'} whole disk is discarded and reads as zeros."
     if disk.kind is DiskKind.PHYSICAL:

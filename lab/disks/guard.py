@@ -103,10 +103,8 @@ def _uses(
 class Guard:
     """Checks every step of a plan before it runs.
 
-    Args:
-        machine: where the devices are.
-        disks: the lab's disks; replaced as a whole when disks are attached or detached.
-        never_written: nodes of disks that have not been written since their creation, and so are blank.
+    ``disks`` are replaced as a whole when disks are attached or detached. ``never_written``: nodes of disks that have
+    not been written since their creation, and so are blank.
     """
 
     def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:

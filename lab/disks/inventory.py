@@ -261,10 +261,7 @@ def _device(
 
 
 def scsi_serial(page: str) -> str:
-    """The serial number of a SCSI disk from its vital product data page 80h, behind four bytes of header (SPC-4).
-
-    Undecodable bytes in ``page`` may have become replacement characters.
-    """
+    """The serial number of a SCSI disk in its page 80h, after a header of four bytes (SPC-4), or an empty string."""
     return page[4:].strip("\0 ") if page[:1] == "\0" else ""
 
 

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol, Self
@@ -189,27 +189,19 @@ class LabFolder:
     """A locked folder with the image files of one lab; a scratch folder is removed when it closes."""
 
     def __init__(self, lock: FolderLock, disk_specs: Sequence[DiskSpec], *, is_scratch: bool) -> None:
-        self._lock = lock
-        self.images = DiskImages(lock.folder)
+        self.lock = lock
+        self.path = lock.folder
+        self.images = DiskImages(self.path)
         self.specs = tuple(disk_specs)
         self._is_scratch = is_scratch
-
-    @property
-    def lock_fd(self) -> int:
-        """The lock's descriptor, for an embedded kernel to hold."""
-        return self._lock.fd
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._is_scratch:
-            shutil.rmtree(self._lock.folder, ignore_errors=True)
-        self._lock.close()
-
-    @property
-    def path(self) -> Path:
-        return self._lock.folder
+            shutil.rmtree(self.path, ignore_errors=True)
+        self.lock.close()
 
     def image(self, spec: DiskSpec) -> Path:
         return self.images.path(spec.name)
@@ -241,32 +233,10 @@ class LabFolder:
         dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in names]
         for spec in dropped:
             self.images.check(spec)
-        _save(self._lock.folder, disk_specs)
+        _save(self.path, disk_specs)
         for spec in dropped:
             self.images.remove(spec.name)
         self.specs = tuple(disk_specs)
-
-    def drop_host_cache(self, names: Container[str]) -> bool:
-        """Flush these disks' images and drop them from the page cache (posix_fadvise(2)); False if there are none."""
-        files = self._files(names)
-        for name in files:
-            self.images.flush(name, forgets=True)
-        return bool(files)
-
-    def start_writing_out(self, names: Container[str]) -> None:
-        """Flush these disks' images to this computer's disk on a separate thread, to avoid a wait later."""
-        files = self._files(names)
-        if files:
-            threading.Thread(target=self._write_out, args=(files,), name="raidlab-write-out", daemon=True).start()
-
-    def _write_out(self, names: Sequence[str]) -> None:
-        for name in names:
-            # It may have been removed in the meantime.
-            with suppress(OSError, LabError):
-                self.images.flush(name)
-
-    def _files(self, names: Container[str]) -> tuple[str, ...]:
-        return tuple(spec.name for spec in self.specs if spec.kind is DiskKind.FILE and spec.name in names)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
         """The disks as the kernel shows them: by serial in ``nodes``, else (User Mode Linux) /dev/ubda onwards."""
@@ -317,11 +287,6 @@ def scratch_folder(state: StateFolder, wanted: Sequence[DiskSpec]) -> LabFolder:
     """A folder for disks that exist for one command only."""
     check_specs(wanted)
     return LabFolder(state.new_instance(), wanted, is_scratch=True)
-
-
-def ubd_disks(folder: LabFolder, file_specs: Sequence[DiskSpec]) -> tuple[UbdDisk, ...]:
-    """The disks with which the embedded kernel is started."""
-    return tuple(UbdDisk(folder.image(spec), serial_of(number + 1)) for number, spec in enumerate(file_specs))
 
 
 def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
@@ -389,20 +354,16 @@ class Lab:
     ) -> None:
         self.machine = machine
         self.host = host
-        self._disks = tuple(disks)
+        self.disks = tuple(disks)
         self._detach: list[tuple[tuple[LabDisk, ...], Plan]] = []
         self.folder = folder
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE] if folder else []
         blank = {spec.name for spec in files if folder and folder.images.is_never_written(spec.name)}
-        self.guard = Guard(machine, self._disks, [disk.node for disk in self._disks if disk.name in blank])
-
-    @property
-    def disks(self) -> tuple[LabDisk, ...]:
-        return self._disks
+        self.guard = Guard(machine, self.disks, [disk.node for disk in self.disks if disk.name in blank])
 
     def disk(self, word: str) -> LabDisk:
         """A disk by name, serial or node. Raises SpecError with the nearest name."""
-        return find_disk(word, self._disks)
+        return find_disk(word, self.disks)
 
     def execute(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
         """Run a plan; the guard checks each step. The first failing step ends the plan, and its error is raised."""
@@ -423,8 +384,8 @@ class Lab:
 
     def attach(self, specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """Attach more disks. After a failure, those already attached are detached again."""
-        check_specs(specs, [disk.name for disk in self._disks])
-        specs = with_backing(self.machine, self._disks, specs)
+        check_specs(specs, [disk.name for disk in self.disks])
+        specs = with_backing(self.machine, self.disks, specs)
         self._require_room(specs)
         before = len(self._detach)
         made: list[LabDisk] = []
@@ -435,7 +396,7 @@ class Lab:
             self.release(before)
             raise
         covered = {disk.backing for disk in made if disk.kind is DiskKind.SPINDLE}
-        self.use([*(disk for disk in self._disks if disk.node not in covered), *made])
+        self.use([*(disk for disk in self.disks if disk.node not in covered), *made])
         return tuple(made)
 
     def _require_room(self, specs: Sequence[DiskSpec]) -> None:
@@ -443,7 +404,7 @@ class Lab:
         if self.machine.facts.is_embedded:
             return
         in_memory = [spec.size_bytes for spec in specs if spec.kind is DiskKind.RAM or needs_backing(spec)]
-        there = [disk.size_bytes for disk in self._disks if disk.kind is DiskKind.RAM or disk.backing == "memory"]
+        there = [disk.size_bytes for disk in self.disks if disk.kind is DiskKind.RAM or disk.backing == "memory"]
         rooms = {"memory": (self.machine.facts.memory_bytes, sum(in_memory) and sum(in_memory) + sum(there))}
         if loops := sum(spec.size_bytes for spec in specs if spec.kind is DiskKind.LOOP):
             # df(1); the lab's own folder may not exist yet.
@@ -471,7 +432,7 @@ class Lab:
         own_drives = node_prefix(self.machine) if kind is DiskKind.SPINDLE else ""
         if kind is DiskKind.RAM:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
-            if any(disk.kind is DiskKind.RAM for disk in self._disks):
+            if any(disk.kind is DiskKind.RAM for disk in self.disks):
                 raise SpecError(
                     "there are already ram disks, and more cannot be added",
                     hint="remove them, then add all of them at once",
@@ -549,7 +510,7 @@ class Lab:
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
         """Detach disks. Raises DeviceRefused for a disk in use, SpecError for only some of the ram disks."""
-        left = {disk.name for disk in self._disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
+        left = {disk.name for disk in self.disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
@@ -566,7 +527,7 @@ class Lab:
         names = {disk.name for disk in disks}
         bared = {disk.backing for disk in disks if disk.kind is DiskKind.SPINDLE}
         again = [disk for disk in virtio_disks(self.machine) if disk.node in bared] if bared - {"memory"} else []
-        self.use([*(disk for disk in self._disks if disk.name not in names), *again])
+        self.use([*(disk for disk in self.disks if disk.name not in names), *again])
 
     def check_unused(self, disks: Sequence[LabDisk]) -> None:
         """Raises DeviceRefused for a disk that an array or a mount uses."""
@@ -609,13 +570,26 @@ class Lab:
             return nodes
 
     def drop_host_cache(self, disks: Iterable[LabDisk]) -> bool:
-        """Drop these disks' images from this computer's page cache; False if it has no such images."""
-        return self.folder.drop_host_cache({disk.name for disk in disks}) if self.folder else False
+        """Flush these disks' images and drop them from the page cache; False if this computer has no such images."""
+        files = self._with_images(disks)
+        for images, name in files:
+            images.flush(name, forgets=True)
+        return bool(files)
 
     def start_writing_out(self, disks: Iterable[LabDisk]) -> None:
-        """Flush these disks' images to this computer's own disk in the background."""
-        if self.folder:
-            self.folder.start_writing_out({disk.name for disk in disks})
+        """Flush these disks' images to this computer's disk on a separate thread, to avoid a wait later."""
+
+        def write_out() -> None:
+            for images, name in files:
+                # It may have been removed in the meantime.
+                with suppress(OSError, LabError):
+                    images.flush(name)
+
+        if files := self._with_images(disks):
+            threading.Thread(target=write_out, name="raidlab-write-out", daemon=True).start()
+
+    def _with_images(self, disks: Iterable[LabDisk]) -> list[tuple[DiskImages, str]]:
+        return [(self.folder.images, disk.name) for disk in disks if self.folder and disk.kind is DiskKind.FILE]
 
     def release(self, remaining: int = 0) -> None:
         """Detach the disks that this lab attached, newest first, except the first ``remaining`` attachments."""
@@ -626,8 +600,8 @@ class Lab:
 
     def use(self, disks: Iterable[LabDisk]) -> None:
         """Replace the lab's disks by these, which may have new names."""
-        self._disks = tuple(sorted(disks, key=lambda disk: disk.name))
-        self.guard.set_disks(self._disks)
+        self.disks = tuple(sorted(disks, key=lambda disk: disk.name))
+        self.guard.set_disks(self.disks)
 
 
 def packed(argv: tuple[str, ...], stdin_text: str) -> tuple[tuple[str, ...], str]:
@@ -683,9 +657,8 @@ def open_lab(
     Without ``wanted`` this is the persistent lab: the named lab of the embedded kernel (``uml:?name=…``, nine file
     disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
     blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio if it has them,
-    otherwise loop. ``seed``: the seed of all randomness on a machine in virtual time. By default it is new at each
-    opening: new objects in a persistent lab must not have the UUIDs of existing ones. ``shown``: files and folders that
-    an embedded kernel's guest may read besides the system's. ``keeps_logs``: see EmbeddedOptions.
+    otherwise loop. ``seed`` is new at each opening by default: new objects in a persistent lab must not have the UUIDs
+    of existing ones. ``seed``, ``shown`` and ``keeps_logs``: see EmbeddedOptions.
     """
     if not target.is_embedded:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
@@ -698,10 +671,10 @@ def open_lab(
         others = [spec for spec in folder.specs if spec.kind is not DiskKind.FILE]
         folder.images.make(files)
         options = EmbeddedOptions(
-            disks=ubd_disks(folder, files),
+            disks=tuple(UbdDisk(folder.image(spec), serial_of(number)) for number, spec in enumerate(files, 1)),
             memory_bytes=embedded_memory_bytes(others, is_virtual_time=target.is_virtual_time),
             seed=secrets.randbits(63) if seed is None else seed,
-            held_locks=(folder.lock_fd,),
+            held_locks=(folder.lock.fd,),
             shown=tuple(shown),
             keeps_logs=keeps_logs,
         )
@@ -717,14 +690,16 @@ def open_lab(
 
 
 def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool = False) -> int:
-    """The memory of an embedded kernel with these disks, which it contains except those of kind ``file``.
-
-    In virtual time it does not contain spindles either: their driver stores them outside the guest's memory.
-    """
+    """The memory of an embedded kernel with these disks; files, and in virtual time spindles, lie outside the guest."""
     outside = (DiskKind.FILE, DiskKind.SPINDLE) if is_virtual_time else (DiskKind.FILE,)
-    others = [spec for spec in wanted if spec.kind not in outside]
-    memory = DEFAULT_MEMORY_BYTES + sum(spec.size_bytes for spec in others if not spec.backing)
-    return memory + sum(_server_bytes(spec) for spec in others if spec.kind is DiskKind.SPINDLE)
+    memory = DEFAULT_MEMORY_BYTES
+    for spec in wanted:
+        if spec.kind not in outside:
+            memory += 0 if spec.backing else spec.size_bytes
+            if spec.kind is DiskKind.SPINDLE:
+                mechanics = find_drive_model(spec.model).mechanics
+                memory += DRIVE_SERVER_BYTES + (mechanics.write_cache_bytes if mechanics else 0)
+    return memory
 
 
 def with_fitting_time(
@@ -745,11 +720,6 @@ def with_fitting_time(
         else "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
     )
     return found
-
-
-def _server_bytes(spec: DiskSpec) -> int:
-    mechanics = find_drive_model(spec.model).mechanics
-    return DRIVE_SERVER_BYTES + (mechanics.write_cache_bytes if mechanics else 0)
 
 
 def _settle(lab: Lab) -> None:

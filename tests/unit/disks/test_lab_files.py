@@ -13,10 +13,10 @@ from lab.disks.kinds import DiskKind, DiskSpec, specs
 from lab.disks.lab import (
     REGISTRY,
     DiskImages,
+    Lab,
     lab_folder,
     read_registry,
     scratch_folder,
-    ubd_disks,
     write_registry,
 )
 from lab.errors import LabError, SpecError
@@ -220,17 +220,16 @@ def test_disks_appear_in_order_with_serials(state: StateFolder) -> None:
             ("disk01", "/dev/ubda", "RAIDLAB-01"),
             ("disk02", "/dev/ubdb", "RAIDLAB-02"),
         ]
-        ubds = ubd_disks(folder, folder.specs)
-        assert [(ubd.serial, str(ubd.path)) for ubd in ubds] == [(disk.serial, disk.backing) for disk in disks]
 
 
-def test_the_host_cache_is_dropped_only_where_there_are_images(state: StateFolder) -> None:
+def test_the_host_cache_is_dropped_only_where_there_are_images(state: StateFolder, tmp_path: Path) -> None:
+    host, ram = host_in(tmp_path), [lab_disk("disk02", "/dev/ram0", DiskKind.RAM)]
     with scratch_folder(state, files(1)) as folder:
         folder.images.make(folder.specs)
-        assert folder.drop_host_cache({"disk01"}) is True
-        assert folder.drop_host_cache({"disk02"}) is False
-    with scratch_folder(state, specs(1, DiskKind.RAM)) as folder:
-        assert folder.drop_host_cache({"disk01"}) is False
+        lab = Lab(machine_of(), host, folder.lab_disks(folder.specs), folder=folder)
+        assert lab.drop_host_cache([*lab.disks, *ram]) is True
+        assert lab.drop_host_cache(ram) is False
+    assert Lab(machine_of(), host, lab.disks).drop_host_cache(lab.disks) is False
 
 
 def test_an_image_that_was_never_written_has_no_block(state: StateFolder) -> None:
