@@ -16,7 +16,7 @@ import pytest
 
 from lab.disks.inventory import read_ends
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
-from lab.machine import EmbeddedOptions, SampleRequest, UbdDisk, open_machine, parse_target
+from lab.machine import EmbeddedOptions, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
 from lab.machine.kernel_image import kernel_cache
 from lab.machine.target import TargetKind
@@ -99,14 +99,12 @@ def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
     names = [disk_name(number) for number in range(16)]
     serials = machine.read([f"/sys/block/{name}/serial" for name in names])
     assert [(text or "").strip() for text in serials.values()] == [f"RAIDLAB-{number:02}" for number in range(16)]
-    sizes = machine.read([f"/sys/block/{name}/size" for name in names])
-    assert {(text or "").strip() for text in sizes.values()} == {str((64 << 20) // 512)}
 
 
 def test_no_disk_stalls_while_all_others_are_busy(machine: Machine) -> None:
     busy = ":".join(f"/dev/{disk_name(number)}" for number in range(15))
     job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
-    load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job], keeps_output=False)
+    load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job])
     try:
         # fio may take seconds to start where the computer is busy, and a load that has not begun proves nothing.
         wait_until(lambda: reads_of(machine, disk_name(0)) > 100, 60)
@@ -125,12 +123,6 @@ def reads_of(machine: Machine, name: str) -> int:
     return int((machine.read([path])[path] or "0").split()[0])
 
 
-def test_facts_are_the_guests(machine: Machine) -> None:
-    assert machine.facts.is_embedded
-    assert machine.facts.host_name == "raidlab"
-    assert machine.facts.memory_bytes > 400 << 20
-
-
 def test_no_disk_seems_to_be_mounted(machine: Machine) -> None:
     shown = machine.run(["lsblk", "--noheadings", "--output", "NAME,MOUNTPOINT"]).stdout
     assert disk_name(0) in shown
@@ -144,20 +136,12 @@ def test_long_requests_and_answers_pass_the_serial_line(machine: Machine) -> Non
     assert machine.run(["cat"], stdin_text=text).stdout == text
 
 
-def test_samples_come_while_a_command_floods_the_line(machine: Machine) -> None:
-    flood = machine.stream(["sh", "-c", "yes flood | head -c 3000000"])
-    samples = machine.sample(SampleRequest(interval_seconds=0.02, files=("/proc/uptime",)))
-    taken = [sample for sample, _ in zip(samples, range(5), strict=False)]
-    samples.stop()
-    assert [sample.time_seconds for sample in taken] == sorted({sample.time_seconds for sample in taken})
-    assert len(flood.result().stdout) == 3_000_000
-
-
 def test_two_kernels_run_side_by_side(machine: Machine, state: Path) -> None:
     small = {TargetKind.UML: "mem=128M", TargetKind.QEMU: "memory=512M"}[kernel_target().kind]
     with open_machine(kernel_target(small), host_at(state)) as other:
         other.write("/run/mine", "other")
         assert machine.read(["/run/mine"]) == {"/run/mine": None}
+        assert machine.facts.host_name == other.facts.host_name == "raidlab"
         assert other.facts.memory_bytes < machine.facts.memory_bytes
     assert machine.run(["true"]).status == 0
     assert list((state / "machines").glob("[0-9]*")) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,30 +52,16 @@ def test_invalid_sizes_are_rejected(text: str) -> None:
         parse_bytes(text, what="chunk")
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (500 * MIB, "500 MiB"), (2.1 * GIB, "2.1 GiB"), (-2048, "-2 KiB")],
-)
-def test_sizes_for_people(count: float, text: str) -> None:
-    assert human_bytes(count) == text
+HUMAN: dict[Callable[[float], str], dict[float, str]] = {
+    human_bytes: {0: "0 B", 1023: "1023 B", 1024: "1 KiB", 500 * MIB: "500 MiB", 2.1 * GIB: "2.1 GiB", -2048: "-2 KiB"},
+    human_seconds: {
+        **{0.0: "0 ns", 2e-7: "200 ns", 0.00085: "850 µs", 0.0133: "13.3 ms", 4.2: "4.2 s"},
+        **{60.0: "1:00 min", 185.9: "3:05 min"},
+    },
+    human_rate: {75.2: "75", 999: "999", 1000: "1.0k", 82900: "82.9k"},
+}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 ns"),
-        (2e-7, "200 ns"),
-        (0.00085, "850 µs"),
-        (0.0133, "13.3 ms"),
-        (4.2, "4.2 s"),
-        (60.0, "1:00 min"),
-        (185.9, "3:05 min"),
-    ],
-)
-def test_times_for_people(seconds: float, text: str) -> None:
-    assert human_seconds(seconds) == text
-
-
-@pytest.mark.parametrize(("rate", "text"), [(75.2, "75"), (999, "999"), (1000, "1.0k"), (82900, "82.9k")])
-def test_rates_for_people(rate: float, text: str) -> None:
-    assert human_rate(rate) == text
+@pytest.mark.parametrize("form", HUMAN)
+def test_figures_for_people(form: Callable[[float], str]) -> None:
+    assert {value: form(value) for value in HUMAN[form]} == HUMAN[form]

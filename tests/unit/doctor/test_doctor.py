@@ -35,13 +35,13 @@ SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
 ALL_PROGRAMS = [program.name for program in PROGRAMS] + [
     *("linux.uml", "qemu-system-x86_64", "busybox", "ssh", "sudo", "modinfo", "vagrant", "virsh")
 ]
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 COMPUTER = {
-    "etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n',
+    "etc/os-release": DEBIAN,
     "dev/shm/.keep": "",
     "boot/vmlinuz-6.1.0-56-amd64": "",
     "lib/modules/6.1.0-56-amd64/modules.dep": "",
 }
-DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 
 
 class FakeProcesses(Processes):
