@@ -61,18 +61,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Title for users, such as ``mdadm`` or ``hardware virtualisation (KVM)``."""
     outcome: Outcome
     detail: str
-    """Result of the check as text."""
     fix: str = ""
     """The command or action that fixes it; empty if nothing is missing."""
     packages: tuple[str, ...] = ()
-    """Missing packages of this distribution."""
     required_for: tuple[str, ...] = ()
     """Targets that do not work without it."""
     useful_for: tuple[str, ...] = ()
     """Other functions that are limited without it, as text."""
 
     def blocks(self, target: str) -> bool:
-        """Whether its absence keeps this target from working."""
         return self.outcome is Outcome.MISSING and target in self.required_for
 
 

@@ -82,7 +82,6 @@ class RunFolders:
 
     @property
     def header(self) -> str:
-        """The name of the header file of a complete run."""
         return self.header_names[0]
 
     def path(self, run_id: str) -> Path:
@@ -223,10 +222,10 @@ class RunFolders:
             raise storage_error(f"{self.noun} {run_id} cannot be deleted", error) from error
 
     def put(self, run_id: str, files: Iterable[tuple[str, bytes]], *, replaces: bool = False) -> Path:
-        """Store a complete run from its files (path in its folder, content) and return its folder.
+        """Store a complete run from its files (path in its folder, content), in a single rename; return its folder.
 
-        The folder appears in a single rename. ``replaces``: replace an existing run of this id; otherwise that is an
-        error. Raises ResultError, or any error of ``files``; the store is then unchanged.
+        ``replaces`` an existing run of this id, otherwise that is an error. Raises ResultError, or any error of
+        ``files``; the store is then unchanged.
         """
         folder = self.path(run_id)
         part = self.root / f".importing-{run_id}.{os.getpid()}"
@@ -258,11 +257,7 @@ class RunFolders:
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove leftovers of killed commands from the store; returns one sentence per removal.
-
-        Does nothing while another process changes the store (a later command tries again), or if removal is not
-        possible.
-        """
+        """Remove leftovers of killed commands, unless another process changes the store; return a sentence for each."""
         try:
             if not any(True for _ in self._leftovers()):
                 return []

@@ -95,10 +95,7 @@ def read_toml(path: Path, kind: type[T]) -> T:
 
 
 def file_of(what: str, name: str, folder: Path) -> Path:
-    """The file that a name of the catalogue in ``folder``, or a path that ends in ``.toml``, refers to.
-
-    Raises SpecError with the nearest name for an unknown one.
-    """
+    """The file of a name of the catalogue in ``folder``, or of a path that ends in ``.toml``. Raises SpecError."""
     if name.endswith(".toml"):
         return Path(name)
     known = catalogue(folder)
@@ -173,24 +170,19 @@ def _readable(error: Exception) -> str:
     return error.message if isinstance(error, LabError) else str(error).replace(" - at `$`", "")
 
 
-def _with_sizes(node: Any, problems: _Problems, path: str) -> Any:
+def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = False) -> Any:
     """The tree with every text under a ``…_bytes`` key converted to a number."""
     if isinstance(node, list):
-        return [_with_sizes(item, problems, f"{path}[{index}]") for index, item in enumerate(node)]
-    if not isinstance(node, dict):
+        return [_with_sizes(item, problems, f"{path}[{index}]", is_size=is_size) for index, item in enumerate(node)]
+    if isinstance(node, dict):
+        return {
+            key: _with_sizes(value, problems, _join(path, key), is_size=key.endswith("_bytes"))
+            for key, value in node.items()
+        }
+    if not is_size or not isinstance(node, str):
         return node
-    return {key: _size_or_tree(key, value, problems, _join(path, key)) for key, value in node.items()}
-
-
-def _size_or_tree(key: str, value: Any, problems: _Problems, path: str) -> Any:
-    if not key.endswith("_bytes"):
-        return _with_sizes(value, problems, path)
-    if isinstance(value, list):
-        return [_size_or_tree(key, item, problems, f"{path}[{index}]") for index, item in enumerate(value)]
-    if not isinstance(value, str):
-        return value
     try:
-        return parse_bytes(value, what=path)
+        return parse_bytes(node, what=path)
     except SpecError as error:
         text = f"{error.message} ({error.hint})"
         problems.add(lambda: text)
@@ -301,10 +293,7 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 
 
 def fill(text: str, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> str:
-    """The text with every ``{name}`` replaced, after ``prefix`` as in ``{seed.name}``.
-
-    Raises SpecError with the nearest name for an unknown one; ``what`` describes the names in errors.
-    """
+    """The text with every ``{name}`` replaced, after ``prefix`` as in ``{seed.name}``. Raises SpecError."""
 
     def value_of(match: re.Match[str]) -> str:
         return str(_value_of(match[1], values, what))

@@ -155,10 +155,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def write_mark(session: LabSession, name: str) -> DataMark:
-    """Write known data to the end of a bare array, or to a file on its file system; replaces an older mark.
-
-    Raises LabError with md's message if the write fails.
-    """
+    """Write known data to the end of a bare array, or to a file on its file system; replaces an older mark."""
     target = load_target(session, name)
     path, start, length = _where(session, name, target)
     mark = DataMark(

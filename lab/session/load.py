@@ -45,9 +45,7 @@ class Load:
     A load never touches the data mark. On a bare array it overwrites everything before the mark.
 
     Args:
-        session: an open lab.
         where: an array, or a free disk.
-        workload: an id of the catalogue, or a workload.
         runtime_seconds: measured time; None: until ``stop`` (at most a day), without warm-up.
         working_set_bytes: over all jobs; None: the workload's own, otherwise 256 MiB or the available space if less.
         is_aside: the load does not advance the clock of a machine in virtual time (Machine.stream), except while it

@@ -250,11 +250,7 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """The expected current value of the machine's clock, to place events on the snapshots' axis.
-
-        None before the first snapshot. In virtual time, the time of the newest snapshot: the clock does not advance by
-        itself.
-        """
+        """The machine's clock, as expected now; in virtual time, as in the newest snapshot. None before the first."""
         if self._newest is None:
             return None
         machine, here = self._newest
@@ -473,12 +469,7 @@ class LoadMeasure(StrEnum):
 
 
 class History:
-    """Stores snapshots and intervals of loads, and returns series. Not thread-safe: use it from one thread.
-
-    Args:
-        seconds: length of the history.
-        hertz: snapshots per second.
-    """
+    """Stores snapshots and intervals of loads, and returns series. Not thread-safe: use it from one thread."""
 
     def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
         self._size = max(2, round(seconds * hertz))

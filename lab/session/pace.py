@@ -73,10 +73,8 @@ class Portions:
 class Pacer:
     """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a separate thread.
 
-    Args:
-        session: an open lab on a machine in virtual time.
-        on_pace: called with each pace as it begins, and a note on it; on the thread that chose the pace.
-        on_end: called once with the error that ended it, unless ``stop`` was called (MachineLost).
+    ``on_pace`` is called with each pace as it begins, and a note on it, on the thread that chose the pace; ``on_end``
+    once with the error that ended it, unless ``stop`` was called (MachineLost).
     """
 
     def __init__(
@@ -110,10 +108,7 @@ class Pacer:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def go(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """Set the pace; ``after``: only if that is still the current pace.
-
-        STEP ends at the next event, or after an hour of machine time, and then pauses.
-        """
+        """Set the pace; ``after``: only if that is still the pace. STEP pauses at the next event, or after an hour."""
         with self._choosing:
             if after is not None and self._pace is not after:
                 return

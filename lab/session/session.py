@@ -1,10 +1,7 @@
 """An open lab with running arrays: the machine, its lab disks, the arrays on them, and plans that pass the guard.
 
-A drill may replace the start of the arrays by its own commands; arrays that a finished drill has left on the disks are
-reported on every start until they are cleared.
-
-Also here: disks that are added to a lab, required versions of mdadm and the kernel, and commands that are typed by hand
-on the machine.
+Also here: what drills do at the start of a lab and leave behind, disks that are added to it, required versions of mdadm
+and the kernel, and commands that are typed by hand on the machine.
 """
 
 from __future__ import annotations
@@ -484,15 +481,12 @@ class Shell:
         return self._command is not None
 
     def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
-        """Run one line and wait for its end; ``on_output`` receives its output in pieces as it arrives.
-
-        Raises LabError if a line is already running, MachineLost if the machine is lost.
-        """
+        """Run one line and wait for its end. Raises LabError if one is running already, MachineLost."""
         with self._lock:
             if self._command is not None:
                 raise LabError("a command is still running in this shell", hint="wait for it, or interrupt it")
             argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
-            self._command = command = self._machine.stream(argv, keeps_output=False)
+            self._command = command = self._machine.stream(argv)
             self._interrupts = 0
         # Evaluated for each line: a drill may have begun since.
         self._session.on_typed(line)
