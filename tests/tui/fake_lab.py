@@ -165,7 +165,6 @@ class FakeLab:
         lines.append(f"9 0 md0 {ios} 0 {total // 512} 0 {ios // 3} 0 {total // 1536} 0 0 {ios // 90} 0")
         ticks = int(self.seconds * 100)
         files = {
-            "/proc/stat": f"cpu {ticks // 4} 0 0 {ticks} 0 0 0 0 0 0\n",
             "/proc/diskstats": "\n".join(lines) + "\n",
             "/proc/mdstat": self.machine.files["/proc/mdstat"],
         }

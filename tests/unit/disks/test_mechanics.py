@@ -284,9 +284,6 @@ def machine(*, is_virtual_time: bool) -> FakeMachine:
     return FakeMachine(files=files, facts=replace(FACTS, is_virtual_time=is_virtual_time))
 
 
-def test_disks_whose_driver_supports_it_have_a_checksum_in_virtual_time() -> None:
+def test_disks_whose_driver_supports_it_have_a_checksum_in_virtual_time_only() -> None:
     assert content_sums(machine(is_virtual_time=True), DISKS) == {"disk01": SUM}
-
-
-def test_real_time_has_no_checksums() -> None:
     assert content_sums(machine(is_virtual_time=False), DISKS) == {}

@@ -162,13 +162,6 @@ def test_numbers_of_a_spreadsheet_stay(text: str) -> None:
     assert spreadsheet(text) == text
 
 
-def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(ResultError, match=r"is a .*, not a file"):
-            read_plain(path, 10)
-
-
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:

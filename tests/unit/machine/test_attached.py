@@ -79,11 +79,8 @@ def test_error_output_of_ssh_becomes_an_error_with_a_hint(
     assert loss.hint
 
 
-def test_a_lost_virtual_machine_names_vagrants_command() -> None:
+def test_losses_of_virtual_machines_and_of_this_computer() -> None:
     assert "vagrant ssh raidlab" in _ssh_loss("vagrant:", 255, "No route to host", "vagrant ssh raidlab").hint
-
-
-def test_error_output_of_sudo_becomes_an_error() -> None:
     assert isinstance(_local_loss(1, "sudo: a password is required"), PrivilegeRefused)
     assert isinstance(_local_loss(-9, ""), MachineLost)
 

@@ -26,13 +26,10 @@ def environment(fio: Path) -> str:
     return kernel_init.fio_environment(str(fio.parent / "it's" / "quick_clock.so"))
 
 
-def test_fio_starts_as_it_is_in_real_time() -> None:
-    assert kernel_init.fio_environment("") == ""
-
-
-def test_fio_gets_the_preload_and_libraries_built_for_it(fio: Path) -> None:
+def test_fio_gets_the_preload_and_libraries_built_for_it_in_virtual_time(fio: Path) -> None:
     folder = f"'{fio.parent}/it'\\''s"
     assert environment(fio) == f"LD_PRELOAD={folder}/quick_clock.so' LD_LIBRARY_PATH={folder}/fio' "
+    assert kernel_init.fio_environment("") == ""
 
 
 @pytest.mark.parametrize("change", ["size", "time", "absent"])
