@@ -578,6 +578,7 @@ class Lab:
 
     def start_writing_out(self, disks: Iterable[LabDisk]) -> None:
         """Flush these disks' images to this computer's disk on a separate thread, to avoid a wait later."""
+        files = self._with_images(disks)
 
         def write_out() -> None:
             for images, name in files:
@@ -585,7 +586,7 @@ class Lab:
                 with suppress(OSError, LabError):
                     images.flush(name)
 
-        if files := self._with_images(disks):
+        if files:
             threading.Thread(target=write_out, name="raidlab-write-out", daemon=True).start()
 
     def _with_images(self, disks: Iterable[LabDisk]) -> list[tuple[DiskImages, str]]:

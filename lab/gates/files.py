@@ -233,10 +233,7 @@ _NEXT = {
 
 
 def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
-    """Read a plain UTF-8 file named by the user.
-
-    Raises SpecError with a hint if the file cannot be read for any reason; ``hint`` is for a file that is too large.
-    """
+    """Read a plain UTF-8 file named by the user. Raises SpecError; ``hint`` is for one that is too large."""
     message = f"'{shortened(str(path), 200)}' cannot be read"
     try:
         data = read_plain(path, most_bytes, error=SpecError, hint=hint)

@@ -41,10 +41,7 @@ def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
 
 
 def take_byte(descriptor: int, place: int, path: Path) -> bool:
-    """Lock the byte at ``place`` of an open file exclusively; False if another open file holds it. Raises OSError.
-
-    The lock belongs to the open file, not to the process (F_OFD_SETLK, fcntl_locking(2)).
-    """
+    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)); False if another one holds it. Raises OSError."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
     except (BlockingIOError, PermissionError):

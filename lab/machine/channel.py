@@ -72,10 +72,7 @@ _REQUIRED_FIELDS = {
 
 
 def counted_seconds(passed: float, waited: float | None) -> float:
-    """Return how much of a time counts against a limit: not the time in which the machine waited for a processor.
-
-    On a busy computer a start can take many times as long as on an idle one.
-    """
+    """Return the part of a time that counts against a limit: without the machine's wait for a processor."""
     return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 
@@ -155,10 +152,7 @@ class Channel:
     def wait_hello(
         self, timeout_seconds: float, *, waited_seconds: Callable[[], float | None] = lambda: None
     ) -> Mapping[str, Any]:
-        """Return the agent's greeting. Raises MachineLost if none arrives or the agent speaks another protocol.
-
-        ``waited_seconds``: how long the machine has waited for a processor, which does not count (counted_seconds).
-        """
+        """Return the agent's greeting within ``counted_seconds``. Raises MachineLost, also for another protocol."""
         begun = time.monotonic()
         hello: Message | None = None
         while hello is None:

@@ -447,10 +447,7 @@ def confined_paths(
     writable: Sequence[Path] = (),
     layers: Sequence[str] = LAYERS,
 ) -> dict[str, Sequence[str]]:
-    """Return the arguments of confine(): what the kernel may write and read.
-
-    Its record, by which processes are killed, is read-only.
-    """
+    """Return the arguments of confine(): what the kernel may write, and read; its record is read-only."""
     paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
     applied = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
     return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(applied)}

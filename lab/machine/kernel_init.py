@@ -168,10 +168,7 @@ def virtio_port() -> str:
 
 
 def fio_environment(preloaded: str) -> str:
-    """Return the shell assignments that make fio start quickly in virtual time.
-
-    Its libraries are those of provision/kernel/fio_libraries.sh, unless another fio has been installed since.
-    """
+    """Return shell assignments with which fio starts quickly in virtual time (provision/kernel/fio_libraries.sh)."""
     if not preloaded:
         return ""
     folder, words = os.path.join(os.path.dirname(preloaded), "fio"), f"LD_PRELOAD={quoted(preloaded)} "

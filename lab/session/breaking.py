@@ -19,10 +19,7 @@ CORRUPTED_BYTES = 64 * KIB
 
 
 def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
-    """The device vanishes while in use. A disk that an array cannot run without requires ``breaks_array``.
-
-    Raises DeviceRefused for a kind of disk that cannot vanish; the hint names an alternative.
-    """
+    """The device vanishes while in use, with ``breaks_array`` also one that an array needs. Raises DeviceRefused."""
     found = session.lab.disk(disk)
     everything = _holders(session, found)
     broken = [status for status in everything if status.breaks_without(status.member(found.node))]

@@ -380,10 +380,7 @@ def link_disks(session: OpenArrays) -> None:
 
 
 def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
-    """A line for each array that was not started; arrays left by a drill share one line.
-
-    Arrays that start only on request are omitted: the lists of arrays and disks show them.
-    """
+    """A line for each array that was not started, unless it starts only on request; those of a drill share one."""
     left = still_there(folder, (array.uuid for array in found.all))
     of_drill = [array for array in found.refused if left and plain_uuid(array.uuid) in left.uuids]
     if left and of_drill:
