@@ -174,10 +174,7 @@ def real(text: str, what: str = "") -> float:
 
 
 def parse_bytes(text: str | int, *, what: str = "size") -> int:
-    """Parse ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
-
-    Raises SpecError for anything else, and for more than ``MOST_BYTES``.
-    """
+    """Parse ``500M``, ``64 KiB`` or a number of bytes, with powers of 1024 as in mdadm and fio. Raises SpecError."""
     if isinstance(text, int):
         return checked(text, SizeBytes, what)
     match = _SIZE.fullmatch(text.strip())
@@ -240,10 +237,7 @@ _BETWEEN_WORDS = re.compile(r"[=,\[\]{}\n]")
 
 
 def parse_toml(text: str, *, source: str = "TOML text") -> dict[str, Any]:
-    """The tables and values of ``text``; ``source`` names it in errors.
-
-    Raises SpecError for invalid TOML (with the line), and for any value beyond the bounds above.
-    """
+    """The tables and values of ``text`` within the bounds above; ``source`` names it in errors. Raises SpecError."""
     if len(text) > MOST_TOML_BYTES:
         raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that it is this file")
     _require_shallow(_UNSTRUCTURED.sub('""', text), source)
@@ -302,10 +296,7 @@ def read_own_json(
     converted: Callable[[Any], Any] = lambda tree: tree,
     error: type[LabError] = ResultError,
 ) -> T:
-    """Read a JSON file of the lab; ``converted`` transforms its tree before it is decoded as ``kind``.
-
-    Raises ``error`` for a file that does not belong to the lab or is damaged, FileNotFoundError.
-    """
+    """Read a JSON file of the lab, with ``converted`` applied to its tree. Raises ``error``, FileNotFoundError."""
     try:
         data = read_plain(path, MOST_OWN_BYTES, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)

@@ -226,10 +226,7 @@ def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty file for a program that writes by name; rename it to ``path`` when the block ends.
-
-    Raises OSError; then, and on any error in the block, ``path`` is unchanged.
-    """
+    """Yield an empty file's path for a program that writes by name; it replaces ``path`` at the end. Raises OSError."""
     folder = path.parent
     with _folder_of(path) as inner, _temporary(inner, path.name, 0o644) as (name, descriptor):
         before = os.fstat(descriptor)

@@ -192,10 +192,7 @@ class EmbeddedKernel:
         remove_instance(self._instance.folder)
 
     def waited_seconds(self) -> float | None:
-        """Return how long its process was runnable without a processor: the second number of its schedstat.
-
-        Source: Documentation/scheduler/sched-stats.rst. None if the host's kernel does not count it.
-        """
+        """Return how long its process was runnable without a processor (schedstat, sched-stats.rst), if known."""
         group = kernel_group(self._instance.folder)
         fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
         return int(fields[1]) / 1e9 if len(fields) > 1 else None
@@ -359,10 +356,7 @@ def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disk
 def start_embedded(
     options: EmbeddedOptions, state: StateFolder, processes: Processes, files: HostFiles
 ) -> tuple[EmbeddedKernel, Channel]:
-    """Boot a kernel and return it with its channel (the agent has not greeted yet).
-
-    Raises ToolMissing without a kernel, SpecError for more disks than it takes, LabError for an unusable state folder.
-    """
+    """Boot a kernel and return it with its channel. Raises ToolMissing, SpecError for too many disks, LabError."""
     if len(options.disks) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(options.disks)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",

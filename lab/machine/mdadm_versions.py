@@ -35,11 +35,7 @@ def mdadm_versions() -> list[Path]:
 
 
 def find_mdadm(chosen: str) -> Path:
-    """Return the folder of the mdadm that a target names: a version or its beginning (4.4), or a folder with mdadm.
-
-    Raises ToolMissing with the command that fetches one, SpecError for another folder, NotTrusted if another user may
-    have written the program.
-    """
+    """Return the folder of an mdadm, by version (4.4) or folder. Raises ToolMissing, SpecError, NotTrusted."""
     folder = _of_folder(Path(chosen)) if "/" in chosen else _of_version(chosen)
     for name in PROGRAMS:
         if (folder / name).is_file():

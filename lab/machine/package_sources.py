@@ -77,10 +77,7 @@ def fetch(
     *,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Fetch the newest version that is or begins with ``requested`` (7.2), and return it.
-
-    A suite is searched only if those before it lack the version. Raises SpecError if none has it.
-    """
+    """Fetch the newest version that begins with ``requested``, of the first suite with one. Raises SpecError."""
     if not _VERSION.fullmatch(requested):
         raise SpecError(
             f"'{shortened(requested)}' is not the version of {kind.what}",

@@ -128,10 +128,7 @@ class Silence:
 
 
 def accelerators(options: QemuOptions, files: HostFiles) -> list[str]:
-    """Return the accelerators to try, in order: KVM where this user may use it and it has not failed since boot.
-
-    Raises SpecError for KVM with a root image of another architecture, ToolMissing for an image that is missing.
-    """
+    """Return the accelerators to try: KVM where it is allowed and has not failed. Raises SpecError, ToolMissing."""
     is_own = not options.root or find_root_image(options.root).facts.architecture == platform.machine()
     if options.accelerator == "kvm" and not is_own:
         raise SpecError("KVM runs only this computer's own architecture", hint="leave out accel=kvm")
@@ -315,11 +312,7 @@ def start_qemu(
     processes: Processes,
     files: HostFiles,
 ) -> tuple[QemuKernel, Channel]:
-    """Boot a kernel and return it with its channel (the agent has not greeted yet).
-
-    Raises ToolMissing without QEMU, a kernel, a root image or busybox, SpecError for options that exclude each other,
-    LabError for an unusable state folder.
-    """
+    """Boot a kernel and return it with its channel. Raises ToolMissing, SpecError for wrong options, LabError."""
     python = guest_python(processes)
     check_path(state.root, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:

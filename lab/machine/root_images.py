@@ -102,10 +102,7 @@ def root_images() -> Iterator[RootImage]:
 
 
 def find_root_image(chosen: str) -> RootImage:
-    """Return the image that a target names: its folder's path, or its name, which is Debian's of its architecture.
-
-    Raises ToolMissing with the command that builds it, NotTrusted if another user may have written it.
-    """
+    """Return the image with this name, Debian's of its architecture, or folder. Raises ToolMissing, NotTrusted."""
     build = f"make root-image ARCH={chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(f"'{shortened(chosen)}' is not the name of a root image", hint=f"a path, or amd64: {build}")

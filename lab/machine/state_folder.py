@@ -46,10 +46,7 @@ def default_state_root() -> Path:
 
 
 def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
-    """Create a folder for this user only; verify that it is writable for this user and for no other user.
-
-    ``root`` is the ancestor from which all folders downwards are the lab's own. Raises LabError with the reason.
-    """
+    """Create a folder that only this user can write (``root``: see make_own_folder). Raises LabError."""
     try:
         make_own_folder(path, what, root=root)
         probe = path / f".probe-{secrets.token_hex(8)}"

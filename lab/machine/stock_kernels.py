@@ -296,10 +296,7 @@ def payload_in(image: bytes) -> bytes:
 
 
 def has_pvh_entry(kernel: bytes) -> bool:
-    """Whether a 64-bit ELF file has Xen's note 18, the entry that QEMU uses for ``-kernel``.
-
-    Sources: elf(5); include/xen/interface/elfnote.h (XEN_ELFNOTE_PHYS32_ENTRY).
-    """
+    """Whether a 64-bit ELF file (elf(5)) has QEMU's entry for ``-kernel``: Xen's note 18 (xen/interface/elfnote.h)."""
     if not kernel.startswith(b"\x7fELF\x02\x01"):
         return False
     (first,), (size, count) = struct.unpack_from("<Q", kernel, 0x20), struct.unpack_from("<HH", kernel, 0x36)

@@ -88,10 +88,7 @@ class MarkFilter:
 
 
 class Terminal:
-    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest from any.
-
-    A separate thread sends the typed input, so no caller waits for the machine.
-    """
+    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest from any."""
 
     def __init__(
         self,

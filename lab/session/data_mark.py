@@ -178,10 +178,7 @@ def write_mark(session: LabSession, name: str) -> DataMark:
 
 
 def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
-    """Read a mark past the caches and return the state of its data; the verdict is stored beside the mark.
-
-    Raises MachineLost; problems with the data are part of the verdict and raise no error.
-    """
+    """Read a mark past the caches; store and return the verdict, also on lost data. Raises MachineLost."""
     found = _verify(session, mark)
     _store_verdict(session, mark.uuid, found)
     return found

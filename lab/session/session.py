@@ -315,10 +315,7 @@ class LabSession(OpenArrays):
         return tuple(status for status in self.statuses() if status.name in names)
 
     def rescan(self) -> None:
-        """Scan all disks again, after commands typed by hand; ``run`` does this itself.
-
-        On the embedded kernel this also records which arrays are stopped, so the next start does not start them.
-        """
+        """Scan all disks again, after commands by hand. On the embedded kernel, record which arrays are stopped."""
         # A load mounts its array on a separate thread, with an ordinary plan.
         with self._rescanning:
             self.lab.guard.expect_data()
