@@ -12,8 +12,8 @@ from cyclopts import App, Parameter
 from lab.cli.arguments import number
 from lab.cli.context import Context, current, named_target
 from lab.errors import ExitCode, SpecError
-from lab.findings.record import VERDICTS, Cell, Record, read_record, read_script, record_table, with_outcomes
-from lab.findings.runner import Hooks, measure
+from lab.findings.record import VERDICTS, Record, read_record, read_script, record_table, with_outcomes
+from lab.findings.runner import measure
 from lab.gates.decoding import RepeatCount, Seconds
 from lab.gates.files import read_text
 from lab.host.files import write_file
@@ -50,14 +50,12 @@ def run(
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
     targets = [_machine(context, *axes) for axes in product(kernel or ("",), mdadm or ("",))]
 
-    def report(cell: Cell) -> None:
-        last = cell.runs[-1]
-        where = f"Linux {cell.kernel}, mdadm {cell.mdadm_version}"
-        context.narrator.notice(f"{where}, {cell.script}, run {len(cell.runs)}: {last.outcome}: {last.said}")
-
-    hooks = Hooks(context.narrator.notice, context.narrator.listen, report)
+    notice, listen = context.narrator.notice, context.narrator.listen
     for target in targets:
-        measure(chosen, target, repeat, limit, output, context.host, hooks)
+        for cell in measure(chosen, target, repeat, limit, output, context.host, on_notice=notice, on_machine=listen):
+            last = cell.runs[-1]
+            where = f"Linux {cell.kernel}, mdadm {cell.mdadm_version}"
+            notice(f"{where}, {cell.script}, run {len(cell.runs)}: {last.outcome}: {last.said}")
     record, names = read_record(output), {str(target) for target in targets}
     measured = Record(cells=tuple(cell for cell in record.cells if cell.target in names))
     context.out(msgspec.to_builtins(measured), record_table(measured).as_text())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
-from lab.disks import DiskKind, DiskSpec, open_lab
+from lab.disks import DiskKind, open_lab, specs
 from lab.errors import CommandTimedOut, MachineLost
 from lab.findings.record import (
     MOST_LINE_CHARACTERS,
@@ -41,16 +40,6 @@ _DMSETUP_WARNING = "Udev is running and DM_DISABLE_UDEV"
 """The scripts remove their dm devices last, and dmsetup then prints this warning: it is no reason for an outcome."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Callbacks of a measurement."""
-
-    on_notice: Callable[[str], None]
-    on_machine: Callable[[Machine], None]
-    on_run: Callable[[Cell], None]
-    """Called after each run, with its cell."""
-
-
 def measure(
     scripts: Sequence[Script],
     target: Target,
@@ -58,21 +47,30 @@ def measure(
     limit_seconds: float,
     output: Path,
     host: Host,
-    hooks: Hooks,
-) -> None:
-    """Run each script until the record in ``output`` has ``repeats`` runs of it; each run is stored at once.
+    *,
+    on_notice: Callable[[str], None],
+    on_machine: Callable[[Machine], None],
+) -> Iterator[Cell]:
+    """Run each script until the record in ``output`` has ``repeats`` runs of it.
 
-    A script that has changed since its runs were stored is run again. Raises LabError if no machine can be started.
+    Yields a script's cell after each run, when it is stored. A script that has changed since its runs were stored is
+    run again. Raises LabError if no machine can be started.
     """
     while due := _due(scripts, target, repeats, output):
-        with _open(target, host, max(script.disks for script, _ in due), hooks) as machine:
+        disks = specs(max(script.disks for script, _ in due), DiskKind.FILE, size_bytes=DISK_BYTES)
+        with (
+            open_lab(target, host, wanted=disks, on_notice=on_notice, on_machine=on_machine) as lab,
+            # Close the machine before the lab stops arrays: its disks are discarded, and a hung array never stops.
+            closing(lab.machine),
+        ):
+            machine = ScriptMachine(lab.machine, [disk.node for disk in lab.disks])
             for script, number in due:
                 cell, is_reusable = machine.run(script, number, limit_seconds)
                 record = read_record(output)
                 if earlier := record.cell(script, str(target)):
                     cell = msgspec.structs.replace(cell, runs=(*earlier.runs, *cell.runs))
                 write_record(output, record.with_cell(cell))
-                hooks.on_run(cell)
+                yield cell
                 if not is_reusable:
                     break
 
@@ -152,14 +150,3 @@ class ScriptMachine:
         except MachineLost:
             return True
         return any(name.startswith(("md", "dm-")) for name in names)
-
-
-@contextmanager
-def _open(target: Target, host: Host, disks: int, hooks: Hooks) -> Iterator[ScriptMachine]:
-    disk_specs = [DiskSpec(name=f"disk{n + 1:02}", kind=DiskKind.FILE, size_bytes=DISK_BYTES) for n in range(disks)]
-    with (
-        open_lab(target, host, wanted=disk_specs, on_notice=hooks.on_notice, on_machine=hooks.on_machine) as lab,
-        # Close the machine before the lab stops arrays: its disks are discarded, and a hung array cannot be stopped.
-        closing(lab.machine) as machine,
-    ):
-        yield ScriptMachine(machine, [disk.node for disk in lab.disks])

@@ -18,7 +18,6 @@ from lab.machine import Target, parse_target
 from lab.md_tests.record import (
     Suite,
     SuiteJournal,
-    SuiteResult,
     as_value,
     chosen_tests,
     csv_text,
@@ -35,7 +34,6 @@ from lab.md_tests.record import (
 from lab.md_tests.runner import (
     REAL_LIMITS,
     VIRTUAL_LIMITS,
-    SuiteHooks,
     SuiteLimits,
     names_mdadm,
     run_tests,
@@ -122,14 +120,20 @@ def _run(
     udev_daemon = require_tools(context.host.processes, context.host.files)
     with ProgressBar(quiet=context.quiet) as bar:
 
-        def show(test: str, done: int, tests: int) -> None:
+        def show(test: str) -> None:
+            done, tests = len(journal.results), len(journal.run.tests)
             bar.show(f"{test} ({done + 1} of {tests})", done / tests)
 
-        def report(result: SuiteResult) -> None:
-            context.narrator.notice(result_line(result))
-
-        hooks = SuiteHooks(context.narrator.notice, context.narrator.listen, show, report)
-        run_tests(journal, suite, target, context.host, udev_daemon, limits, hooks, keeps_going=keeps_going)
+        notice, listen = context.narrator.notice, context.narrator.listen
+        for result in run_tests(
+            *(journal, suite, target, context.host, udev_daemon, limits),
+            on_notice=notice,
+            on_machine=listen,
+            on_start=show,
+        ):
+            notice(result_line(result))
+            if not keeps_going and not result.is_good:
+                return
 
 
 def _print_results(context: Context, journal: SuiteJournal, output: Path | None) -> None:

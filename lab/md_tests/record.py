@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -181,7 +181,7 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
 
 def reason_of_failure(log: str) -> str:
     """The reason of a failure: the test's own error message, else the last message in the log and the last command."""
-    own = _without_saving(log)
+    own = _SAVING.split(log, maxsplit=1)[0]
     if errors := _ERROR.findall(own):
         return str(errors[-1])
     command = next(_commands(own), "")
@@ -193,7 +193,7 @@ def reason_of_failure(log: str) -> str:
 
 def last_lines(log: str) -> tuple[str, ...]:
     """The end of a test's log, without the commands with which the suite saves the log of a failed test."""
-    lines = [line.rstrip() for line in _without_saving(log).splitlines() if line.strip()]
+    lines = [line.rstrip() for line in _SAVING.split(log, maxsplit=1)[0].splitlines() if line.strip()]
     return tuple(line[:MOST_WHY_CHARACTERS] for line in lines[-_MOST_LINES:])
 
 
@@ -201,11 +201,6 @@ def kernel_complaints(console: str) -> tuple[str, ...]:
     """The distinct first lines of the kernel's complaints (WARNING, BUG, Oops, panic, hung tasks)."""
     found = dict.fromkeys(match.strip()[:MOST_WHY_CHARACTERS] for match in _COMPLAINT.findall(console))
     return tuple(found)[:_MOST_COMPLAINTS]
-
-
-def _without_saving(log: str) -> str:
-    saving = _SAVING.search(log)
-    return log[: saving.start()] if saving else log
 
 
 def _is_message(line: str) -> bool:
@@ -354,18 +349,21 @@ def copy_suite(suite: Suite, destination: Path) -> str:
 
     Later changes to the checkout do not affect the run. Raises SpecError for a file that is not a regular file.
     """
-    sums = []
-    for name, data, is_program in _needed_files(suite.folder):
+    files = list(_needed_files(suite.folder))
+    for name, data, is_program in files:
         path = destination / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(path, data, mode=0o700 if is_program else 0o600)
-        sums.append(f"{hashlib.sha256(data).hexdigest()} {name}\n")
-    return hashlib.sha256("".join(sums).encode()).hexdigest()
+    return _digest(files)
 
 
 def digest_of(suite: Suite) -> str:
     """The digest that ``copy_suite`` returns for this suite."""
-    sums = [f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in _needed_files(suite.folder)]
+    return _digest(_needed_files(suite.folder))
+
+
+def _digest(files: Iterable[tuple[str, bytes, bool]]) -> str:
+    sums = (f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in files)
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
@@ -428,13 +426,14 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteJournal:
-    """One run: its header, its results so far, and its folder."""
+    """One run: its header, its results so far, and the folders with its copy of the suite and its logs."""
 
     def __init__(self, runs: RunFolders, run: SuiteRun) -> None:
-        self.folder = runs.path(run.id)
+        folder = runs.path(run.id)
+        self.copy, self.logs = folder / _SUITE, folder / _LOGS
         self.run = run
         self._runs = runs
-        self._journal = Journal[SuiteResult](self.folder / "results.jsonl", SuiteResult, hint=_NEW_RUN)
+        self._journal = Journal[SuiteResult](folder / "results.jsonl", SuiteResult, hint=_NEW_RUN)
         self._journal.repair()
         self.results = self._journal.read()
 
@@ -442,14 +441,6 @@ class SuiteJournal:
     def left(self) -> tuple[str, ...]:
         done = {result.test for result in self.results}
         return tuple(test for test in self.run.tests if test not in done)
-
-    @property
-    def copy(self) -> Path:
-        return self.folder / _SUITE
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / _LOGS
 
     def note_machine(self, mdadm: str, kernel: str) -> None:
         """Store the versions of mdadm and the kernel. Raises SpecError if earlier results have others."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, open_lab
@@ -65,16 +64,6 @@ class Witness:
     mounted: tuple[str, str, str]
     """How the machine mounts the folder (mount(2)): source, type, options."""
 
-    def log_bytes(self, test: str) -> int:
-        try:
-            return (self.folder / _log_name(test)).lstat().st_size
-        except OSError:
-            return 0
-
-    def words(self, test: str, console_start: int) -> tuple[str, str]:
-        """The console from an offset, and the test's log; both empty if the machine was closed."""
-        return _end_of(self.console, console_start), _end_of(self.folder / _log_name(test))
-
 
 class SuiteMachine:
     """One machine; it must not be reused after a test that did not pass."""
@@ -96,8 +85,17 @@ class SuiteMachine:
         clock = self._lab.host.clock
         begun, start = clock.monotonic_seconds(), self._witness.console.stat().st_size
         state = ""
-        words = partial(self._witness.words, test, start)
-        log_bytes = partial(self._witness.log_bytes, test)
+        # A log for each test: through hostfs, the machine cannot truncate a file by name.
+        log_path = self._witness.folder / f"{test}.log"
+
+        def log_bytes() -> int:
+            with suppress(OSError):
+                return log_path.lstat().st_size
+            return 0
+
+        def words() -> tuple[str, str]:
+            return _end_of(self._witness.console, start), _end_of(log_path)
+
         limit = ComputerLimit(self._lab.machine, limits.computer_seconds, log_bytes=log_bytes, before=words)
         try:
             with limit:
@@ -116,7 +114,7 @@ class SuiteMachine:
         machine = self._lab.machine
         small, large = map(str, self._file_kib or ("", ""))
         arguments = (prepare_program.SUITE, test, small, prepare_program.DATA, large, prepare_program.LOGS)
-        log = f"{prepare_program.WITNESS}/{_log_name(test)}"
+        log = f"{prepare_program.WITNESS}/{test}.log"
         script = ("bash", "-c", _SCRIPT, "md-tests", *arguments, log)
         try:
             done = machine.run(script, timeout_seconds=limits.machine_seconds, check=False)
@@ -259,11 +257,6 @@ def _witness_of(machine: Machine) -> Witness:
     )
 
 
-def _log_name(test: str) -> str:
-    """The log's file name, different for each test: through hostfs, the machine cannot truncate a file by name."""
-    return f"{test}.log"
-
-
 def _end_of(path: Path, start: int = 0) -> str:
     """The content of a regular file from ``start``, at most the last ``_MOST_LOG_BYTES``; empty if unavailable."""
     try:
@@ -278,17 +271,6 @@ VIRTUAL_LIMITS = SuiteLimits(machine_seconds=4 * 3600.0, computer_seconds=900.0)
 REAL_LIMITS = SuiteLimits(machine_seconds=3600.0, computer_seconds=3900.0)
 """In real time, the machine's limit is reached first, while the machine can still be queried for its logs."""
 _REUSABLE = (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED)
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteHooks:
-    """Callbacks of a run."""
-
-    on_notice: Callable[[str], None]
-    on_machine: Callable[[Machine], None]
-    on_start: Callable[[str, int, int], None]
-    """Called with the test, the number of tests with a result, and the number of all tests."""
-    on_result: Callable[[SuiteResult], None]
 
 
 def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
@@ -318,23 +300,24 @@ def run_tests(
     host: Host,
     udev_daemon: str,
     limits: SuiteLimits,
-    hooks: SuiteHooks,
     *,
-    keeps_going: bool,
-) -> None:
-    """Run the tests without a result; without ``keeps_going``, stop at the first result that is not good.
+    on_notice: Callable[[str], None],
+    on_machine: Callable[[Machine], None],
+    on_start: Callable[[str], None],
+) -> Iterator[SuiteResult]:
+    """Run the tests without a result; yields each result when it is stored.
 
     Raises LabError if no machine can be started, or if the suite does not start on a new one.
     """
     while journal.left:
         with open_suite_machine(
             *(target, host, journal.copy, suite.file_kib, udev_daemon),
-            on_notice=hooks.on_notice,
-            on_machine=hooks.on_machine,
+            on_notice=on_notice,
+            on_machine=on_machine,
         ) as machine:
             journal.note_machine(machine.mdadm, machine.kernel)
             for test in journal.left:
-                hooks.on_start(test, len(journal.results), len(journal.run.tests))
+                on_start(test)
                 end, logs = machine.run(test, limits)
                 result = judged(test, end, suite.broken.get(test))
                 if not journal.results and result.outcome is SuiteOutcome.UNSTARTED:
@@ -343,9 +326,7 @@ def run_tests(
                         hint="run it in a machine of another kernel (raidlab kernels list), or use a complete checkout",
                     )
                 needs_logs = result.outcome is not SuiteOutcome.PASSED or result.kernel
-                hooks.on_result(journal.add(result, logs if needs_logs else {}))
-                if not keeps_going and not result.is_good:
-                    return
+                yield journal.add(result, logs if needs_logs else {})
                 if result.outcome not in _REUSABLE or result.kernel or machine.has_arrays():
                     # The state of the machine is unknown.
                     break

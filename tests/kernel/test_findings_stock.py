@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.findings.record import Cell, Outcome, read_record, read_script
-from lab.findings.runner import Hooks, measure
+from lab.findings.runner import measure
 from lab.machine import parse_target
 from tests.kernel.place import host_at
 from tests.kernel.test_machine import REPOSITORY
@@ -24,9 +24,9 @@ def column(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Cell]:
     """One run of each script on the usual kernel and mdadm of ``qemu:``."""
     folder = tmp_path_factory.mktemp("findings")
     scripts = [read_script(path) for path in SCRIPTS]
-    hooks = Hooks(print, lambda _machine: None, lambda _cell: None)
-    measure(scripts, parse_target("qemu:"), 1, 600.0, folder / "outcomes.json", host_at(folder), hooks)
-    return {cell.script: cell for cell in read_record(folder / "outcomes.json").cells}
+    target, output, host = parse_target("qemu:"), folder / "outcomes.json", host_at(folder)
+    cells = measure(scripts, target, 1, 600.0, output, host, on_notice=print, on_machine=lambda _: None)
+    return {cell.script: cell for cell in cells}
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
