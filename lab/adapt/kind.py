@@ -652,12 +652,13 @@ def sync_of(volume: VolumeStatus) -> VolumeSync | None:
     first = at_work[0].array
     assert first is not None
     action = first.sync_action
-    if action in (SyncAction.CHECK, SyncAction.REPAIR):
+    if action in _SCRUBS:
         taking_part = [window for window in volume.windows if window.array]
         done = [window for window in taking_part if window.window.number < at_work[0].window.number]
     else:
-        numbers = _rebuilt_numbers(volume) if len(at_work) == 1 else None
-        taking_part = [window for window in volume.windows if numbers is None or window.window.number in numbers]
+        incomplete = [disk for disk in volume.disks if disk.is_incomplete] if len(at_work) == 1 else []
+        numbers = {number for disk in incomplete for number in disk.windows}
+        taking_part = [window for window in volume.windows if not numbers or window.window.number in numbers]
         done = [window for window in taking_part if not (window.is_degraded or _is_owed(window))]
     total = sum(window.window.lines for window in taking_part)
     moved = sum(window.window.lines for window in done)
@@ -670,11 +671,6 @@ def sync_of(volume: VolumeStatus) -> VolumeSync | None:
         len(at_work),
         SyncProgress(int((moved + moved_part) * sectors), total * sectors),
     )
-
-
-def _rebuilt_numbers(volume: VolumeStatus) -> frozenset[int] | None:
-    numbers = frozenset(number for disk in volume.disks if disk.is_incomplete for number in disk.windows)
-    return numbers or None
 
 
 def _is_owed(window: WindowStatus) -> bool:
@@ -742,7 +738,8 @@ class Volume(Array):
         plan = Plan(f"Destroy {self.name}")
         if stack.has_any(self.name):
             plan += self.unmounted(plan.title) + found.stop_plan(stack)
-        return plan + operations.erase(found.description, (*found.devices, *found.former_devices))
+        erased = operations.erase(found.description, (*found.devices, *found.former_devices))
+        return Plan(plan.title, (*plan.steps, *erased))
 
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
         volume, found = self.volume(), self._known
@@ -758,8 +755,8 @@ class Volume(Array):
             )
         arrays = _arrays(volume, own.present)
         without_it = (*broken, *(each.window.number for each in volume.lost))
-        plan = operations.fail(found.description, found.nodes_by_disk, own.number, arrays, without_it)
-        return _awake_first(volume, arrays, f"Fail {disk} in {self.name}", plan)
+        steps = operations.fail(found.description, found.nodes_by_disk, own.number, arrays, without_it)
+        return _awake_first(volume, arrays, f"Fail {disk} in {self.name}", steps)
 
     def remove(self, disk: str) -> Plan:
         volume = self.volume()
@@ -770,8 +767,8 @@ class Volume(Array):
             )
         if own.number not in self._stack.disks_cut(self.name):
             return Plan(f"{disk} has already left {self.name}: a failed disk stays out")
-        plan = operations.remove(self._known.description, own.number, _arrays(volume, own.faulty))
-        return Plan(f"Remove {disk} from {self.name}", plan.steps)
+        steps = operations.remove(self._known.description, own.number, _arrays(volume, own.faulty))
+        return Plan.of(f"Remove {disk} from {self.name}", steps)
 
     def add(self, disk: str) -> Plan:
         """Replace a failed or missing disk and rebuild its arrays, or resume an interrupted rebuild."""
@@ -788,12 +785,12 @@ class Volume(Array):
         place = self._place_for(volume, disk)
         self.arrays.check_free([] if place.node == node else [node], besides=self.name)
         label = found.description
-        steps: tuple[Step, ...] = ()
+        steps: list[Step] = []
         if place.number in self._stack.disks_cut(self.name):
-            steps = operations.remove(label, place.number, _arrays(volume, place.faulty)).steps
-        arrays, title = _arrays(volume, place.windows), f"Add {disk} to {self.name}"
-        plan = operations.add(label, found.nodes_by_disk, place.number, node, arrays)
-        return _awake_first(volume, arrays, title, Plan(title, (*steps, *plan.steps)))
+            steps += operations.remove(label, place.number, _arrays(volume, place.faulty))
+        arrays = _arrays(volume, place.windows)
+        steps += operations.add(label, found.nodes_by_disk, place.number, node, arrays)
+        return _awake_first(volume, arrays, f"Add {disk} to {self.name}", steps)
 
     def _go_on(self, volume: VolumeStatus, own: VolumeDisk, disk: str) -> Plan:
         missing = tuple(window for window in own.windows if window not in own.present)
@@ -805,8 +802,8 @@ class Volume(Array):
                 hint=f"fail it in all of them first: raidlab array fail {self.name} {disk}",
             )
         arrays = _arrays(volume, missing)
-        plan = operations.rebuild(self._known.description, own.number, arrays)
-        return _awake_first(volume, arrays, f"Go on with the rebuild of {self.name} on {disk}", plan)
+        steps = operations.rebuild(self._known.description, own.number, arrays)
+        return _awake_first(volume, arrays, f"Go on with the rebuild of {self.name} on {disk}", steps)
 
     def _place_for(self, volume: VolumeStatus, disk: str) -> VolumeDisk:
         places = [each for each in volume.disks if not each.present]
@@ -830,8 +827,7 @@ class Volume(Array):
         """Check or repair all arrays, one after another, or stop a running scrub."""
         volume = self.volume()
         arrays = _arrays(volume, range(len(volume.windows)))
-        plan = operations.scrub(self._known.description, arrays, action)
-        return _awake_first(volume, arrays, f"Scrub {self.name}: {action}", plan)
+        return _awake_first(volume, arrays, f"Scrub {self.name}: {action}", operations.scrub(arrays, action))
 
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
         plan = Plan(f"Set the sync speed of {self.name}")
@@ -912,7 +908,7 @@ def _arrays(volume: VolumeStatus, windows: Iterable[int]) -> dict[int, str]:
     }
 
 
-def _awake_first(volume: VolumeStatus, arrays: Mapping[int, str], title: str, plan: Plan) -> Plan:
+def _awake_first(volume: VolumeStatus, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
     """Take assembled arrays out of read-auto first: in that state md writes no superblock and would lose a failure."""
     why = "An assembled array waits for its first write; from now on md records changes."
     first = (
@@ -920,7 +916,7 @@ def _awake_first(volume: VolumeStatus, arrays: Mapping[int, str], title: str, pl
         for each in volume.arrays
         if each.name in arrays.values() and each.state is ArrayState.READ_AUTO
     )
-    return Plan(title, (*first, *plan.steps))
+    return Plan(title, (*first, *steps))
 
 
 class AdaptKind(ArrayKind):

@@ -14,11 +14,10 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from itertools import islice
 
 import msgspec
 
@@ -61,14 +60,6 @@ def parse_slice_name(text: str) -> tuple[str, int, int] | None:
     """The volume, disk and window in the name of a slice; None for any other text."""
     match = _SLICE.fullmatch(text)
     return (match[1], int(match[2]), int(match[3])) if match else None
-
-
-def inner_names(taken: Collection[str]) -> Iterator[str]:
-    """Unused names for the arrays inside a volume. Raises SpecError if there are not enough."""
-    for number in range(FIRST_INNER_NUMBER, 1000):
-        if f"md{number}" not in taken:
-            yield f"md{number}"
-    raise SpecError("no md name is left for the arrays inside the volume", hint="stop other volumes first")
 
 
 LABEL_OFFSET_BYTES = 4 * KIB
@@ -116,11 +107,6 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     layout_checksum: str
     format: int = FORMAT
     own_uuid: str = ""
-
-    def volume(self) -> VolumeLayout:
-        """The computed layout. Compare ``checksum_of`` with ``layout_checksum`` before use."""
-        lines = tuple(disk.lines for disk in self.disks)
-        return VolumeLayout.of(Composition.of(lines, self.reference, self.rule), self.run_stripes, self.piece_lines)
 
     def window_uuid(self, number: int) -> str:
         """UUID of the md array of a window; it differs between volumes and windows, so md cannot mix their slices."""
@@ -204,7 +190,8 @@ CONCISE_BYTES = 60_000
 @lru_cache(maxsize=8)
 def layout_of(label: Label) -> VolumeLayout:
     """The layout of a volume. Raises ArrayError if this version computes a layout other than the original one."""
-    volume = label.volume()
+    composition = Composition.of([disk.lines for disk in label.disks], label.reference, label.rule)
+    volume = VolumeLayout.of(composition, label.run_stripes, label.piece_lines)
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
             f"array {label.name} was created by another raidlab version, and this version computes a different layout",
@@ -297,7 +284,9 @@ def volume_bytes(label: Label) -> int:
 
 
 def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
-    """Window -> free md name, for a volume that is to be started."""
+    """Window -> free md name, for a volume that is to be started. Raises SpecError if there are not enough names."""
     windows = layout_of(label).composition.windows
-    names = list(islice(inner_names(taken), len(windows)))
-    return {window.number: name for window, name in zip(windows, names, strict=True)}
+    free = [name for number in range(FIRST_INNER_NUMBER, 1000) if (name := f"md{number}") not in taken]
+    if len(free) < len(windows):
+        raise SpecError("no md name is left for the arrays inside the volume", hint="stop other volumes first")
+    return {window.number: name for window, name in zip(windows, free, strict=False)}

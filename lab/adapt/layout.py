@@ -9,7 +9,7 @@ Capacities of unequal disks are in data blocks, without metadata and without rou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -60,13 +60,13 @@ def data_width(active: int, reference: int) -> int:
     return max((width for width in range(1, min(active - 1, reference) + 1) if reference % width == 0), default=0)
 
 
-def default_reference(disk_count: int) -> int:
-    """Data blocks of a stripe over all disks."""
-    return disk_count - 1
+def reference_blocks(reference: int | None, disk_count: int) -> int:
+    """The data blocks of the reference stripe; None: those of a stripe over all disks.
 
-
-def check_reference(reference: int, disk_count: int) -> int:
-    """Returns ``reference``. Raises SpecError unless a stripe over all disks can have that many data blocks."""
+    Raises SpecError if a stripe over all disks cannot have that many.
+    """
+    if reference is None:
+        return disk_count - 1
     if not 1 <= reference < disk_count:
         raise SpecError(
             f"a reference stripe of {reference} blocks is not possible on {disk_count} disks",
@@ -147,7 +147,7 @@ class Composition:
         cls, lines: Sequence[int], reference: int | None = None, rule: AdaptLevel = AdaptLevel.ADAPT5
     ) -> Composition:
         """The arrays for disks of ``lines`` lines. Raises SpecError if the disks cannot hold the reference stripe."""
-        wide = check_reference(default_reference(len(lines)) if reference is None else reference, len(lines))
+        wide = reference_blocks(reference, len(lines))
         windows: list[TierWindow] = []
         for number, tier in enumerate(tiers(lines)):
             for disks, slice_lines in _windows(tier, wide, rule):
@@ -227,10 +227,12 @@ def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
     With interleaved tiers, all tiers are used evenly and change only between reference stripes; within a tier, the
     windows alternate. With the SHR-like rule, tiers are concatenated.
     """
-    emitted = _concatenated(composition) if composition.rule is AdaptLevel.SHR else _even(composition, stripes)
+    runs: Iterable[Run] = ((window.number, 0, window.blocks) for window in composition.windows)
+    if composition.rule is not AdaptLevel.SHR:
+        runs = _even(composition, stripes)
     joined: list[Segment] = []
     start = 0
-    for window, window_start, blocks in emitted:
+    for window, window_start, blocks in runs:
         last = joined[-1] if joined else None
         if last and last.window == window and last.window_start + last.blocks == window_start:
             joined[-1] = Segment(last.start, last.blocks + blocks, window, last.window_start)
@@ -289,11 +291,6 @@ def _append(pieces: list[Piece], piece: Piece) -> None:
 
 Run = tuple[int, int, int]
 """(window, first block in it, number of blocks)."""
-
-
-def _concatenated(composition: Composition) -> Iterator[Run]:
-    for window in composition.windows:
-        yield window.number, 0, window.blocks
 
 
 def _even(composition: Composition, stripes: int) -> Iterator[Run]:
@@ -377,7 +374,7 @@ def capacity(system: System, lines: Sequence[int], reference: int | None = None)
         return Fraction((lines.count(largest) - 1) * largest)
     if system is System.SHR:
         return Fraction(sum(tier.rows * (len(tier.disks) - 1) for tier in tiers(lines)))
-    wide = check_reference(default_reference(len(lines)) if reference is None else reference, len(lines))
+    wide = reference_blocks(reference, len(lines))
     total = Fraction(0)
     for tier in tiers(lines):
         width = data_width(len(tier.disks), wide)

@@ -1,4 +1,4 @@
-"""Operations on volumes of unequal disks as plans of dmsetup and mdadm commands and label writes.
+"""Operations on volumes of unequal disks, as plans or steps of dmsetup and mdadm commands and of label writes.
 
 ``arrays`` maps windows to md names, ``nodes`` maps the numbers of disks to their nodes.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -108,14 +108,15 @@ def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
     device = volume_device(label.name)
     why = "After this nothing reads or writes the volume, so its arrays can be stopped."
     first = Step(("dmsetup", "remove", label.name), why, writes_devices=(device,))
-    slices = _remove_slices(label, disks)
-    return Plan(f"Stop {label.name}", (first, *(stop_array(name).steps[0] for name in arrays.values()), *slices))
+    stopped = (stop_array(name).steps[0] for name in arrays.values())
+    return Plan(f"Stop {label.name}", (first, *stopped, _remove_slices(label, disks)))
 
 
-def erase(label: Label, nodes: Sequence[str]) -> Plan:
+def erase(label: Label, nodes: Iterable[str]) -> Iterator[Step]:
     """Erase the labels and the superblocks of all slices of a stopped volume."""
-    why = "Overwrites label and superblocks at the beginning of {}: it is no longer part of any volume."
-    return Plan.of(f"Remove {label.name}", (_erased(label, node, why.format(node)) for node in nodes))
+    for node in nodes:
+        why = f"Overwrites label and superblocks at the beginning of {node}: it is no longer part of any volume."
+        yield _erased(label, node, why)
 
 
 def _erased(label: Label, node: str, why: str) -> Step:
@@ -126,24 +127,17 @@ def _erased(label: Label, node: str, why: str) -> Step:
 
 def fail(
     label: Label, nodes: Mapping[int, str], disk: int, arrays: Mapping[int, str], breaking: Iterable[int] = ()
-) -> Plan:
+) -> Iterator[Step]:
     """Mark a disk faulty in all of ``arrays``, and mark it failed in the labels of the others.
 
     ``breaking`` are the windows that lose data without this disk.
     """
     fatal = frozenset(breaking)
-    steps = [
-        step
-        for number, name in arrays.items()
-        for step in fail_member(name, slice_device(label.name, disk, number), breaks_array=number in fatal).steps
-    ]
+    for number, name in arrays.items():
+        yield from fail_member(name, slice_device(label.name, disk, number), breaks_array=number in fatal).steps
     others = {number: node for number, node in nodes.items() if number != disk and not label.disks[number].is_failed}
-    return Plan(f"Fail disk {disk} of {label.name}", (*steps, _write_labels(without(label, disk), others, _WHY_FAILED)))
-
-
-_WHY_FAILED = (
-    "Records the failure on the other disks, so that the next start leaves the failed disk out of every array."
-)
+    why = "Records the failure on the other disks, so that the next start leaves the failed disk out of every array."
+    yield _write_labels(without(label, disk), others, why)
 
 
 def without(label: Label, disk: int) -> Label:
@@ -151,17 +145,14 @@ def without(label: Label, disk: int) -> Label:
     return _changed(label, disk, replace(label.disks[disk], is_failed=True))
 
 
-def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
+def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Iterator[Step]:
     """Remove a faulty disk from the windows in ``arrays``, and remove its slices."""
-    steps = [
-        step
-        for number, name in arrays.items()
-        for step in remove_member(name, slice_device(label.name, disk, number)).steps
-    ]
-    return Plan(f"Remove disk {disk} from {label.name}", (*steps, *_remove_slices(label, [disk])))
+    for number, name in arrays.items():
+        yield from remove_member(name, slice_device(label.name, disk, number)).steps
+    yield _remove_slices(label, [disk])
 
 
-def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Plan:
+def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Iterator[Step]:
     """Replace a failed disk with a blank one, and rebuild ``arrays`` on it one after another.
 
     md would rebuild all of them at the same time, since it does not know that their slices share a disk.
@@ -169,45 +160,33 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
     identity = replace(label.disks[disk], uuid=new_uuid(), is_failed=False)
     changed = _changed(label, disk, identity)
     working = {number: own for number, own in nodes.items() if not label.disks[number].is_failed} | {disk: node}
+    yield _erased(label, node, "Erases what an earlier array may have left where labels and superblocks go.")
     why = f"Records on every disk that {node} takes the place of the failed one."
-    why_blank = "Erases what an earlier array may have left where labels and superblocks go."
-    steps = (
-        _erased(label, node, why_blank),
-        _write_labels(changed, working, why),
-        *_cut(changed, {disk: node}),
-        *rebuild(label, disk, arrays).steps,
-    )
-    return Plan(f"Add {node} to {label.name}", steps)
+    yield _write_labels(changed, working, why)
+    yield from _cut(changed, {disk: node})
+    yield from rebuild(label, disk, arrays)
 
 
-def rebuild(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
+def rebuild(label: Label, disk: int, arrays: Mapping[int, str]) -> Iterator[Step]:
     """Rebuild these windows on the slices of a disk, one after another."""
-    return Plan.of(
-        f"Rebuild {label.name}",
-        (step for number, name in arrays.items() for step in _rebuild(label, disk, number, name)),
-    )
+    for number, name in arrays.items():
+        yield from add_member(name, slice_device(label.name, disk, number)).steps
+        yield Step(
+            ("sh", "-c", _WAIT_FOR_REBUILD, "wait", md_path(name), array_device(name)),
+            "The arrays share this disk: the next rebuild begins when this one is complete.",
+            timeout_seconds=SYNC_TIMEOUT_SECONDS,
+            only_waits=True,
+        )
 
 
-def _rebuild(label: Label, disk: int, number: int, name: str) -> Iterator[Step]:
-    yield from add_member(name, slice_device(label.name, disk, number)).steps
-    yield Step(
-        ("sh", "-c", _WAIT_FOR_REBUILD, "wait", md_path(name), array_device(name)),
-        "The arrays share this disk: the next rebuild begins when this one is complete.",
-        timeout_seconds=SYNC_TIMEOUT_SECONDS,
-        only_waits=True,
-    )
-
-
-def scrub(label: Label, arrays: Mapping[int, str], action: str) -> Plan:
+def scrub(arrays: Mapping[int, str], action: str) -> Iterator[Step]:
     """Check or repair all arrays, one after another, since they share disks; or stop a running scrub."""
-    steps: list[Step] = []
     for name in arrays.values():
-        steps += scrub_array(name, action).steps
+        yield from scrub_array(name, action).steps
         if action != "stop":
             argv = ("sh", "-c", _WAIT_FOR_SCRUB, "wait", md_path(name), array_device(name), action)
             why = "The arrays share disks: the next one is read when this one is done."
-            steps.append(Step(argv, why, timeout_seconds=SYNC_TIMEOUT_SECONDS, only_waits=True))
-    return Plan.of(f"Scrub {label.name}", steps)
+            yield Step(argv, why, timeout_seconds=SYNC_TIMEOUT_SECONDS, only_waits=True)
 
 
 def _changed(label: Label, disk: int, identity: object) -> Label:
@@ -234,9 +213,9 @@ def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
         )
 
 
-def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:
+def _remove_slices(label: Label, disks: Iterable[int]) -> Step:
     slices = [slice_name(label.name, disk, window) for disk in disks for window in slices_on(label, disk)]
-    return (Step(("dmsetup", "remove", *slices), "Removes the slices; what was written to them stays on the disks."),)
+    return Step(("dmsetup", "remove", *slices), "Removes the slices; what was written to them stays on the disks.")
 
 
 def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_clean: bool) -> Step:

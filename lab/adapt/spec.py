@@ -27,10 +27,9 @@ from lab.adapt.layout import (
     VolumeLayout,
     best_reference,
     capacity,
-    check_reference,
     check_utilisation,
-    default_reference,
     level_out,
+    reference_blocks,
     shortest_run,
     small_write_share,
     usable_lines,
@@ -140,7 +139,31 @@ class VolumeSpec(Spec):
         )
 
     def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
-        return ArrayPreview(problems) if problems else shown(self, self.geometry(), plan)
+        if problems:
+            return ArrayPreview(problems)
+        geometry, chunk = self.geometry(), self.chunk_bytes
+        composition = geometry.composition
+        costs = sorted({Raid5().small_write(window.width + 1).ios for window in composition.windows})
+        steps = plan.steps if plan else ()
+        created = [step.argv[2] for step in steps if step.argv[:2] == ("mdadm", "--create")]
+        return ArrayPreview(
+            problems=(),
+            usable_bytes=composition.data_blocks * chunk,
+            raw_bytes=sum(disk.size_bytes for disk in self.disks),
+            unused_bytes=sum(unused_lines(composition)) * chunk,
+            failures_survived=1,
+            most_failures_survived=1,
+            write_ios=costs[-1],
+            write_penalty=_penalty_words(costs),
+            full_stripe_bytes=composition.reference * chunk,
+            chunk_bytes=chunk,
+            rows=slice_rows(composition.windows, len(self.disks)),
+            widths=tuple((window.width, 1) for window in composition.windows),
+            array_names=tuple(device.removeprefix("/dev/") for device in created),
+            systems=compare_systems(self),
+            note=_note(self, geometry),
+            plan=plan,
+        )
 
     def note(self, disks: Sequence[LabDisk]) -> str:
         better = better_reference(self)
@@ -163,7 +186,7 @@ def _problems(spec: VolumeSpec) -> Iterator[str]:
         yield f"chunk {human_bytes(chunk)} is not a power of two from {human_bytes(MINIMUM_CHUNK_BYTES)}"
         return
     try:
-        check_reference(default_reference(count) if spec.reference is None else spec.reference, count)
+        reference_blocks(spec.reference, count)
         if spec.utilisation is not None:
             check_utilisation(spec.utilisation, count)
     except SpecError as error:
@@ -177,31 +200,6 @@ def _problems(spec: VolumeSpec) -> Iterator[str]:
 
 _WORTH_A_WORD = 0.02
 """Share of the volume's capacity that another reference stripe must gain before it is suggested."""
-
-
-def shown(spec: VolumeSpec, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
-    """The preview of ``spec``; ``plan`` creates it, if it can be created."""
-    composition, chunk = geometry.composition, spec.chunk_bytes
-    costs = sorted({Raid5().small_write(window.width + 1).ios for window in composition.windows})
-    steps = plan.steps if plan else ()
-    created = [step.argv[2] for step in steps if step.argv[:2] == ("mdadm", "--create")]
-    return ArrayPreview(
-        problems=(),
-        usable_bytes=composition.data_blocks * chunk,
-        raw_bytes=sum(disk.size_bytes for disk in spec.disks),
-        unused_bytes=sum(unused_lines(composition)) * chunk,
-        failures_survived=1,
-        most_failures_survived=1,
-        write_penalty=_penalty_words(costs),
-        full_stripe_bytes=composition.reference * chunk,
-        chunk_bytes=chunk,
-        rows=slice_rows(composition.windows, len(spec.disks)),
-        widths=tuple((window.width, 1) for window in composition.windows),
-        array_names=tuple(device.removeprefix("/dev/") for device in created),
-        systems=compare_systems(spec),
-        note=_note(spec, geometry),
-        plan=plan,
-    )
 
 
 def are_equal(disks: Sequence[LabDisk]) -> bool:
@@ -235,7 +233,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
         return ""
     reference, more = better
     return (
-        f"A full stripe of {reference} chunks instead of {default_reference(len(spec.disks))} "
+        f"A full stripe of {reference} chunks instead of {geometry.composition.reference} "
         f"would hold {human_bytes(more)} more"
     )
 
@@ -287,7 +285,7 @@ def compare_systems(spec: VolumeSpec) -> tuple[SystemPreview, ...]:
     """The capacity of the disks under each system, without metadata. Raises SpecError if no array is possible."""
     disks, chunk_bytes = spec.disks, spec.chunk_bytes
     composition = replace(spec, rule=AdaptLevel.ADAPT5, utilisation=None).geometry().composition
-    blocks = default_reference(len(disks)) if spec.reference is None else spec.reference
+    blocks = composition.reference
     smallest, largest = min(disk.size_bytes for disk in disks), max(disk.size_bytes for disk in disks)
     fast = sum(disk.size_bytes == largest for disk in disks)
     shr = replace(spec, rule=AdaptLevel.SHR, utilisation=None).geometry().composition

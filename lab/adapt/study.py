@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -221,6 +221,7 @@ def equal(test: RatioTest, margin: float = FLAT_MARGIN) -> PValues:
 
 
 _Test = Callable[[RatioTest], PValues]
+_Comparisons = Iterator[ClaimedComparison]
 
 
 def _finding(where: str, test: RatioTest, p_values: PValues) -> ClaimedComparison:
@@ -231,75 +232,53 @@ def _exact(where: str, value: str, agrees: bool) -> ClaimedComparison:
     return ClaimedComparison(where, value, PValues(0.0, 1.0) if agrees else PValues(1.0, 0.0))
 
 
-def _compare(
-    found: Measurements, first: Configuration, second: Configuration, workloads: Iterable[str], test: _Test, what: str
-) -> Iterator[ClaimedComparison]:
-    for workload in workloads:
-        ratio = found.ratio(first, second, workload)
-        if ratio:
-            yield _finding(f"{workload.upper()} {what}", ratio, test(ratio))
-
-
 def _against(
-    found: Measurements, other: System, counts: Iterable[int], workloads: Iterable[str], test: _Test = above
-) -> tuple[ClaimedComparison, ...]:
-    return tuple(
-        finding
-        for k in counts
-        for finding in _compare(
-            found,
-            Configuration(System.ADAPT5, k),
-            Configuration(other, k),
-            workloads,
-            test,
-            f"÷ {SYSTEMS[other]} k={k}",
-        )
-    )
+    found: Measurements, other: System, counts: Iterable[int], workloads: Sequence[str], test: _Test = above
+) -> _Comparisons:
+    """AdaptRaid5 against another system with the same number of fast disks."""
+    for k in counts:
+        for workload in workloads:
+            ratio = found.ratio(Configuration(System.ADAPT5, k), Configuration(other, k), workload)
+            if ratio:
+                yield _finding(f"{workload.upper()} ÷ {SYSTEMS[other]} k={k}", ratio, test(ratio))
 
 
-def _flat(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
+def _within(found: Measurements, system: System, k: int, before: int, workload: str, test: _Test) -> _Comparisons:
+    """A system with ``k`` fast disks against itself with ``before``."""
+    ratio = found.ratio(Configuration(system, k), Configuration(system, before), workload)
+    if ratio:
+        yield _finding(f"{workload.upper()} k={k} ÷ k={before}", ratio, test(ratio))
+
+
+def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
     """RAID 5 with different numbers of fast disks against that with the fewest, while at least one disk is slow."""
-    made: list[ClaimedComparison] = []
     for workload in workloads:
         counts = [k for k in found.counts(System.RAID5, workload) if k < 9]
         for k in counts[1:]:
-            first, second = Configuration(System.RAID5, k), Configuration(System.RAID5, counts[0])
-            made += _compare(found, first, second, [workload], equal, f"k={k} ÷ k={counts[0]}")
-    return tuple(made)
+            yield from _within(found, System.RAID5, k, counts[0], workload, equal)
 
 
-def _depressed(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
+def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
     """OnlyFast against itself with the next lower good number of fast disks: below it at bad numbers, else above."""
-    made: list[ClaimedComparison] = []
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:
             earlier = [other for other in counts if other < k and other not in BAD_COUNTS]
-            if not earlier:
-                continue
-            first, second = Configuration(System.ONLY_FAST, k), Configuration(System.ONLY_FAST, earlier[-1])
-            test = below if k in BAD_COUNTS else above
-            made += _compare(found, first, second, [workload], test, f"k={k} ÷ k={earlier[-1]}")
-    return tuple(made)
+            if earlier:
+                test = below if k in BAD_COUNTS else above
+                yield from _within(found, System.ONLY_FAST, k, earlier[-1], workload, test)
 
 
-def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
-    made: list[ClaimedComparison] = []
+def _smooth(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
     for workload in workloads:
         counts = found.counts(System.ADAPT5, workload)
         for before, k in itertools.pairwise(counts):
-            first, second = Configuration(System.ADAPT5, k), Configuration(System.ADAPT5, before)
-            made += _compare(
-                found, first, second, [workload], lambda test: above(test, 1 - DIP_MARGIN), f"k={k} ÷ k={before}"
-            )
+            yield from _within(found, System.ADAPT5, k, before, workload, lambda test: above(test, 1 - DIP_MARGIN))
         if len(counts) > 2:
-            first, second = Configuration(System.ADAPT5, counts[-1]), Configuration(System.ADAPT5, counts[0])
-            made += _compare(found, first, second, [workload], above, f"k={counts[-1]} ÷ k={counts[0]}")
-    return tuple(made)
+            yield from _within(found, System.ADAPT5, counts[-1], counts[0], workload, above)
 
 
-def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    made = []
+def _capacities(found: Measurements) -> _Comparisons:
     for place, array in found.arrays.items():
         if place.system is not System.ADAPT5 or place.slow_percent is not None:
             continue
@@ -309,56 +288,43 @@ def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
                 ratio = array.size_bytes / theirs.size_bytes
                 # With fewer than two fast disks, both are the same array except for the volume's label and headers.
                 least = 1.0 if 2 <= place.fast <= 8 else 0.98
-                made.append(_exact(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least))
-    return tuple(made)
+                yield _exact(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least)
 
 
-def _overheads(record: ResultRecord) -> tuple[ClaimedComparison, ...]:
+def _overheads(record: ResultRecord) -> _Comparisons:
     """The cost of the divisor rule, which is exact, from the sizes of the experiment's disks."""
     sizes = {disk.name[:4]: disk.size_bytes // 512 for disk in record.conditions.disks}
     if {"fast", "slow"} - set(sizes):
-        return ()
-    made = []
+        return
     for k in range(2, 9):
         lines = [sizes["fast"]] * k + [sizes["slow"]] * (9 - k)
         lost = 1 - float(capacity(System.ADAPT5, lines) / capacity(System.SHR, lines))
-        made.append(_exact(f"k={k}", f"{lost:.1%}", round(lost, 3) <= SHR_OVERHEAD))
-    return tuple(made)
+        yield _exact(f"k={k}", f"{lost:.1%}", round(lost, 3) <= SHR_OVERHEAD)
 
 
-def _closer(found: Measurements) -> tuple[ClaimedComparison, ...]:
+def _closer(found: Measurements) -> _Comparisons:
     """R8: AdaptRaid5 is the fastest, by less than in W8."""
-    made = [
-        *_against(found, System.RAID5, range(2, 9), ["r8"]),
-        *_against(found, System.ONLY_FAST, range(2, 9), ["r8"]),
-    ]
+    yield from _against(found, System.RAID5, range(2, 9), ["r8"])
+    yield from _against(found, System.ONLY_FAST, range(2, 9), ["r8"])
     for k in range(2, 9):
         ours = Configuration(System.ADAPT5, k)
         for other in (System.RAID5, System.ONLY_FAST):
             gaps = found.gap_ratio(ours, Configuration(other, k), "w8", "r8")
             if gaps:
-                made.append(_finding(f"W8 gap ÷ R8 gap to {other} k={k}", gaps, above(gaps)))
-    return tuple(made)
+                yield _finding(f"W8 gap ÷ R8 gap to {other} k={k}", gaps, above(gaps))
 
 
-def _crossing(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    return (*_flat(found, ["r2048"]), *_against(found, System.ONLY_FAST, (7, 8), ["r2048"], below))
-
-
-def _trace(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    made = []
+def _trace(found: Measurements) -> _Comparisons:
     for k in range(2, 9):
         for other in (System.RAID5, System.ONLY_FAST):
             for way in (READ, WRITE):
                 ratio = found.time_ratio(Configuration(System.ADAPT5, k), Configuration(other, k), way)
                 if ratio and not (other is System.ONLY_FAST and k == 8):
-                    made.append(_finding(f"{way} time ÷ {other} k={k}", ratio, below(ratio)))
-    return tuple(made)
+                    yield _finding(f"{way} time ÷ {other} k={k}", ratio, below(ratio))
 
 
-def _sweep(found: Measurements) -> tuple[ClaimedComparison, ...]:
+def _sweep(found: Measurements) -> _Comparisons:
     """Compare latencies: with many fast disks, each increase in the use of slow disks increases the latency."""
-    made = []
     places = [place for place in found.utilisations if place.fast >= 5]
     for before, place in itertools.pairwise(places):
         if place.fast != before.fast:
@@ -367,8 +333,7 @@ def _sweep(found: Measurements) -> tuple[ClaimedComparison, ...]:
             ratio = found.time_ratio(place, before, way)
             if ratio:
                 where = f"{way} time k={place.fast}, .{place.slow_percent} ÷ .{before.slow_percent}"
-                made.append(_finding(where, ratio, above(ratio)))
-    return tuple(made)
+                yield _finding(where, ratio, above(ratio))
 
 
 def claims(found: Measurements) -> Iterator[Claim]:
@@ -402,30 +367,33 @@ def _why_not(claim: Claim, family: int) -> str:
 
 
 def _claims(found: Measurements) -> tuple[Claim, ...]:
-    full, mixed = ("w1024", "w2048"), range(2, 9)
-    equal_first = _against(found, System.RAID5, (0, 1), full, equal)
-    return (
-        Claim("C1", "capacity: AdaptRaid5 above RAID 5 and OnlyFast for 2 to 8 fast disks", _capacities(found)),
-        Claim(
-            "C2", "short stripes cost at most 4.2 % of the capacity without the divisor rule", _overheads(found.record)
-        ),
-        Claim("C3", "full writes: RAID 5 flat while a slow disk remains", _flat(found, full)),
-        Claim("C4", "full writes: OnlyFast low with 4, 6, 7, 8 fast disks, else growing", _depressed(found, full)),
-        Claim("C5", "full writes: AdaptRaid5 grows smoothly", _smooth(found, full)),
-        Claim(
-            "C6",
+    full, small, mixed = ("w1024", "w2048"), ("w8", "w256"), range(2, 9)
+    raid5, only_fast = System.RAID5, System.ONLY_FAST
+    equal_first = _against(found, raid5, (0, 1), full, equal)
+    crossing = _against(found, only_fast, (7, 8), ["r2048"], below)
+    claims: tuple[tuple[str, Iterable[ClaimedComparison]], ...] = (
+        ("capacity: AdaptRaid5 above RAID 5 and OnlyFast for 2 to 8 fast disks", _capacities(found)),
+        ("short stripes cost at most 4.2 % of the capacity without the divisor rule", _overheads(found.record)),
+        ("full writes: RAID 5 flat while a slow disk remains", _flat(found, full)),
+        ("full writes: OnlyFast low with 4, 6, 7, 8 fast disks, else growing", _depressed(found, full)),
+        ("full writes: AdaptRaid5 grows smoothly", _smooth(found, full)),
+        (
             "full writes: AdaptRaid5 above RAID 5 from 2 fast disks on, before that equal",
-            (*equal_first, *_against(found, System.RAID5, mixed, full)),
+            (*equal_first, *_against(found, raid5, mixed, full)),
         ),
-        Claim("C7", "full writes: AdaptRaid5 above OnlyFast", _against(found, System.ONLY_FAST, mixed, full)),
-        Claim("C8", "small writes: AdaptRaid5 above RAID 5", _against(found, System.RAID5, mixed, ("w8", "w256"))),
-        Claim(
-            "C9", "small writes: AdaptRaid5 above OnlyFast", _against(found, System.ONLY_FAST, mixed, ("w8", "w256"))
+        ("full writes: AdaptRaid5 above OnlyFast", _against(found, only_fast, mixed, full)),
+        ("small writes: AdaptRaid5 above RAID 5", _against(found, raid5, mixed, small)),
+        ("small writes: AdaptRaid5 above OnlyFast", _against(found, only_fast, mixed, small)),
+        ("small reads: AdaptRaid5 best, the others nearer than for writes", _closer(found)),
+        (
+            "large reads: RAID 5 flat, OnlyFast above AdaptRaid5 with 7 and 8 fast disks",
+            (*_flat(found, ["r2048"]), *crossing),
         ),
-        Claim("C10", "small reads: AdaptRaid5 best, the others nearer than for writes", _closer(found)),
-        Claim("C11", "large reads: RAID 5 flat, OnlyFast above AdaptRaid5 with 7 and 8 fast disks", _crossing(found)),
-        Claim("C12", "trace (synthetic): AdaptRaid5 faster, except perhaps than OnlyFast of 8", _trace(found)),
-        Claim("C13", "trace (synthetic): the more slow disks are used, the longer requests take", _sweep(found)),
+        ("trace (synthetic): AdaptRaid5 faster, except perhaps than OnlyFast of 8", _trace(found)),
+        ("trace (synthetic): the more slow disks are used, the longer requests take", _sweep(found)),
+    )
+    return tuple(
+        Claim(f"C{number}", statement, tuple(findings)) for number, (statement, findings) in enumerate(claims, start=1)
     )
 
 

@@ -10,6 +10,7 @@ from lab.arrays.levels import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind, DiskSpec
 from lab.errors import SpecError
+from lab.plans import Plan
 from lab.session.monitor import EventKind, events_between
 from lab.session.session import larger_bytes, larger_line, new_specs
 from lab.units import MIB
@@ -197,18 +198,18 @@ def test_an_unknown_level_is_answered_with_those_for_unequal_disks_too() -> None
 
 
 def test_a_plan_is_cut_where_it_waits() -> None:
-    label = ready_label()
-    plan = add(label, dict(enumerate(EXAMPLE.devices)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
+    steps = add(ready_label(), dict(enumerate(EXAMPLE.devices)), LARGE, "/dev/ubd09", {0: "md100", 2: "md102"})
+    plan = Plan.of("", steps)
     before, wait, after = plan.until_wait
     assert wait is not None
     assert wait.only_waits
     assert (*before.steps, wait, *after.steps) == plan.steps
     assert [step.argv[:2] for step in before.steps if step.danger == "data"][-1] == ("mdadm", "--manage")
     assert after.until_wait[2].steps == ()
-    assert scrub(label, {0: "md100"}, "stop").until_wait[1] is None
+    assert Plan.of("", scrub({0: "md100"}, "stop")).until_wait[1] is None
 
 
 def test_taking_a_disk_in_endangers_no_other_disk() -> None:
-    plan = add(ready_label(), dict(enumerate(EXAMPLE.devices)), LARGE, "/dev/ubd09", {0: "md100"})
-    lost = {node for step in plan.steps if step.danger == "data" for node in step.writes_devices}
+    steps = add(ready_label(), dict(enumerate(EXAMPLE.devices)), LARGE, "/dev/ubd09", {0: "md100"})
+    lost = {node for step in steps if step.danger == "data" for node in step.writes_devices}
     assert not lost & set(EXAMPLE.devices)

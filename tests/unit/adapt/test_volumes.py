@@ -34,7 +34,7 @@ from lab.adapt.label import (
 from lab.adapt.layout import AdaptLevel, level_out
 from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, compare_systems, new_label
 from lab.errors import ArrayError, SpecError
-from lab.plans import Danger, Plan
+from lab.plans import Danger, Step
 from lab.units import KIB, MIB, SECTOR_BYTES
 from tests.unit.adapt.running import EXAMPLE, disks_of, labels_on, ready_label
 
@@ -141,27 +141,25 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
     )
 
 
-def all_plans(label: Label) -> dict[str, Plan]:
+def all_steps(label: Label) -> dict[str, list[Step]]:
     nodes, arrays = dict(enumerate(EXAMPLE.devices)), windows_named(label, ("md100", "md102"))
     of_one = {window: arrays[window] for window in slices_on(label, 1)}
     return {
-        "create": operations.create(
-            new_label(EXAMPLE),
-            dict(enumerate(EXAMPLE.devices)),
-            arrays,
-            bitmap=EXAMPLE.bitmap,
-            assume_clean=EXAMPLE.assume_clean,
+        "create": list(
+            operations.create(
+                new_label(EXAMPLE), nodes, arrays, bitmap=EXAMPLE.bitmap, assume_clean=EXAMPLE.assume_clean
+            ).steps
         ),
-        "assemble": operations.assemble(label, nodes, arrays),
-        "fail": operations.fail(label, nodes, 1, of_one),
-        "add": operations.add(operations.without(label, 1), nodes, 1, "/dev/ubd09", of_one),
-        "erase": operations.erase(label, EXAMPLE.devices),
+        "assemble": list(operations.assemble(label, nodes, arrays).steps),
+        "fail": list(operations.fail(label, nodes, 1, of_one)),
+        "add": list(operations.add(operations.without(label, 1), nodes, 1, "/dev/ubd09", of_one)),
+        "erase": list(operations.erase(label, EXAMPLE.devices)),
     }
 
 
 @pytest.mark.parametrize("name", ["create", "assemble", "fail", "add", "erase"])
 def test_each_step_names_every_device_that_it_writes_or_maps(name: str) -> None:
-    for step in all_plans(ready_label())[name].steps:
+    for step in all_steps(ready_label())[name]:
         named = set(step.writes_devices)
         if step.argv[0] == "dmsetup":
             assert {device for *_, device, _ in mapped(step.stdin_text)} <= named
@@ -173,7 +171,7 @@ def test_each_step_names_every_device_that_it_writes_or_maps(name: str) -> None:
 
 
 def test_a_plan_to_create_marks_the_disks_first_and_declares_them_ready_last() -> None:
-    steps = all_plans(ready_label())["create"].steps
+    steps = all_steps(ready_label())["create"]
     assert ('"stage":"creating"' in steps[0].stdin_text, steps[0].danger) == (True, Danger.DATA)
     assert '"stage":"ready"' in steps[-1].stdin_text
     created = [step.argv[2] for step in steps if step.argv[:2] == ("mdadm", "--create")]
@@ -183,7 +181,7 @@ def test_a_plan_to_create_marks_the_disks_first_and_declares_them_ready_last() -
 @pytest.mark.parametrize("name", ["create", "assemble"])
 def test_arrays_inside_are_marked_clean_later_than_md_would(name: str) -> None:
     label = ready_label()
-    steps = all_plans(label)[name].steps
+    steps = all_steps(label)[name]
     (number,) = [number for number, step in enumerate(steps) if step.argv[0] == "tee"]
     arrays = windows_named(label, ("md100", "md102")).values()
     assert steps[number].argv[1:] == tuple(f"/sys/block/{array}/md/safe_mode_delay" for array in arrays)
@@ -193,7 +191,7 @@ def test_arrays_inside_are_marked_clean_later_than_md_would(name: str) -> None:
 
 
 def test_a_rebuild_waits_for_the_one_before() -> None:
-    steps = all_plans(ready_label())["add"].steps
+    steps = all_steps(ready_label())["add"]
     kinds = ["add" if "--add" in step.argv else "wait" for step in steps if "--add" in step.argv or "wait" in step.argv]
     assert kinds == ["add", "wait"] * 4
 
