@@ -153,7 +153,6 @@ class VolumeSpec(Spec):
             unused_bytes=sum(unused_lines(composition)) * chunk,
             failures_survived=1,
             most_failures_survived=1,
-            write_ios=costs[-1],
             write_penalty=_penalty_words(costs),
             full_stripe_bytes=composition.reference * chunk,
             chunk_bytes=chunk,
