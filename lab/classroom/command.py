@@ -26,7 +26,15 @@ from lab.classroom.grading import (
     read_roster,
     read_scale,
 )
-from lab.classroom.view import ClassRow, ClassView, LeftOut, cautions, practice_tables, view_class
+from lab.classroom.view import (
+    ClassRow,
+    ClassView,
+    LeftOut,
+    cautions,
+    class_page,
+    practice_tables,
+    view_class,
+)
 from lab.cli.context import ProgressBar, current, out, out_json, table
 from lab.errors import ResultError, SpecError, ToolMissing
 from lab.frontend import AppFrontend
@@ -34,7 +42,8 @@ from lab.gates.text import visible
 from lab.host.files import write_file
 from lab.lessons.course import ReadyLesson, built_in_course
 from lab.plugins import extension
-from lab.report.page.blocks import render_document, render_part
+from lab.report.page.blocks import render_document, render_page, render_part
+from lab.results.rows import grouped
 from lab.results.store import ResultStore
 from lab.units import counted
 
@@ -152,9 +161,6 @@ def classroom(
         context.narrator.notice(visible(caution))
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
-        from lab.classroom.view import class_page
-        from lab.report.page.blocks import render_page
-
         write_file(page, render_page(class_page(found, visible(title))).encode())
     if context.json:
         out_json(
@@ -200,8 +206,7 @@ def _write_sheets(
 
 def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut]) -> str:
     parts = [f"{found.results} results in {found.files} bundles, signed by {counted(len(found.keys), 'key')}"]
-    for experiment in dict.fromkeys(row.experiment for row in rows):
-        group = [row for row in rows if row.experiment == experiment]
+    for experiment, group in grouped(rows, lambda row: row.experiment).items():
         highest = max(row.highest for row in group)
         lines = [
             (

@@ -17,6 +17,7 @@ import errno
 import math
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -318,7 +319,7 @@ Stamped = tuple[Path, int, int]
 
 def read_rows(bundles: Iterable[Stamped]) -> Rows:
     """The rows of the bundles by table; for damaged bundles and damaged parts, the table ``files`` has the problem."""
-    found: Rows = {table: [] for table in TABLES}
+    found: Rows = defaultdict(list)
     for file, size, changed_ns in bundles:
         key, problem = _read(file, found)
         found[FILES].append((visible_name(file.name), size, changed_ns, key, problem))
@@ -568,7 +569,7 @@ def _bring_up_to_date(
     jobs = [new[first : first + _AT_ONCE] for first in range(0, len(new), _AT_ONCE)]
     clock = HostClock()
     done, begun = 0, clock.monotonic_seconds()
-    gathered: Rows = _no_rows()
+    gathered: Rows = defaultdict(list)
     with spread(read_rows, jobs, min(helpers, len(jobs))) as answers:
         for rows in answers:
             for table, found in rows.items():
@@ -579,10 +580,5 @@ def _bring_up_to_date(
             now = clock.monotonic_seconds()
             if len(gathered[FILES]) >= _STORE_AFTER or now - begun >= _STORE_AFTER_SECONDS:
                 _add(database, gathered)
-                gathered, begun = _no_rows(), now
-    if gathered[FILES]:
-        _add(database, gathered)
-
-
-def _no_rows() -> Rows:
-    return {table: [] for table in TABLES}
+                gathered, begun = defaultdict(list), now
+    _add(database, gathered)

@@ -37,6 +37,7 @@ from lab.report.page.blocks import (
 )
 from lab.report.page.build import all_figures
 from lab.report.page.plots import distribution_plots
+from lab.results.rows import grouped
 from lab.results.statistics import REQUIRED_COVERAGE, Estimate, estimate
 from lab.tables import Column, Table
 from lab.units import counted
@@ -231,44 +232,42 @@ def lesson_statistics(progress: Iterable[LessonTry]) -> Iterable[LessonStatistic
 
 
 def _by_student(work: Iterable[Work]) -> Iterator[tuple[str, list[list[Work]]]]:
-    for what, group in _grouped(_once(work), lambda each: each.what).items():
-        yield what, list(_grouped(group, lambda each: each.key).values())
-
-
-def _once(work: Iterable[Work]) -> list[Work]:
-    """Each piece of work once, from the first bundle in the order of the files."""
-    found: dict[str, Work] = {}
-    for each in work:
-        found.setdefault(each.digest, each)
-    return list(found.values())
-
-
-def _grouped(work: Iterable[Work], word: Callable[[Work], str]) -> dict[str, list[Work]]:
-    found: dict[str, list[Work]] = {}
-    for each in sorted(work, key=word):
-        found.setdefault(word(each), []).append(each)
-    return found
+    # Each piece of work once, from the first bundle in the order of the files.
+    once = [same[0] for same in grouped(work, lambda each: each.digest).values()]
+    for what, group in sorted(grouped(once, lambda each: each.what).items()):
+        yield what, list(grouped(group, lambda each: each.key).values())
 
 
 def _often(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda each: (-each[1], each[0])))
 
 
-def _copies(work: Sequence[Work]) -> Iterable[CopiedWork]:
+def _copies(work: Sequence[Work]) -> list[CopiedWork]:
+    groups = [group for group in grouped(work, lambda each: each.digest).values() if _has_several_keys(group)]
+    copies = _merged(
+        (group[0].what, [each.file for each in group], len({each.figures for each in group}) > 1) for group in groups
+    )
+    return sorted(copies, key=lambda copy: (copy.what, copy.files))
+
+
+def _has_several_keys(work: Iterable[Work]) -> bool:
+    return len({each.key for each in work}) > 1
+
+
+def _merged(groups: Iterable[tuple[str, Iterable[str], bool]]) -> list[CopiedWork]:
+    """One entry for each set of files, however much they have in common."""
     found: dict[tuple[str, tuple[str, ...]], bool] = {}
-    for group in _grouped(work, lambda each: each.digest).values():
-        if len({each.key for each in group}) > 1:
-            place = group[0].what, tuple(sorted({each.file for each in group}))
-            found[place] = found.get(place, False) or len({each.figures for each in group}) > 1
-    for (name, files), is_altered in sorted(found.items()):
-        yield CopiedWork(name, files, is_altered)
+    for what, files, is_altered in groups:
+        place = what, tuple(sorted(set(files)))
+        found[place] = found.get(place, False) or is_altered
+    return [CopiedWork(what, files, is_altered) for (what, files), is_altered in found.items()]
 
 
 def _seeds(work: Sequence[Work]) -> Iterable[SharedSeed]:
-    for name, group in _grouped(work, lambda each: each.what).items():
-        for seed, same in _grouped(group, lambda each: each.seed).items():
-            if len({each.key for each in same}) > 1:
-                yield SharedSeed(name, seed, tuple(sorted({each.file for each in same})))
+    groups = grouped(work, lambda each: (each.what, each.seed))
+    for (what, seed), same in sorted(groups.items()):
+        if _has_several_keys(same):
+            yield SharedSeed(what, seed, tuple(sorted({each.file for each in same})))
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +334,22 @@ def view_class(
 ) -> ClassView:
     """Evaluate the bundles of ``folder``. The arguments and errors are those of ``open_class``."""
     with open_class(folder, cache, on_progress=on_progress, processes=processes) as database:
-        return view_of(database)
+
+        def fetch(query: str) -> list[Any]:
+            return database.execute(query).fetchall()
+
+        keys = fetch("SELECT key, list(file ORDER BY file) FROM files WHERE key <> '' GROUP BY key ORDER BY key")
+        return ClassView(
+            files=fetch("SELECT count(*) FROM files")[0][0],
+            results=fetch("SELECT count(*) FROM results")[0][0],
+            problems=dict(fetch("SELECT file, problem FROM files WHERE problem <> '' ORDER BY file")),
+            copies=tuple(_without_subsets(_merged(fetch(_COPIES)))),
+            keys={key: tuple(names) for key, names in keys},
+            rows=tuple(ClassRow(*[*row, tuple(values), tuple(far or ())]) for *row, values, far in fetch(_ROWS)),
+            left_out=tuple(LeftOut(*each) for each in fetch(_LEFT_OUT)),
+            practice=practice_in(database),
+            measured=tuple(fetch("SELECT file, created_utc FROM results ORDER BY file, created_utc")),
+        )
 
 
 # The columns of ``_ROWS`` have the order of the fields of ``ClassRow``; ``unit`` is the array, because ARRAY is an SQL
@@ -377,41 +391,12 @@ WITH signed AS (
 SELECT any_value(experiment), list(DISTINCT file ORDER BY file) AS names, count(DISTINCT digest) > 1
 FROM signed GROUP BY print HAVING count(DISTINCT key) > 1 ORDER BY names
 """
-_FILES = "SELECT count(*) FROM files"
-_RESULTS = "SELECT count(*) FROM results"
-_MEASURED = "SELECT file, created_utc FROM results ORDER BY file, created_utc"
-_PROBLEMS = "SELECT file, problem FROM files WHERE problem <> '' ORDER BY file"
-_KEYS = "SELECT key, list(file ORDER BY file) FROM files WHERE key <> '' GROUP BY key ORDER BY key"
 
 
-def view_of(database: DuckDBPyConnection) -> ClassView:
-    """Evaluate tables with the structure of ``lab.classroom.folder.TABLES``."""
-
-    def fetch(query: str) -> list[Any]:
-        return database.execute(query).fetchall()
-
-    return ClassView(
-        files=fetch(_FILES)[0][0],
-        results=fetch(_RESULTS)[0][0],
-        problems=dict(fetch(_PROBLEMS)),
-        copies=tuple(_copied(fetch(_COPIES))),
-        keys={key: tuple(names) for key, names in fetch(_KEYS)},
-        rows=tuple(ClassRow(*[*row, tuple(values), tuple(far or ())]) for *row, values, far in fetch(_ROWS)),
-        left_out=tuple(LeftOut(*each) for each in fetch(_LEFT_OUT)),
-        practice=practice_in(database),
-        measured=tuple(fetch(_MEASURED)),
-    )
-
-
-def _copied(groups: Iterable[tuple[str, Sequence[str], bool]]) -> Iterator[CopiedWork]:
-    """One entry per set of files, regardless of the number of common fingerprints; subsets are dropped."""
-    found: dict[tuple[str, frozenset[str]], bool] = {}
-    for experiment, names, is_altered in groups:
-        place = experiment, frozenset(names)
-        found[place] = found.get(place, False) or is_altered
-    for (experiment, files), is_altered in found.items():
-        if not any(experiment == other and files < more for other, more in found):
-            yield CopiedWork(experiment, tuple(sorted(files)), is_altered)
+def _without_subsets(copies: Sequence[CopiedWork]) -> Iterator[CopiedWork]:
+    for copy in copies:
+        if not any(copy.what == other.what and set(copy.files) < set(other.files) for other in copies):
+            yield copy
 
 
 SHARES = "shares with Wilson's 95 % interval; medians with that of order statistics, 95 % from six students on"
@@ -546,7 +531,7 @@ def class_page(found: ClassView, title: str) -> Page:
         plot = _percent_plot("Lessons passed", "Of the students who began the lesson.", [bars])
         group = PageGroup("Who passed", plots=(plot,))
         sections.append(PageSection("lessons", "Lessons", blocks=(group, all_figures(tables[-1:], is_open=True))))
-    measured = _by_experiment(found.rows)
+    measured = grouped(found.rows, lambda row: row.experiment)
     for name in dict.fromkeys([*measured, *(each.experiment for each in found.left_out)]):
         left_out = tuple(each.words for each in found.left_out if each.experiment == name)
         sections.append(_measured(name, measured.get(name, []), left_out))
@@ -558,22 +543,21 @@ def class_page(found: ClassView, title: str) -> Page:
 
 def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
     drills = practice.drills
-    saved = [
-        _share_bars("first try", {each.drill: each.first.saved for each in drills}, 0),
-        _share_bars("best try", {each.drill: each.best.saved for each in drills}, 2),
-    ]
-    have_data = [
-        _share_bars("first try", {each.drill: each.first.have_data for each in drills}, 0),
-        _share_bars("best try", {each.drill: each.best.have_data for each in drills}, 2),
-    ]
-    words = "Nothing written before commit, and the array as required."
-    yield PageGroup(
-        "Who saved the data",
-        plots=(
-            _percent_plot("Saved", words, saved),
-            _percent_plot("Have the data at the end", "Also those who risked them, or did not finish.", have_data),
-        ),
+
+    def first_and_best(title: str, summary: str, share_of: Callable[[TryStatistics], Share]) -> Plot:
+        first = _share_bars("first try", {each.drill: share_of(each.first) for each in drills}, 0)
+        best = _share_bars("best try", {each.drill: share_of(each.best) for each in drills}, 2)
+        return _percent_plot(title, summary, [first, best])
+
+    saved = first_and_best(
+        "Saved", "Nothing written before commit, and the array as required.", lambda tries: tries.saved
     )
+    have_data = first_and_best(
+        "Have the data at the end",
+        "Also those who risked them, or did not finish.",
+        lambda tries: tries.have_data,
+    )
+    yield PageGroup("Who saved the data", plots=(saved, have_data))
     yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
     mistakes = tuple(_mistakes_plot(each) for each in drills if each.mistakes)
     if mistakes:
@@ -643,17 +627,10 @@ def _mistakes_plot(drill: DrillStatistics) -> Plot:
     return _percent_plot(drill.drill, f"Students who made each mistake, of {drill.first.saved.of}: {words}.", traces)
 
 
-def _by_experiment(rows: Sequence[ClassRow]) -> dict[str, list[RatioDistribution]]:
-    found: dict[str, list[RatioDistribution]] = {}
-    for row in rows:
-        ratios = RatioDistribution(row.array, row.baseline, row.workload, row.direction, row.values)
-        found.setdefault(row.experiment, []).append(ratios)
-    return found
-
-
-def _measured(experiment: str, found: Sequence[RatioDistribution], left_out: tuple[str, ...]) -> PageSection:
-    if not found:
+def _measured(experiment: str, rows: Sequence[ClassRow], left_out: tuple[str, ...]) -> PageSection:
+    if not rows:
         return PageSection(f"measured-{experiment}", experiment, problems=left_out)
+    found = [RatioDistribution(row.array, row.baseline, row.workload, row.direction, row.values) for row in rows]
     group = PageGroup("Ratios over all results", plots=tuple(distribution_plots(found)))
     lead = "Each array divided by the same result's own baseline."
     blocks = (group, all_figures((distribution_table(experiment, found),), is_open=True))

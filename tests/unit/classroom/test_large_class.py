@@ -20,13 +20,12 @@ import pytest
 
 from lab.classroom import folder as class_folder
 from lab.classroom.bundle import load_signer, read_bundle, write_bundle
-from lab.classroom.folder import TABLES, held, read_rows
+from lab.classroom.folder import held
 from lab.classroom.grading import grading_sheet
-from lab.classroom.view import ClassView, class_page, view_class, view_of
-from lab.compare import is_speed, singles
-from lab.errors import LabError, ResultError
+from lab.classroom.view import class_page, view_class
+from lab.errors import ResultError
 from lab.report.page.blocks import render_page
-from lab.results.record import HEALTHY, encode_record
+from lab.results.record import encode_record
 from tests.unit.classroom import students
 from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
 from tests.unit.compare.test_platforms import WRITES, bundle
@@ -80,43 +79,8 @@ def bundles_in(cache: Path) -> int:
     return int(count)
 
 
-def by_single_figures(folder: Path) -> ClassView:
-    """The class view from single figures, of which DuckDB computes the medians; the bundles are read in sequence."""
-    figures: list[tuple[object, ...]] = []
-    names = sorted(path for path in folder.iterdir())
-    with duckdb.connect() as database:
-        rows = read_rows((path, path.stat().st_size, path.stat().st_mtime_ns) for path in names)
-        for table in ("results", "prints", "outcomes", "lessons", "files"):
-            marks = ", ".join("?" for _ in TABLES[table])
-            kinds = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
-            database.execute(f"CREATE TABLE {table} ({kinds})")
-            if rows[table]:
-                database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows[table])
-        for path in names:
-            try:
-                found = read_bundle(path)
-                for result_id in found.ids:
-                    record = found.record(result_id)
-                    common = (path.name, result_id, record.experiment)
-                    for cell in record.cells:
-                        for way, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
-                            if cell.phase == HEALTHY and section and is_speed(section.iops):
-                                is_single = cell.array in singles(record)
-                                figures.append((*common, cell.array, is_single, cell.workload, way, section.iops))
-            except LabError:
-                continue
-        text = "file TEXT, result TEXT, experiment TEXT, unit TEXT, is_single BOOL, workload TEXT"
-        database.execute(f"CREATE TABLE figures ({text}, direction TEXT, iops DOUBLE)")
-        database.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", figures)
-        database.execute(
-            "CREATE VIEW medians AS SELECT file, result, experiment, unit, bool_or(is_single) AS is_single, workload,"
-            " direction, median(iops) AS iops FROM figures GROUP BY ALL"
-        )
-        return view_of(database)
-
-
 @pytest.mark.slow
-def test_one_process_two_and_every_single_figure_give_the_same(folder: Path, tmp_path: Path) -> None:
+def test_one_process_two_and_the_cache_give_the_same(folder: Path, tmp_path: Path) -> None:
     for number in range(12):
         work = students.practice(number)
         (folder / f"t{number:03d}.zip").write_bytes(write_bundle({}, students.signer(number), work))
@@ -127,17 +91,15 @@ def test_one_process_two_and_every_single_figure_give_the_same(folder: Path, tmp
     (folder / "u3-short.zip").write_bytes((folder / "s004.zip").read_bytes()[:-100])
     newer = msgspec.structs.replace(machine("n", HDD, WRITES), schema_version=99)
     bundle(folder / "u4-newer.zip", newer, tmp_path / "key.pem")
-    expected = by_single_figures(folder)
-    assert len(expected.rows) > 10
-    assert len(expected.problems) == 3
-    assert [(each.files, each.is_altered) for each in expected.copies] == []
-    for processes in (1, 2):
-        cache = tmp_path / f"cache{processes}"
-        assert view_class(folder, cache, processes=processes) == expected
-        found = view_class(folder, cache)
-        assert found == expected
-        assert render_page(class_page(found, "x")) == render_page(class_page(expected, "x"))
-        assert grading_sheet(found) == grading_sheet(expected)
+    alone = view_class(folder, tmp_path / "cache1", processes=1)
+    assert len(alone.rows) > 10
+    assert len(alone.problems) == 3
+    assert alone.copies == ()
+    assert view_class(folder, tmp_path / "cache2", processes=2) == alone
+    cached = view_class(folder, tmp_path / "cache2")
+    assert cached == alone
+    assert render_page(class_page(cached, "x")) == render_page(class_page(alone, "x"))
+    assert grading_sheet(cached) == grading_sheet(alone)
 
 
 def test_many_bundles_are_read_by_others_and_few_are_not(
