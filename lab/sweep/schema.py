@@ -22,7 +22,6 @@ from lab.arrays.levels import parse_level
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, find_drive_model
 from lab.errors import SpecError, WorkloadError
-from lab.experiments.schedule import load_seconds
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan, MeasurementPlan, check
 from lab.gates.decoding import (
     BlockBytes,
@@ -77,7 +76,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         # Two spellings of one value would be two cells, and be measured twice.
         for name in _IN_ONE_SPELLING:
-            values = tuple(in_one_spelling(name, value) for value in getattr(self, name))
+            values = tuple(_in_one_spelling(name, value) for value in getattr(self, name))
             msgspec.structs.force_setattr(self, name, values)
 
     @property
@@ -86,8 +85,10 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {name: values for name, values in msgspec.structs.asdict(self).items() if values}
 
 
-def in_one_spelling(axis: str, value: Any) -> Any:
-    """The value in its normalised spelling. Raises SpecError for a value that is invalid on the axis."""
+def _in_one_spelling(axis: str, value: Any) -> Any:
+    """The value, or a list of values, in its normalised spelling. Raises SpecError if it is invalid on the axis."""
+    if isinstance(value, list):
+        return [_in_one_spelling(axis, each) for each in value]
     return _IN_ONE_SPELLING[axis](value) if axis in _IN_ONE_SPELLING and isinstance(value, str) else value
 
 
@@ -143,7 +144,7 @@ class Sweep(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cluster: ClusterTables = ClusterTables()
 
     def __post_init__(self) -> None:
-        spelled = tuple({name: _spelled(name, value) for name, value in skip.items()} for skip in self.skip)
+        spelled = tuple({name: _in_one_spelling(name, value) for name, value in skip.items()} for skip in self.skip)
         msgspec.structs.force_setattr(self, "skip", spelled)
         for complaint in _complaints(self):
             raise ValueError(f"sweep '{self.id}': {complaint}")
@@ -175,10 +176,6 @@ def decode_sweep(text: str, source: str) -> Sweep:
 def built_in_names() -> tuple[str, ...]:
     """The names of the built-in sweeps."""
     return tuple(catalogue(BUILT_IN_FOLDER))
-
-
-def _spelled(name: str, value: Any) -> Any:
-    return [in_one_spelling(name, each) for each in value] if isinstance(value, list) else in_one_spelling(name, value)
 
 
 def _complaints(sweep: Sweep) -> Iterator[str]:
@@ -285,11 +282,6 @@ def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> 
         if number % _REPORT_EVERY == 0:
             on_part(number / max(1, count))
         yield one
-
-
-def load_seconds_of(cell: Combination) -> float:
-    """Duration of a cell's loads with all repeats, in seconds of its machine's clock."""
-    return sum(load_seconds(job.build()) for job in cell.experiment.jobs) * cell.experiment.repeats
 
 
 def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None) -> Combinations:

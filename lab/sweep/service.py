@@ -20,6 +20,7 @@ from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, LabError, ResultError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.run import RESULT_ROOM_BYTES, require_room
+from lab.experiments.schedule import load_seconds
 from lab.experiments.sweeps import (
     LatestCell,
     SweepDesk,
@@ -58,7 +59,6 @@ from lab.sweep.schema import (
     combinations,
     decode_sweep,
     find_sweep,
-    load_seconds_of,
     watched,
 )
 from lab.sweep.spread import Answer, SpreadTask, TaskSpread
@@ -107,13 +107,16 @@ class SweepPlan:
     """Keys of the cells that are stored and undamaged."""
     seconds: float
     """Estimated duration of the missing cells on one worker."""
-    bytes: int
-    """Estimated size of the missing cells in the store."""
     is_virtual_time: bool
 
     @property
     def missing(self) -> tuple[CellTask, ...]:
         return tuple(task for task in self.tasks if task.key not in self.done)
+
+    @property
+    def bytes(self) -> int:
+        """Estimated size of the missing cells in the store."""
+        return len(self.missing) * CELL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     most_files = max(cell.experiment.disk_count for cell in found.cells) if is_of_files else 0
     known: dict[str, dict[str, str]] = {}
     tasks: dict[str, CellTask] = {}
-    labels: dict[str, Combination] = {}
+    seconds: dict[str, float] = {}
     for cell in watched(found.cells, len(found.cells), _part(request, 0.7, 0.8)):
         if cell.kernel not in known:
             known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual, file_disks=most_files)
@@ -155,7 +158,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
         key = key_of(cell, depends_on, is_virtual_time=is_virtual)
         # Two names of the same kernel give one cell.
         if key not in tasks:
-            labels[key] = cell
+            seconds[key] = _seconds(cell, is_virtual=is_virtual)
             tasks[key] = CellTask(
                 key=key,
                 label=cell.label,
@@ -164,14 +167,13 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
                 is_virtual_time=is_virtual,
                 depends_on=depends_on,
                 allowed_rules=tuple(sorted(request.allowed_rules)),
-                most_seconds=_LEAST_PATIENCE_SECONDS + _PATIENCE * _seconds(cell, is_virtual=is_virtual),
+                most_seconds=_LEAST_PATIENCE_SECONDS + _PATIENCE * seconds[key],
             )
     store = cell_store(request.host)
     there = store.keys(tasks)
     done = frozenset(key for key in watched(there, len(there), _part(request, 0.8, 1.0)) if store.load(key))
-    missing = [cell for key, cell in labels.items() if key not in done]
-    seconds = sum(_seconds(cell, is_virtual=is_virtual) for cell in missing)
-    return SweepPlan(sweep, text, found, tuple(tasks.values()), done, seconds, len(missing) * CELL_BYTES, is_virtual)
+    left_seconds = sum(each for key, each in seconds.items() if key not in done)
+    return SweepPlan(sweep, text, found, tuple(tasks.values()), done, left_seconds, is_virtual)
 
 
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
@@ -411,7 +413,8 @@ def _require_sound(cells: Collection[Combination], request: SweepRequest) -> Non
 
 
 def _seconds(cell: Combination, *, is_virtual: bool) -> float:
-    seconds = load_seconds_of(cell)
+    """Estimated real time of a cell's measurement."""
+    seconds = sum(load_seconds(job.build()) for job in cell.experiment.jobs) * cell.experiment.repeats
     return _MACHINE_SECONDS + seconds * (_SECONDS_A_VIRTUAL_SECOND if is_virtual else 1.0)
 
 
@@ -474,9 +477,7 @@ class LocalDesk(SweepDesk):
         return tuple(known)
 
     def work(self, name: str) -> SweepWork:
-        sweep, text, folder = self._find(name)
-        request = SweepRequest(self._target_for(folder), self._host, parse_cluster("local"))
-        plan, request = self._plan(sweep, text, request)
+        folder, plan, request = self._planned(name)
         return SweepWork(
             lines=tuple(plan_lines(plan, request))[1:],
             cells=len(plan.tasks),
@@ -504,27 +505,23 @@ class LocalDesk(SweepDesk):
         return SweepStatus(folder.current_progress(), is_running=False, tables=tables)
 
     def run(self, name: str, listener: SweepListener) -> SweepOutcome:
-        sweep, text, folder = self._find(name)
-        request = SweepRequest(
-            self._target_for(folder),
-            self._host,
-            parse_cluster("local"),
+        folder, plan, request = self._planned(
+            name,
             on_progress=listener.on_progress,
             on_notice=listener.on_notice,
             is_cancelled=listener.is_cancelled,
         )
-        plan, request = self._plan(sweep, text, request)
         return run_sweep(plan, request, folder)
 
-    def _plan(self, sweep: Sweep, text: str, request: SweepRequest) -> tuple[SweepPlan, SweepRequest]:
+    def _planned(self, name: str, **callbacks: Any) -> tuple[SweepFolder | None, SweepPlan, SweepRequest]:
         """Plan a sweep; in real time with one worker, since cells measured in parallel disturb each other."""
+        sweep, text, folder = self._find(name)
+        target = folder.in_its_time(self._target) if folder else self._target
+        request = SweepRequest(target, self._host, parse_cluster("local"), **callbacks)
         plan = plan_sweep(sweep, text, request)
         if not plan.is_virtual_time:
             request = replace(request, cluster=parse_cluster("local:1"))
-        return plan, request
-
-    def _target_for(self, folder: SweepFolder | None) -> Target:
-        return folder.in_its_time(self._target) if folder else self._target
+        return folder, plan, request
 
     def _find(self, name: str) -> tuple[Sweep, str, SweepFolder | None]:
         if name in built_in_names():

@@ -118,6 +118,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     console: str = ""
     computer: str = ""
+    worker: str = ""
+    """The address of the worker; empty if it is unknown, because it died."""
     is_computers_fault: bool = False
     """The computer is the cause, such as a missing program; the attempt does not count for the task."""
 
@@ -128,20 +130,21 @@ Call = Callable[[bytes], bytes]
 
 def answered(function: Call, payload: bytes) -> Answer:
     """On a worker: call the function; errors become part of the answer."""
+    from distributed import get_worker
+
     name = os.uname().nodename
+    here = Answer(computer=name, worker=str(get_worker().contact_address))
     try:
-        data = function(payload)
+        return msgspec.structs.replace(here, data=function(payload))
     except LabError as error:
-        is_unfit = error.exit_code == ExitCode.MISSING or not has_room()
-        return Answer(
-            failure=error.message, hint=error.hint, console=error.console, computer=name, is_computers_fault=is_unfit
-        )
+        is_unfit = error.exit_code == ExitCode.MISSING or not _has_room()
+        words = {"failure": error.message, "hint": error.hint, "console": error.console}
+        return msgspec.structs.replace(here, **words, is_computers_fault=is_unfit)
     except OSError as error:
-        return Answer(failure=f"{name}: {error}", computer=name, is_computers_fault=True)
-    return Answer(data=data, computer=name)
+        return msgspec.structs.replace(here, failure=f"{name}: {error}", is_computers_fault=True)
 
 
-def has_room() -> bool:
+def _has_room() -> bool:
     """Whether this computer's state folder has room for another result."""
     root = default_state_root()
     folder = next(path for path in (root, *root.absolute().parents) if path.exists())
@@ -153,8 +156,6 @@ class _Out:
     task: SpreadTask
     tries: int = 1
     failed_on: str = ""
-    answer: Answer | None = None
-    """The answer of the previous attempt."""
     only_on: frozenset[str] = frozenset()
     """Addresses on which the task may run; empty for any."""
 
@@ -281,7 +282,6 @@ class TaskSpread:
             return
         out = self._out.pop(name)
         del self._futures[name]
-        worker = self._worker_of(future)
         answer = self._answer(future)
         if answer is None:
             # The answer was lost, with its worker or with the scheduler.
@@ -289,12 +289,12 @@ class TaskSpread:
             self._send(out)
         elif not answer.failure:
             yield out.task, answer
-        elif answer.is_computers_fault and worker:
-            self.shut_out({worker: answer.failure} if worker not in self._unfit else {})
+        elif answer.is_computers_fault:
+            self.shut_out({answer.worker: answer.failure} if answer.worker not in self._unfit else {})
             self._send(out)
         elif out.tries < MOST_TRIES:
             self._on_notice(f"{out.task.label or out.task.key}: {answer.failure}; it is tried again")
-            self._send(_Out(out.task, out.tries + 1, worker, answer))
+            self._send(_Out(out.task, out.tries + 1, answer.worker))
         else:
             yield out.task, answer
 
@@ -313,14 +313,3 @@ class TaskSpread:
                 return Answer(failure="every worker that received this task died")
             return Answer(failure=f"{type(error).__name__}: {error}")
         return None
-
-    def _worker_of(self, future: Any) -> str:
-        """The address of the worker that ran the task, or an empty string if it is unknown."""
-        if future.status != "finished":
-            return ""
-        try:
-            client: Any = self._pool.client
-            found = client.who_has([future])
-        except Exception:  # the worker or the scheduler is gone
-            return ""
-        return next((str(address) for holders in found.values() for address in holders), "")
