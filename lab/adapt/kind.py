@@ -50,7 +50,7 @@ from lab.gates.decoding import read_count
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
 from lab.tables import Table
-from lab.units import SECTOR_BYTES, human_bytes
+from lab.units import SECTOR_BYTES, counted, human_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,8 +520,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def kind_words(self) -> str:
-        count = len(self.whole.windows)
-        return "1 array inside" if count == 1 else f"{count} arrays inside"
+        return f"{counted(len(self.whole.windows), 'array')} inside"
 
     @property
     def inspecting_command(self) -> str:
@@ -551,7 +550,7 @@ class VolumeArray(ArrayStatus):
 
     def use_words(self, member: MemberStatus) -> str:
         own = self._disk(member)
-        arrays = "1 array" if len(own.windows) == 1 else f"{len(own.windows)} arrays"
+        arrays = counted(len(own.windows), "array")
         words = own.state if own.working != own.windows else f"in {arrays} of {self.name}"
         return f"{human_bytes(own.size_bytes)}, {words}"
 

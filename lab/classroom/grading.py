@@ -26,7 +26,7 @@ from lab.gates.files import read_text
 from lab.gates.text import visible
 from lab.lessons.course import built_in_course
 from lab.tables import as_csv
-from lab.tomlfile import decode_toml, toml_text, unknown_word
+from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB
 
 BUILT_IN = "standard"
@@ -106,7 +106,7 @@ class Worth:
 def read_scale(name: str) -> Scale:
     """The built-in scale, or a scale in a file. Raises SpecError for invalid keys, verdicts or points."""
     path = _BUILT_IN_FILE if name == BUILT_IN else Path(name)
-    scale = decode_toml(toml_text(path), Scale, source=str(path))
+    scale = read_toml(path, Scale)
     for verdict in scale.drill.verdict:
         if verdict not in list(DrillVerdict):
             raise unknown_word("verdict", verdict, [each.value for each in DrillVerdict])

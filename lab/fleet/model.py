@@ -18,7 +18,8 @@ import msgspec
 from lab.arrays.levels import LevelName, parse_level
 from lab.errors import SpecError
 from lab.gates.decoding import DiskCount, Name, Seed, Share, bounds, convert, parse_toml, shown
-from lab.tomlfile import convert_tree, toml_text, unknown_word
+from lab.plugins import catalogue
+from lab.tomlfile import convert_tree, file_of, toml_text
 
 if TYPE_CHECKING:
     import numpy
@@ -507,15 +508,12 @@ def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) 
 
 def fleet_names() -> tuple[str, ...]:
     """Names of the built-in fleets."""
-    return tuple(sorted(path.stem for path in CATALOGUE.glob("*.toml")))
+    return tuple(catalogue(CATALOGUE))
 
 
 def fleet_tree(name: str) -> dict[str, Any]:
     """The content of a built-in fleet's file, or of the file at this path. Raises SpecError for any other name."""
-    is_file = name.endswith(".toml")
-    if not is_file and name not in fleet_names():
-        raise unknown_word("fleet", name, fleet_names())
-    path = Path(name) if is_file else CATALOGUE / f"{name}.toml"
+    path = file_of("fleet", name, CATALOGUE)
     return parse_toml(toml_text(path), source=str(path))
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cluster.slurm_rig import NODES, PARTITION, SlurmRig
 from tests.cluster.ssh_rig import SshRig
-from tests.cluster.test_rigs import listening
 from tests.kernel.kill import processes_of
 from tests.kernel.sweeps import Sweeps, digests, sweeps_in
+from tests.waiting import listening
 
 pytestmark = [pytest.mark.cluster, pytest.mark.virtual_time, pytest.mark.timeout(600)]
 CELLS = 8
@@ -103,7 +103,7 @@ def test_over_ssh_nothing_listens_on_the_network(servers: SshRig, tmp_path: Path
     sweeps = over_ssh(tmp_path, servers)
     process = sweeps.start("--cluster", "ssh:node1,node2")
     sweeps.until(sweeps.files, process)
-    assert listening(processes_of(sweeps.state)) == {"0100007F"}
+    assert set(listening(processes_of(sweeps.state)).values()) == {"0100007F"}
     _, output = process.communicate(timeout=120)
     assert process.returncode == 0, output
 

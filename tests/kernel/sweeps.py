@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernel.kill import processes_of
+from tests.waiting import wait_until
 from tests.window import RAIDLAB, REPOSITORY, command
 
 PATIENCE_SECONDS = 180.0
@@ -91,12 +91,13 @@ class Sweeps:
         return {}
 
     def until(self, is_so: Callable[[], object], process: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        def holds() -> object:
+            found = is_so()
+            assert found or process.poll() is None, process.communicate()[1]
+            return found
+
         with _not_left_behind(process):
-            while not is_so():
-                assert process.poll() is None, process.communicate()[1]
-                assert time.monotonic() < deadline, self.progress()
-                time.sleep(0.02)
+            wait_until(holds, PATIENCE_SECONDS, lambda: str(self.progress()))
 
     def kill(self, name: str, process: subprocess.Popen[str]) -> None:
         """``client``, or a worker by its name: with SIGKILL."""
@@ -105,10 +106,7 @@ class Sweeps:
 
     def until_ended(self) -> None:
         """Wait until no process is left: a worker whose client was killed ends by itself, perhaps after a last cell."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while left := self.left():
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+        wait_until(lambda: not self.left(), PATIENCE_SECONDS, lambda: str(self.left()))
 
     def kernels(self) -> list[int]:
         found = processes_of(self.state).items()

@@ -52,13 +52,6 @@ def test_chance_of_a_chain_without_repair_is_the_binomial_law() -> None:
     assert chain.loss_chance(hours) == pytest.approx(more_than_two, rel=1e-9)
 
 
-def test_small_chances_keep_their_digits() -> None:
-    chain = array_chain(10, 3, 1e6, 10.0)
-    hours = 8766.0
-    assert chain.loss_chance(hours) == pytest.approx(hours / chain.mean_hours(), rel=0.01)
-    assert chain.loss_chance(hours) < 1e-13
-
-
 @pytest.mark.parametrize("duration", [0.0, 50.0, 700.0])
 @pytest.mark.parametrize("age", [5.0, 300.0, 5_000.0])
 def test_hours_since_a_scrub_are_what_a_walk_over_all_places_finds(duration: float, age: float) -> None:
@@ -71,14 +64,6 @@ def test_hours_since_a_scrub_are_what_a_walk_over_all_places_finds(duration: flo
         truth = float(numpy.minimum(since, age).mean())
         found = waiting_hours(model, numpy.array([age]), numpy.array([phase]))
         assert float(found[0]) == pytest.approx(truth, rel=1e-3)
-
-
-def test_an_old_drive_waits_for_half_an_interval() -> None:
-    scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=700.0, duration_hours=48.0)
-    model = exponential(2, 1, 1000, 1, scrub=scrub)
-    phases = (numpy.arange(7000) + 0.5) / 10
-    found = waiting_hours(model, numpy.full(7000, 1e6), phases)
-    assert float(found.mean()) == pytest.approx(350.0, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -410,13 +410,6 @@ def test_weights_below_what_squares_can_be_are_a_bound() -> None:
     assert found.mttdl_years == MOST_YEARS
 
 
-def test_none_seen_of_bytes_is_at_most_all_of_them() -> None:
-    model = exponential(8, 2, 1e9, 1.0)
-    found = figures_of(model, BlockSums(trials=1000), 1).nomdl_bytes_per_tb
-    assert found.value == 0
-    assert found.high == pytest.approx(3.689 * 1e12 / 1000, rel=1e-3)
-
-
 def waited(scrub: Scrubbing, ages: list[float], phase: float = 0.0) -> list[float]:
     model = exponential(8, 2, 1e6, 1.0, scrub=scrub)
     found: list[float] = waiting_hours(model, numpy.array(ages), numpy.full(len(ages), phase)).tolist()

@@ -15,23 +15,18 @@ import pytest
 
 from lab.errors import MachineBusy, ResultError, RunCancelled
 from lab.experiments.sweeps import LatestCell, SweepProgress
-from lab.host.files import HostFiles
-from lab.host.processes import Processes
 from lab.machine import Host, parse_target
-from lab.machine.state_folder import StateFolder
 from lab.sweep.cells import PlannedCell, SweepStore, cell_store
 from lab.sweep.grid import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.service import LocalDesk, SweepRequest
 from lab.sweep.spread import SpreadTask, TaskSpread
-from tests.unit.fakes import FakeClock
+from tests.unit.disks.machines import host_in
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    clock, processes = FakeClock(), Processes()
-    state = StateFolder(tmp_path / "state", processes, clock, command="t")
-    return Host(processes, HostFiles(tmp_path / "root"), clock, state)
+    return host_in(tmp_path / "state")
 
 
 def desk(host: Host) -> LocalDesk:

@@ -13,15 +13,13 @@ import pytest
 
 from lab.errors import RunCancelled, SpecError
 from lab.host.clock import HostClock
-from lab.host.files import HostFiles
-from lab.host.processes import Processes
 from lab.machine import Host, parse_target
-from lab.machine.state_folder import StateFolder
 from lab.sweep import cells
 from lab.sweep.cells import sweeps_folder
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import find_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
+from tests.unit.disks.machines import host_in
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 HOLDER = """
@@ -37,9 +35,7 @@ with claimed(sys.argv[1], Host.real()):
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
-    clock, processes = HostClock(), Processes()
-    state = StateFolder(tmp_path / "state", processes, clock, command="t")
-    return Host(processes, HostFiles(tmp_path / "root"), clock, state)
+    return host_in(tmp_path / "state", HostClock())
 
 
 @pytest.fixture

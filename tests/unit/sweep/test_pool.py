@@ -27,9 +27,10 @@ from lab.sweep import spread as spreads
 from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster
 from lab.sweep.pool import END_SECONDS, Pool
 from lab.sweep.spread import Calls, SpreadTask, TaskSpread
+from tests.cluster import keeper
 from tests.unit.fakes import FakeClock
 from tests.unit.sweep import tasks
-from tests.waiting import is_running
+from tests.waiting import is_running, listening, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +38,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 PATIENCE_SECONDS = 30.0
-_READINGS = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,12 +58,8 @@ def task(name: str, payload: bytes) -> SpreadTask:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that any thread of ``pid`` has started, without that which multiprocessing starts for itself."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += [int(word) for word in path.read_text().split()]
-    return [each for each in found if b"resource_tracker" not in _command(each)]
+    """The processes that ``pid`` has started, without that which multiprocessing starts for itself."""
+    return [each for each in keeper.children_of(pid) if b"resource_tracker" not in _command(each)]
 
 
 def _command(pid: int) -> bytes:
@@ -71,13 +67,6 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def until_ended(pids: list[int]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while left := [pid for pid in pids if is_running(pid)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -140,33 +129,11 @@ def test_calls_give_answers_and_errors(pool: Pool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pages", "ports"), [("", 3), ("127.0.0.1:0", 4)])
 def test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each(tmp_path: Path, pages: str, ports: int) -> None:
-    before = listening_of(os.getpid())
+    before = listening([os.getpid()])
     with made(tmp_path, "local:1", dashboard=pages) as pool:
         assert bool(pool.dashboard) == bool(pages)
-        found = listening_of(os.getpid(), *pool.process_ids.values()) - before
-        assert [address for address, _ in found] == ["0100007F"] * ports
-
-
-def listening_of(*pids: int) -> set[tuple[str, str]]:
-    """The address, as proc(5) writes it, and the inode of each TCP port on which a process listens."""
-    sockets = {target for pid in pids for target in _sockets_of(pid)}
-    # A list that others change while it is read may leave out a line, but not each time.
-    listed = {
-        tuple(line.split()[index] for index in (1, 3, 9))
-        for name in ("tcp", "tcp6") * _READINGS
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()
-    }
-    return {
-        (address.partition(":")[0], inode) for address, state, inode in listed if state == "0A" and inode in sockets
-    }
-
-
-def _sockets_of(pid: int) -> Iterator[str]:
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            name = str(link.readlink())
-            if name.startswith("socket:["):
-                yield name[8:-1]
+        found = listening([os.getpid(), *pool.process_ids.values()])
+        assert [found[inode] for inode in found.keys() - before] == ["0100007F"] * ports
 
 
 def test_without_a_certificate_the_scheduler_does_not_answer(pool: Pool) -> None:
@@ -336,12 +303,13 @@ def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Pa
         ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
         assert answer.data == b"done"
         assert "a worker gets no work: it is old" in heard
-        # The answer of its successor may come before the loss is reported.
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while "worker-0 ended; another one is started" not in heard:
-            assert time.monotonic() < deadline
+
+        def is_reported() -> bool:
             pool.tend()
-            time.sleep(0.05)
+            return "worker-0 ended; another one is started" in heard
+
+        # The answer of its successor may come before the loss is reported.
+        wait_until(is_reported, PATIENCE_SECONDS)
 
 
 CLIENT = """
@@ -368,7 +336,7 @@ def test_of_a_client_that_is_killed_while_it_starts_nothing_is_left(tmp_path: Pa
     client.wait()
     assert client.stdin
     client.stdin.close()
-    until_ended(found)
+    wait_until(lambda: not any(map(is_running, found)), PATIENCE_SECONDS)
 
 
 def test_jobs_that_end_with_their_time_are_replaced_for_ever_and_not_in_a_row(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ KEYS = tuple(letter * 64 for letter in "abc")
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
 
 
 def begun(text: str = FILE, rows: tuple[CellRow, ...] = (), failed: tuple[FailedCell, ...] = ()) -> SweepFolder:
@@ -140,7 +141,6 @@ def test_only_a_sweep_can_be_written_as_a_parquet_file(
 def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
     resumed: list[SweepFolder | None] = []
 
     def measured(_plan: object, _request: object, folder: SweepFolder | None) -> SweepOutcome:
@@ -169,7 +169,6 @@ def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
 def test_a_sweep_is_resumed_in_its_own_time(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
     resumed: list[tuple[bool, str]] = []
 
     def measured(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None) -> SweepOutcome:
@@ -202,10 +201,7 @@ def test_a_sweep_is_resumed_in_its_own_time(
     assert "continue with --on 'uml:?time=real'" in output
 
 
-def test_a_sweep_that_was_run_is_planned_by_its_id(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
+def test_a_sweep_that_was_run_is_planned_by_its_id(capfd: pytest.CaptureFixture[str]) -> None:
     folder = begun()
     words = ["--json", "sweep", folder.id, "--plan", "--on", "uml:?time=virtual", "--allow", "too-short-for-latency"]
     assert run(words) == 0
