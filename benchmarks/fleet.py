@@ -37,7 +37,7 @@ def variance(sums: BlockSums) -> float:
 def main() -> None:
     rounds = asked_one("rounds", 5, "of each way", smoke=1)
     spec = fleet_spec(fleet_tree(FLEET), FLEET)
-    model = model_of(spec, lambda _name, _array: (), lambda _folder: 0.0)
+    model = model_of(spec, lambda _name, _array: ())
     simulate_block(model, Block(0, 1000))  # numpy is loaded
     plain, counted = rates(with_method(model, Method.PLAIN), rounds)
     biased, weighted = rates(with_method(model, Method.BIASED), rounds)

@@ -97,19 +97,14 @@ def read_stack(machine: Machine) -> Stack:
     return Stack(slices, ordered, volumes, nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVolume(FoundArray):
     """A volume on the disks: its newest label, and the nodes of its disks by number."""
 
-    label: Label | None = None
+    label: Label
     nodes: tuple[tuple[int, str], ...] = ()
     former_nodes: tuple[tuple[int, str], ...] = ()
     """Number and node of failed disks that have not been replaced; they are attached but not used."""
-
-    @property
-    def description(self) -> Label:
-        assert self.label is not None
-        return self.label
 
     @property
     def nodes_by_disk(self) -> dict[int, str]:
@@ -117,7 +112,7 @@ class FoundVolume(FoundArray):
 
     def start_plan(self, machine: Machine) -> Plan:
         taken = machine.list_dirs(["/sys/block"])["/sys/block"]
-        return operations.assemble(self.description, self.nodes_by_disk, windows_named(self.description, taken))
+        return operations.assemble(self.label, self.nodes_by_disk, windows_named(self.label, taken))
 
     def clear_away(self, machine: Machine) -> None:
         for step in self.stop_plan(read_stack(machine)).steps:
@@ -125,7 +120,7 @@ class FoundVolume(FoundArray):
 
     def stop_plan(self, stack: Stack) -> Plan:
         cut = stack.disks_cut(self.name)
-        whole = operations.stop(self.description, cut, stack.arrays.get(self.name, {}))
+        whole = operations.stop(self.label, cut, stack.arrays.get(self.name, {}))
         steps = whole.steps if self.name in stack.volumes else whole.steps[1:]
         return Plan(whole.title, steps if cut else steps[:-1])
 
@@ -338,7 +333,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequ
     size, optimal = (read_count(texts[path], path) for path in paths)
     names = stack.arrays.get(found.name, {})
     inner = {status.name: status for status in arrays if status.name in names.values()}
-    label = found.description
+    label = found.label
     composition = layout_of(label).composition
     windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)
     return VolumeStatus(
@@ -358,7 +353,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequ
 def _disks(
     found: FoundVolume, composition: Composition, windows: tuple[WindowStatus, ...], stack: Stack
 ) -> Iterable[VolumeDisk]:
-    label, former = found.description, dict(found.former_nodes)
+    label, former = found.label, dict(found.former_nodes)
     for number in range(len(label.disks)):
         own = tuple(window.number for window in composition.windows_on(number))
         members = {}
@@ -402,7 +397,7 @@ class VolumeSync:
         return "" if self.at_once > 1 or self.count < 2 else f"{self.number} of {self.count}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeArray(ArrayStatus):
     """The state of a volume in terms of an array; ``degraded_count`` is the number of disks that are not fully in sync.
 
@@ -413,13 +408,8 @@ class VolumeArray(ArrayStatus):
     waits_words: ClassVar[str] = "rebuild is paused"
     cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
 
-    volume: VolumeStatus | None = None
+    whole: VolumeStatus
     sync: VolumeSync | None = None
-
-    @property
-    def whole(self) -> VolumeStatus:
-        assert self.volume is not None
-        return self.volume
 
     def _disk(self, member: MemberStatus) -> VolumeDisk:
         return next(disk for disk in self.whole.disks if disk.number == member.slot)
@@ -602,7 +592,7 @@ def as_array(volume: VolumeStatus) -> VolumeArray:
         members=tuple(_members(volume)),
         holders=(),
         uuid="".join(letter for letter in volume.uuid if letter.isalnum()),
-        volume=volume,
+        whole=volume,
         sync=sync,
     )
 
@@ -737,7 +727,7 @@ class Volume(Array):
         plan = Plan(f"Destroy {self.name}")
         if stack.has_any(self.name):
             plan += self.unmounted(plan.title) + found.stop_plan(stack)
-        erased = operations.erase(found.description, (*found.devices, *found.former_devices))
+        erased = operations.erase(found.label, (*found.devices, *found.former_devices))
         return Plan(plan.title, (*plan.steps, *erased))
 
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
@@ -754,7 +744,7 @@ class Volume(Array):
             )
         arrays = _arrays(volume, own.present)
         without_it = (*broken, *(each.window.number for each in volume.lost))
-        steps = operations.fail(found.description, found.nodes_by_disk, own.number, arrays, without_it)
+        steps = operations.fail(found.label, found.nodes_by_disk, own.number, arrays, without_it)
         return _awake_first(volume, arrays, f"Fail {disk} in {self.name}", steps)
 
     def remove(self, disk: str) -> Plan:
@@ -766,7 +756,7 @@ class Volume(Array):
             )
         if own.number not in self._stack.disks_cut(self.name):
             return Plan(f"{disk} has already left {self.name}: a failed disk stays out")
-        steps = operations.remove(self._known.description, own.number, _arrays(volume, own.faulty))
+        steps = operations.remove(self._known.label, own.number, _arrays(volume, own.faulty))
         return Plan.of(f"Remove {disk} from {self.name}", steps)
 
     def add(self, disk: str) -> Plan:
@@ -783,7 +773,7 @@ class Volume(Array):
             return self._go_on(volume, own, disk)
         place = self._place_for(volume, disk)
         self.arrays.check_free([] if place.node == node else [node], besides=self.name)
-        label = found.description
+        label = found.label
         steps: list[Step] = []
         if place.number in self._stack.disks_cut(self.name):
             steps += operations.remove(label, place.number, _arrays(volume, place.faulty))
@@ -801,7 +791,7 @@ class Volume(Array):
                 hint=f"fail it in all of them first: raidlab array fail {self.name} {disk}",
             )
         arrays = _arrays(volume, missing)
-        steps = operations.rebuild(self._known.description, own.number, arrays)
+        steps = operations.rebuild(self._known.label, own.number, arrays)
         return _awake_first(volume, arrays, f"Go on with the rebuild of {self.name} on {disk}", steps)
 
     def _place_for(self, volume: VolumeStatus, disk: str) -> VolumeDisk:
@@ -887,7 +877,7 @@ class Volume(Array):
         return value
 
     def details(self) -> dict[str, str]:
-        label = self._known.description
+        label = self._known.label
         layout = layout_of(label)
         return {
             "reference_chunks": str(label.reference),

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from lab.arrays.levels import LevelName, parse_level
+from lab.drills.extension import DrillLosses
 from lab.errors import SpecError
 from lab.gates.decoding import DiskCount, Name, Seed, Share, bounds, convert, parse_toml, shown
-from lab.plugins import catalogue
+from lab.plugins import catalogue, extension
 from lab.tomlfile import convert_tree, file_of, toml_text
 
 if TYPE_CHECKING:
@@ -461,8 +462,6 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 Measured = Callable[[str, str | None], tuple[float, ...]]
 """Id of a stored result, and an array or None -> bytes per second of each of its rebuilds."""
-LostInDrills = Callable[[str], float]
-"""Folder of a class's bundles -> share of first attempts that lost data."""
 
 
 def _one_of(what: str, **ways: object) -> None:
@@ -473,8 +472,8 @@ def _one_of(what: str, **ways: object) -> None:
         )
 
 
-def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) -> FleetModel:
-    """The model for the engine. Raises whatever the two functions raise."""
+def model_of(spec: FleetSpec, measured: Measured) -> FleetModel:
+    """The model for the engine. Raises as ``measured`` and ``lost_in_drills`` do."""
     groups, group_members, tolerance, data_members = spec.layout()
     disk_bytes = spec.disk_tb * TB
     people, sectors, batches = spec.people, spec.sectors, spec.batches
@@ -504,6 +503,17 @@ def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) 
         lots=batches.per_array if batches else 1,
         seed=spec.run.seed,
     )
+
+
+def lost_in_drills(folder: str) -> float:
+    """The share of first attempts at drills, in the bundles of a class, after which data were lost.
+
+    Raises SpecError if no part of raidlab reads bundles, or no student in the class ended a drill.
+    """
+    found = extension(DrillLosses)
+    if found is None:
+        raise SpecError("people.class_folder needs raidlab's classroom plugin", hint="write people.loses_data instead")
+    return found.share(folder)
 
 
 def fleet_names() -> tuple[str, ...]:

@@ -14,7 +14,6 @@ import msgspec
 
 from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState
-from lab.drills.extension import DrillLosses
 from lab.errors import ResultError, SpecError
 from lab.fleet.model import (
     HOURS_PER_YEAR,
@@ -35,7 +34,6 @@ from lab.fleet.model import (
     variants,
 )
 from lab.host.pool import spread
-from lab.plugins import extension
 from lab.results.store import ResultStore
 from lab.theory.extension import LossFigures
 from lab.tomlfile import unknown_word
@@ -166,19 +164,8 @@ def run_spec(
     """The model and figures of a fleet. Raises the same errors as reading results and class folders."""
     from lab.fleet.engine import figures_of
 
-    model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method, spec.run.trials)
+    model = with_method(model_of(spec, measured), spec.run.method, spec.run.trials)
     return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
-
-
-def lost_in_drills(folder: str) -> float:
-    """The share of first attempts at drills, in the bundles of a class, after which data were lost.
-
-    Raises SpecError if no part of raidlab reads bundles, or no student in the class ended a drill.
-    """
-    found = extension(DrillLosses)
-    if found is None:
-        raise SpecError("people.class_folder needs raidlab's classroom plugin", hint="write people.loses_data instead")
-    return found.share(folder)
 
 
 MOST_TRIALS = 16_384

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from lab.fleet.engine import Cause, figures_of, mean_of, simulate_block
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
 from tests.unit.fleet.chains import Chain, array_chain
-from tests.unit.fleet.models import TB, deviations, exponential, hours, mean_and_error, simulated
+from tests.unit.fleet.models import deviations, exponential, hours, mean_and_error, simulated
 
 FAR = 4.0
 """Standard errors: seeds are fixed, so that a test fails always or never; by chance one in 16,000 would be so far."""
@@ -294,4 +294,3 @@ def test_figures_agree_with_each_other() -> None:
     assert found.lost_bytes_per_pb_year.value == pytest.approx(sums.lost_bytes.total / usable_pb_years)
     assert found.nomdl_bytes_per_tb.value == pytest.approx(found.lost_bytes_per_pb_year.value * RICH.years / 1000)
     assert sum(found.cause_losses.values()) == pytest.approx(1)
-    assert RICH.disk_bytes == TB

@@ -123,7 +123,7 @@ def test_the_time_until_a_drive_is_replaced_is_counted() -> None:
 
 
 def test_both_list_what_they_count() -> None:
-    school = model_of(fleet_spec(fleet_tree("school"), "school"), no_results, lambda _: 0.0)
+    school = model_of(fleet_spec(fleet_tree("school"), "school"), no_results)
     assert counted_words(school) == (
         "a failed drive is noticed after 12 h, replaced after 72 h, rebuilt in 39.2 h; "
         "a wrong drive is pulled at 1 % of the replacements"

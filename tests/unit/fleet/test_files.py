@@ -46,7 +46,6 @@ from lab.fleet.run import (
     BLOCK_TRIALS,
     blocks_of,
     local_spreader,
-    lost_in_drills,
     measured_in,
     run_model,
     run_spec,
@@ -94,7 +93,7 @@ def test_built_in_fleets_are_sound(name: str) -> None:
     assert spec.id == name
     assert spec.source
     for _, each in variants(fleet_tree(name), spec):
-        model_of(each, no_results, lambda _folder: 0.0)
+        model_of(each, no_results)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_levels_are_groups_that_survive_failures(level: str, members: int, layou
 
 
 def test_a_fleet_becomes_a_model() -> None:
-    model = model_of(spec_of(), no_results, lambda _folder: 0.0)
+    model = model_of(spec_of(), no_results)
     assert model.usable_bytes == 5 * 16e12
     assert model.rebuild.values_hours == (30.0, 34.0, 41.0, 52.0)
     assert model.scrub.kind is ScrubKind.PERIODIC
@@ -155,7 +154,7 @@ def test_rebuilds_come_from_a_stored_result(tmp_path: Path) -> None:
     (tmp_path / record.id / "record.json").write_bytes(encode_record(record))
     store = ResultStore(tmp_path)
     tree = changed(fleet_tree("school"), {"rebuild": {"result": record.id, "array": "raid6"}, "disk_tb": 18.0})
-    model = model_of(fleet_spec(tree, "mine"), measured_in(store), lambda _folder: 0.0)
+    model = model_of(fleet_spec(tree, "mine"), measured_in(store))
     # 18 TB at 200 and at 100 MB a second.
     assert model.rebuild.values_hours == (25.0, 50.0)
     with pytest.raises(ResultError, match="no rebuild of 'raid1'"):
@@ -163,25 +162,18 @@ def test_rebuilds_come_from_a_stored_result(tmp_path: Path) -> None:
 
 
 def test_the_share_of_a_class_takes_the_place_of_a_number(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def share(folder: str) -> float:
-        asked.append(folder)
-        return 0.25
-
-    model = model_of(spec_of(people__class_folder="bundles"), no_results, share)
-    assert (model.loses_data, asked) == (0.25, ["bundles"])
     (tmp_path / "class").mkdir()
     truth = hand_in(tmp_path / "class", honest=12, copied=0, changed=0)
-    assert lost_in_drills(str(tmp_path / "class")) == pytest.approx(1 - truth.first_saved / 12)
+    model = model_of(spec_of(people__class_folder=str(tmp_path / "class")), no_results)
+    assert model.loses_data == pytest.approx(1 - truth.first_saved / 12)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ResultError):
-        lost_in_drills(str(tmp_path / "empty"))
+        model_of(spec_of(people__class_folder=str(tmp_path / "empty")), no_results)
 
 
 def test_blocks_are_the_same_however_many_share_them() -> None:
     assert [each.trials for each in blocks_of(2 * BLOCK_TRIALS + 7)] == [BLOCK_TRIALS, BLOCK_TRIALS, 7]
-    model = model_of(spec_of(), no_results, lambda _folder: 0.0)
+    model = model_of(spec_of(), no_results)
     alone, together = (run_model(model, 2 * BLOCK_TRIALS + 100, local_spreader(each)) for each in (1, 2))
     assert msgspec.json.encode(alone) == msgspec.json.encode(together)
 
