@@ -214,10 +214,11 @@ def below(test: RatioTest) -> PValues:
     return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER))
 
 
-def equal(test: RatioTest, margin: float = FLAT_MARGIN) -> PValues:
-    """A ratio within the margin of 1, or beyond it on either side."""
-    beyond = (test.p_value(Side.GREATER, at=1 + margin), test.p_value(Side.LESS, at=1 / (1 + margin)))
-    return PValues(test.equivalence_p_value(margin), min(1.0, 2 * min(beyond)))
+def equal(test: RatioTest) -> PValues:
+    """A ratio within ``FLAT_MARGIN`` of 1, or beyond it on either side."""
+    most = 1 + FLAT_MARGIN
+    beyond = (test.p_value(Side.GREATER, at=most), test.p_value(Side.LESS, at=1 / most))
+    return PValues(test.equivalence_p_value(FLAT_MARGIN), min(1.0, 2 * min(beyond)))
 
 
 _Test = Callable[[RatioTest], PValues]

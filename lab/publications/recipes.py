@@ -184,8 +184,6 @@ class Created:
     level: str
     members: tuple[str, ...]
     """The device names that are known."""
-    is_certain: bool
-    """Whether these are all members, and the command certainly runs."""
     assumes_clean: bool
 
 
@@ -234,14 +232,15 @@ def parse_recipe(text: str) -> Recipe:
     disks, syncs = _Disks(recipe), _Syncs(recipe.commands)
     made = set()
     for command in recipe.commands:
-        syncs.take(command)
+        call = parse_mdadm(command.words[1:]) if command.program == "mdadm" else None
+        syncs.take(command, call)
         if command.program == "fio" and not command.is_conditional:
             recipe.while_syncing.append((command, dict(syncs.running)))
         made |= set(_files_made(command))
         if command.program == "losetup":
             _take_losetup(recipe, command)
-        elif command.program == "mdadm":
-            disks.take(command)
+        elif call:
+            disks.take(command, call)
         elif command.program == "mount":
             for device, folder in pairwise(command.argv[1:]):
                 recipe.mounted.setdefault(_key(device), []).append(folder)
@@ -284,8 +283,7 @@ class _Disks:
         self._members: dict[str, list[Word] | None] = {}
         """Key of an array -> its members, or None if they are unknown."""
 
-    def take(self, command: ShellCommand) -> None:
-        call = parse_mdadm(command.words[1:])
+    def take(self, command: ShellCommand, call: MdadmCall) -> None:
         if call.problem:
             self._recipe.skipped.append((command.line, call.problem))
             self._forget()
@@ -331,7 +329,7 @@ class _Disks:
         self._members[key] = list(call.devices) if is_whole else None
         level = call.values.get("level", "").removeprefix("raid")
         assumes_clean = "assume-clean" in call.values
-        self._recipe.created.append(Created(array, level, certain, is_whole, assumes_clean))
+        self._recipe.created.append(Created(array, level, certain, assumes_clean))
 
     def _assemble(self, call: MdadmCall) -> None:
         key = _key(call.array)
@@ -392,10 +390,9 @@ class _Syncs:
         """Key of an array (``_key``) -> its name as written, and the line that creates it."""
         self._waits_somewhere = any(command.is_conditional and _may_wait(command) for command in commands)
 
-    def take(self, command: ShellCommand) -> None:
+    def take(self, command: ShellCommand, call: MdadmCall | None) -> None:
         if self._waits_somewhere or command.is_conditional:
             return
-        call = parse_mdadm(command.words[1:]) if command.program == "mdadm" else None
         if call is None:
             if _may_wait(command):
                 self.running.clear()

@@ -9,7 +9,7 @@ marked as unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lab.errors import SpecError
@@ -140,8 +140,8 @@ def read_script(text: str) -> Script:
 
 
 class _Lexer:
-    def __init__(self, text: str, line: int = 1) -> None:
-        self._text, self._at, self._line = text, 0, line
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._line = text, 0, 1
         self._pending: list[tuple[int, str, bool, bool]] = []
         self._tokens: list[Token] = []
 
@@ -262,15 +262,11 @@ class _Lexer:
         return Piece("$", is_quoted=True)
 
     def _until(self, end: str, start: int) -> str:
-        close = start
-        while True:
-            close = self._text.find(end, close)
-            if close < 0:
-                raise self._open(start - 1)
-            if end == "`" and self._text[close - 1] == "\\":
-                close += 1
-                continue
-            break
+        close = self._text.find(end, start)
+        while end == "`" and close >= 0 and self._text[close - 1] == "\\":
+            close = self._text.find(end, close + 1)
+        if close < 0:
+            raise self._open(start - 1)
         body = self._text[start:close]
         self._at, self._line = close + 1, self._line + body.count("\n")
         return body
@@ -352,13 +348,16 @@ class _Runner:
 
     def _inner(self, tokens: Sequence[Token]) -> None:
         """Process tokens that may run any number of times; variables that they change become unknown."""
+        before = dict(self._variables)
+        self._run_inside(tokens, is_conditional=True)
+        for name, value in self._variables.items():
+            if before.get(name, "\0") != value:
+                self._variables[name] = None
+
+    def _run_inside(self, tokens: Sequence[Token], *, is_conditional: bool) -> None:
         if self._depth < _MOST_DEPTH:
-            before = dict(self._variables)
-            inner = _Runner(self._script, self._variables, depth=self._depth + 1, is_conditional=True)
+            inner = _Runner(self._script, self._variables, depth=self._depth + 1, is_conditional=is_conditional)
             inner.run(tokens)
-            for name, value in self._variables.items():
-                if before.get(name, "\0") != value:
-                    self._variables[name] = None
 
     def _loop(self, tokens: Sequence[Token]) -> None:
         """Process ``NAME in WORDS ; do BODY``."""
@@ -375,14 +374,7 @@ class _Runner:
             return
         for word in words:
             self._variables[name] = word.text
-            inner = _Runner(
-                self._script,
-                self._variables,
-                depth=self._depth + 1,
-                is_conditional=self._is_conditional or word.has_glob,
-            )
-            if self._depth < _MOST_DEPTH:
-                inner.run(body)
+            self._run_inside(body, is_conditional=self._is_conditional or word.has_glob)
 
     def _pipeline(self, tokens: Sequence[Token]) -> None:
         stages: list[list[Token]] = [[]]
@@ -424,8 +416,8 @@ class _Runner:
 
     def _nested(self, text: str, line: int) -> None:
         if self._depth < _MOST_DEPTH:
-            inner = _Runner(self._script, self._variables, depth=self._depth + 1, is_conditional=self._is_conditional)
-            inner.run([replace(token, line=line) for token in _Lexer(text).tokens()])
+            tokens = [replace(token, line=line) for token in _Lexer(text).tokens()]
+            self._run_inside(tokens, is_conditional=self._is_conditional)
 
     def _simple(self, tokens: Sequence[Token]) -> ShellCommand | None:
         words: list[Word] = []
@@ -663,10 +655,10 @@ def _choices(inner: str) -> list[str]:
     if not found or found[1].isdigit() != found[2].isdigit():
         return []
     step = int(found[3] or 1) or 1
-    if found[1].isdigit():
-        first, last = int(found[1]), int(found[2])
-        numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-        width = len(found[1]) if found[1].startswith("0") and len(found[1]) > 1 else 0
-        return [str(number).zfill(width) for number in numbers[: _MOST_BRACES + 1]]
-    first, last = ord(found[1]), ord(found[2])
-    return [chr(code) for code in (range(first, last + 1, step) if first <= last else range(first, last - 1, -step))]
+    as_number: Callable[[str], int] = int if found[1].isdigit() else ord
+    first, last = as_number(found[1]), as_number(found[2])
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    if not found[1].isdigit():
+        return list(map(chr, numbers))
+    width = len(found[1]) if found[1].startswith("0") and len(found[1]) > 1 else 0
+    return [str(number).zfill(width) for number in numbers[: _MOST_BRACES + 1]]

@@ -29,8 +29,8 @@ def disks_of(*mebibytes: float) -> tuple[LabDisk, ...]:
 EXAMPLE = VolumeSpec(disks_of(60, 60, 60, 60, 30))
 
 
-def ready_label(spec: VolumeSpec = EXAMPLE, sequence: int = 1) -> Label:
-    return msgspec.structs.replace(new_label(spec), stage=VolumeStage.READY, sequence=sequence)
+def ready_label(spec: VolumeSpec = EXAMPLE) -> Label:
+    return msgspec.structs.replace(new_label(spec), stage=VolumeStage.READY, sequence=1)
 
 
 def labels_on(label: Label, spec: VolumeSpec = EXAMPLE) -> dict[str, Label]:

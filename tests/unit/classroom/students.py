@@ -66,7 +66,7 @@ def signer(number: int) -> Signer:
     return Signer(Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big")))
 
 
-def outcome(way: str, draw: random.Random, *, began: datetime, seed: str, drill: str = DRILL) -> DrillOutcome:
+def outcome(way: str, draw: random.Random, *, began: datetime, seed: str) -> DrillOutcome:
     """A try by this way, with a random duration, number of hints and array UUID."""
     found = msgspec.json.decode(CAPTURES[way], type=DrillOutcome)
     minutes = round(draw.uniform(4, 40), 2)
@@ -78,8 +78,8 @@ def outcome(way: str, draw: random.Random, *, began: datetime, seed: str, drill:
     }
     return msgspec.structs.replace(
         found,
-        id=f"{drill}-{began:%Y%m%dT%H%M%SZ}",
-        drill=drill,
+        id=f"{DRILL}-{began:%Y%m%dT%H%M%SZ}",
+        drill=DRILL,
         seed=seed,
         began_utc=f"{began:%Y-%m-%dT%H:%M:%SZ}",
         ended_utc=f"{ended:%Y-%m-%dT%H:%M:%SZ}",
