@@ -164,8 +164,6 @@ def test_the_worked_example_as_md_arrays() -> None:
 
 LINES = st.lists(st.integers(1, 24), min_size=3, max_size=12)
 FEW = st.integers(1, 12)
-few_arrays, many_arrays = settings(max_examples=300), settings(max_examples=10_000)
-tables = given(LINES, FEW, st.integers(1, 9), st.integers(1, 9), st.sampled_from(AdaptLevel))
 
 
 def reference_of(lines: list[int], chosen: int) -> int:
@@ -173,22 +171,11 @@ def reference_of(lines: list[int], chosen: int) -> int:
     return len(lines) - 1 if chosen > 6 else 1 + chosen % (len(lines) - 1)
 
 
-@few_arrays
-@tables
+@settings(max_examples=300)
+@given(LINES, FEW, st.integers(1, 9), st.integers(1, 9), st.sampled_from(AdaptLevel))
 def test_md_arrays_under_one_table_use_each_cell_once_and_keep_units_whole(
     lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel
 ) -> None:
-    check_table(lines, chosen, stripes, piece, rule)
-
-
-@pytest.mark.wide
-@many_arrays
-@tables
-def test_ten_thousand_tables(lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel) -> None:
-    check_table(lines, chosen, stripes, piece, rule)
-
-
-def check_table(lines: list[int], chosen: int, stripes: int, piece: int, rule: AdaptLevel) -> None:
     composition = Composition.of(lines, reference_of(lines, chosen), rule)
     volume = VolumeLayout.of(composition, stripes, piece)
     used: set[tuple[int, int]] = set()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lab.fleet.engine import BlockSums, Moments, simulate_block, summed
-from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Spread
+from lab.fleet.model import Block, FleetModel, Spread
 
 TB = 1e12
 
@@ -45,7 +45,3 @@ def deviations(moments: Moments, trials: int, truth: float) -> float:
 def no_results(name: str, _array: str | None) -> tuple[float, ...]:
     """For fleets that take no rebuild times from a result."""
     raise AssertionError(name)
-
-
-def hours(years: float) -> float:
-    return years * HOURS_PER_YEAR

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from lab.fleet.engine import Cause, figures_of, mean_of, simulate_block
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
 from tests.unit.fleet.chains import Chain, array_chain
-from tests.unit.fleet.models import deviations, exponential, hours, mean_and_error, simulated
+from tests.unit.fleet.models import deviations, exponential, mean_and_error, simulated
 
 FAR = 4.0
 """Standard errors: seeds are fixed, so that a test fails always or never; by chance one in 16,000 would be so far."""
@@ -112,24 +112,19 @@ def test_importance_sampling_agrees_with_plain_counting(changes: dict[str, Any])
         assert shares[0] == pytest.approx(shares[1], abs=0.05)
 
 
+def rebuilt_at_once(members: int, life: float, **more: Any) -> FleetModel:
+    """Ten years of an array with one parity whose rebuilds take no time."""
+    instant = Spread(location_hours=1e-6)
+    return exponential(members, 1, life, 1e-6, **({"years": 10.0, "rebuild": instant, "is_biased": False} | more))
+
+
 @pytest.mark.slow
 def test_defects_without_scrub_follow_the_closed_form() -> None:
     # One drive fails at a constant rate and is replaced at once; its twin's age is then what it lived since it was new,
     # so at time t the age is min(t, Exp(rate)), and a defect waits with 1 - exp(-defects × age).
-    rate, defects, years = 1 / 50_000, 1e-5, 10.0
-    model = exponential(
-        2,
-        1,
-        1 / rate,
-        1e-6,
-        years=years,
-        rebuild=Spread(location_hours=1e-6),
-        defects_per_hour=defects,
-        rebuild_clears=False,
-        is_biased=False,
-    )
-    end = hours(years)
-    times = numpy.linspace(0, end, 20_001)
+    rate, defects = 1 / 50_000, 1e-5
+    model = rebuilt_at_once(2, 1 / rate, defects_per_hour=defects, rebuild_clears=False)
+    times = numpy.linspace(0, model.mission_hours, 20_001)
     # E[exp(-d A)] for A = min(t, Exp(r)): r / (r + d) + d / (r + d) × exp(-(r + d) t).
     alive = rate / (rate + defects) + defects / (rate + defects) * numpy.exp(-(rate + defects) * times)
     truth = 2 * rate * float(numpy.trapezoid(1 - alive, times))
@@ -141,19 +136,8 @@ def test_defects_without_scrub_follow_the_closed_form() -> None:
 @pytest.mark.slow
 def test_lost_bytes_are_the_defects_that_waited() -> None:
     interval, defects = 1000.0, 1e-4
-    model = exponential(
-        6,
-        1,
-        100_000,
-        1e-6,
-        years=10.0,
-        rebuild=Spread(location_hours=1e-6),
-        defects_per_hour=defects,
-        defect_bytes=512.0,
-        rebuild_clears=False,
-        scrub=Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=interval, duration_hours=200),
-        is_biased=False,
-    )
+    scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=interval, duration_hours=200)
+    model = rebuilt_at_once(6, 100_000, defects_per_hour=defects, defect_bytes=512.0, rebuild_clears=False, scrub=scrub)
     sums = simulated(model, 6)
     # All drives are old but those of the first interval and the few that were replaced within one.
     each_failure = 5 * defects * interval / 2 * 512
@@ -162,18 +146,9 @@ def test_lost_bytes_are_the_defects_that_waited() -> None:
 
 def test_defects_that_come_during_a_rebuild_are_read_half_way() -> None:
     lasts, defects = 200.0, 1e-5
-    model = exponential(
-        6,
-        1,
-        200_000,
-        1,
-        years=10.0,
-        rebuild=Spread(location_hours=lasts),
-        defects_per_hour=defects,
-        # A scrub finds each defect within a hundredth of an hour.
-        scrub=Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=0.01),
-        is_biased=False,
-    )
+    # A scrub finds each defect within a hundredth of an hour.
+    scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=0.01)
+    model = rebuilt_at_once(6, 200_000, rebuild=Spread(location_hours=lasts), defects_per_hour=defects, scrub=scrub)
     sums = simulated(model, 1)
     each_failure = 5 * defects * lasts / 2 * model.defect_bytes
     assert sums.cause_bytes[Cause.SECTORS].total / sums.failures == pytest.approx(each_failure, rel=0.02)
@@ -184,16 +159,7 @@ def test_a_rebuild_finds_what_waits() -> None:
     # Members fail every 1 / (N rate) hours, and each rebuild reads them all: at time t it is min(t, Exp(N rate)) hours
     # since they were clean, so that N - 1 of them have rate × integral of 1 - exp(-N rate t) defects in all.
     members, life, defects = 6, 200_000.0, 1e-6
-    model = exponential(
-        members,
-        1,
-        life,
-        1e-6,
-        years=10.0,
-        rebuild=Spread(location_hours=1e-6),
-        defects_per_hour=defects,
-        is_biased=False,
-    )
+    model = rebuilt_at_once(members, life, defects_per_hour=defects)
     rate, end = members / life, model.mission_hours
     truth = (members - 1) * defects * (end + math.expm1(-rate * end) / rate) * model.defect_bytes
     sums = simulated(model, 4)
@@ -223,17 +189,7 @@ def test_rebuilds_that_share_a_rate_take_twice_as_long() -> None:
 def test_a_shelf_that_is_empty_ends_repairs() -> None:
     # One spare, never replaced, and rebuilds in no time: the second failure stays, the third is the loss.
     members, life = 6, 100_000.0
-    model = exponential(
-        members,
-        1,
-        life,
-        1e-6,
-        rebuild=Spread(location_hours=1e-6),
-        spares=1,
-        replenish_hours=1e9,
-        is_biased=False,
-        years=10.0,
-    )
+    model = rebuilt_at_once(members, life, spares=1, replenish_hours=1e9)
     truth = Chain([members / life, members / life, (members - 1) / life], [0.0, 0.0]).loss_chance(model.mission_hours)
     sums = simulated(model, 2)
     assert deviations(sums.first, sums.trials, truth) < FAR

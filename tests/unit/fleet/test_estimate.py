@@ -92,11 +92,14 @@ def test_drawn_durations_have_their_mean() -> None:
         assert float(spread.draw(rng, 200_000).mean()) == pytest.approx(spread.mean_hours, rel=0.01)
 
 
+def at_rest(**changes: Any) -> LossFigures:
+    """The losses of one array that is never scrubbed."""
+    return what_if(arrays=1, disk_tb=1.0, afr_percent=1.57, rebuild_hours=48.0, scrub_interval_hours=None, **changes)
+
+
 def by_hand(**changes: Any) -> tuple[float, str]:
     """The value of a formula in years, computed from its text, and the text."""
-    found = what_if(
-        arrays=1, disk_tb=1.0, afr_percent=1.57, rebuild_hours=48.0, scrub_interval_hours=None, **changes
-    ).mttdl_by_hand
+    found = at_rest(**changes).mttdl_by_hand
     words = found.partition(" = ")[0].replace(",", "").replace(" h", "").replace("²", "**2").replace("³", "**3")
     words = words.replace("÷", "/").replace("×", "*").replace("^", "**")
     assert re.fullmatch(r"[0-9.*/() ]+", words)
@@ -107,10 +110,7 @@ def by_hand(**changes: Any) -> tuple[float, str]:
     ("level", "members"), [("raid0", 4), ("raid1", 2), ("raid1", 4), ("raid5", 6), ("raid6", 7), ("raid10", 8)]
 )
 def test_by_hand_the_number_of_the_chain_comes_out(level: str, members: int) -> None:
-    found = what_if(
-        arrays=1, level=level, members=members, disk_tb=1.0, afr_percent=1.57, rebuild_hours=48.0,
-        scrub_interval_hours=None,
-    )  # fmt: skip
+    found = at_rest(level=level, members=members)
     years, text = by_hand(level=level, members=members)
     rest = re.search(r"and ([0-9,]+) until", text)
     years += float(rest[1].replace(",", "")) if rest else 0
