@@ -480,8 +480,7 @@ def grading_sheet(
 
 def _of_points(scale: Scale, work: Mapping[str, CountedWork], line: Line, drills: Sequence[str]) -> Iterator[object]:
     worth = line.worth(scale, work)
-    yield from (worth[name].points if name in worth else "" for name in work)
-    yield round(sum(each.points for each in worth.values()), 3)
+    yield from _points(worth, work)
     yield round(sum(most_points(scale, each, is_drill=name in drills) for name, each in work.items()), 3)
     yield "; ".join(f"{name} after {each.late_by}" for name, each in worth.items() if each.late_by)
 
@@ -561,20 +560,18 @@ class _Notes:
 def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
     """CSV for Moodle's *Import, CSV file*; map ``ID number`` or ``Email address``, and each column to a grade item."""
     _, _, work = _work_of(found, scale)
-    points = _points(lines_of(found, students, assignment), scale, work)
-    body = [[student.id, student.name, student.email, *worth] for student, worth in points]
+    body = [
+        [student.id, student.name, student.email, *_points(line.worth(scale, work), work)]
+        for line in lines_of(found, students, assignment)
+        if (student := line.student)
+    ]
     return as_csv(["ID number", "Full name", "Email address", *work, TOTAL], body)
 
 
-def _points(
-    lines: Iterable[Line], scale: Scale, work: Mapping[str, CountedWork]
-) -> Iterator[tuple[Student, list[object]]]:
-    """Each student with the points of all work, and their sum."""
-    for line in lines:
-        if line.student:
-            worth = line.worth(scale, work)
-            points = [worth[name].points if name in worth else "" for name in work]
-            yield line.student, [*points, round(sum(each.points for each in worth.values()), 3)]
+def _points(worth: Mapping[str, Worth], work: Iterable[str]) -> list[object]:
+    """The points of all work, and their sum."""
+    points = [worth[name].points if name in worth else "" for name in work]
+    return [*points, round(sum(each.points for each in worth.values()), 3)]
 
 
 def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
@@ -582,6 +579,8 @@ def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assi
     _, drills, work = _work_of(found, scale)
     possible = [most_points(scale, each, is_drill=name in drills) for name, each in work.items()]
     body: list[list[object]] = [["    Points Possible", "", "", "", "", *possible, round(sum(possible), 3)]]
-    for student, points in _points(lines_of(found, students, assignment), scale, work):
-        body.append([student.name, student.canvas_id, student.id, student.login, student.section, *points])
+    for line in lines_of(found, students, assignment):
+        if student := line.student:
+            points = _points(line.worth(scale, work), work)
+            body.append([student.name, student.canvas_id, student.id, student.login, student.section, *points])
     return as_csv(["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *work, TOTAL], body)
