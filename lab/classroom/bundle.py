@@ -47,18 +47,9 @@ KEY_NAME = "signing-key.pem"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """This computer's private key, an Ed25519 key."""
-
-    _key: Ed25519PrivateKey
-
-    @property
-    def public_key(self) -> str:
-        return self._key.public_key().public_bytes_raw().hex()
-
-    def sign(self, data: bytes) -> bytes:
-        return self._key.sign(data)
+def public_key_of(signer: Ed25519PrivateKey) -> str:
+    """The public key of a private one, in hexadecimal digits."""
+    return signer.public_key().public_bytes_raw().hex()
 
 
 def fingerprint(public_key: str) -> str:
@@ -67,8 +58,8 @@ def fingerprint(public_key: str) -> str:
     return "-".join(digits[place : place + 4] for place in range(0, 16, 4))
 
 
-def load_signer(path: Path) -> Signer:
-    """The key in ``path``; a missing key file is created, readable only by its owner.
+def load_signer(path: Path) -> Ed25519PrivateKey:
+    """The private key in ``path``; a missing key file is created, readable only by its owner.
 
     Raises ResultError for a key that other users can read, that is damaged, or that cannot be written.
     """
@@ -83,7 +74,7 @@ def load_signer(path: Path) -> Signer:
             data = file.read(MOST_OWN_BYTES)
     except OSError as error:
         raise storage_error(f"the key '{path}' cannot be used", error) from error
-    return Signer(_private_key(data, path))
+    return _private_key(data, path)
 
 
 def is_signed(public_key: str, signature: bytes, data: bytes) -> bool:
@@ -183,7 +174,7 @@ class Bundle(ResultFiles):
                     yield error
 
 
-def signer_of(store: ResultStore) -> Signer:
+def signer_of(store: ResultStore) -> Ed25519PrivateKey:
     """The key beside the store's folder, created on first use. Raises ResultError."""
     return load_signer(store.root.parent / KEY_NAME)
 
@@ -214,7 +205,9 @@ def export_results(
 
 
 def write_bundle(
-    results: Mapping[str, Mapping[str, bytes]], signer: Signer, practice: Mapping[str, bytes] = MappingProxyType({})
+    results: Mapping[str, Mapping[str, bytes]],
+    signer: Ed25519PrivateKey,
+    practice: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
     """The content of a bundle, identical for the same files and key."""
     buffer = io.BytesIO()
@@ -226,7 +219,7 @@ def write_bundle(
         manifest = Manifest(
             format_version=FORMAT_VERSION if practice else RESULTS_VERSION,
             raidlab_version=__version__,
-            public_key=signer.public_key,
+            public_key=public_key_of(signer),
             sha256={place: hashlib.sha256(data).hexdigest() for place, data in contents.items()},
         )
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)

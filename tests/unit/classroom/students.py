@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from lab.classroom.bundle import Signer, write_bundle
+from lab.classroom.bundle import write_bundle
 from lab.drills.case import DrillOutcome
 from lab.lessons.course import built_in_course
 from lab.lessons.engine import FORMAT_VERSION, Progress, StepProgress
@@ -61,9 +61,9 @@ class Truth:
     by_lab: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def signer(number: int) -> Signer:
+def signer(number: int) -> Ed25519PrivateKey:
     """A key that is the same in every run."""
-    return Signer(Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big")))
+    return Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big"))
 
 
 def outcome(way: str, draw: random.Random, *, began: datetime, seed: str) -> DrillOutcome:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.classroom.bundle import fingerprint, write_bundle
+from lab.classroom.bundle import fingerprint, public_key_of, write_bundle
 from lab.classroom.grading import BUILT_IN, TOTAL, Student, assign, counted, read_roster, read_scale
 from lab.cli.main import run
 from lab.drills.schema import catalogue
@@ -238,6 +238,6 @@ def test_options_that_lead_nowhere_are_refused_before_anything_is_read(
 
 
 def test_a_roster_may_name_keys(handed_in: Path, tmp_path: Path) -> None:
-    key = fingerprint(students.signer(3).public_key)
+    key = fingerprint(public_key_of(students.signer(3)))
     found = assign(roster(tmp_path, f"name,id,key\nX Y,1,{key}\n"), {"stranger.zip": key})
     assert found.owners["stranger.zip"].name == "X Y"

@@ -22,6 +22,7 @@ from lab.classroom.bundle import (
     Bundle,
     Manifest,
     export_results,
+    public_key_of,
     read_bundle,
     read_practice,
     write_bundle,
@@ -98,7 +99,7 @@ def signed(file: Path, contents: Mapping[str, bytes], version: int = 3) -> Path:
     sums = {place: hashlib.sha256(data).hexdigest() for place, data in contents.items()}
     key = students.signer(1)
     manifest = msgspec.json.encode(
-        Manifest(format_version=version, raidlab_version="9", public_key=key.public_key, sha256=sums)
+        Manifest(format_version=version, raidlab_version="9", public_key=public_key_of(key), sha256=sums)
     )
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for place, data in {**contents, "manifest.json": manifest, "manifest.sig": key.sign(manifest)}.items():

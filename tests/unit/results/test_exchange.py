@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab.classroom.bundle import export_results, load_signer, read_bundle, signer_of, write_bundle
+from lab.classroom.bundle import export_results, load_signer, public_key_of, read_bundle, signer_of, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
 from lab.results.record import encode_record
@@ -247,7 +247,7 @@ def without_document(file: Path) -> None:
     manifest = json.loads(contents["manifest.json"])
     del contents[gone], manifest["sha256"][gone]
     signer = load_signer(file.with_suffix(".pem"))
-    contents["manifest.json"] = json.dumps({**manifest, "public_key": signer.public_key}).encode()
+    contents["manifest.json"] = json.dumps({**manifest, "public_key": public_key_of(signer)}).encode()
     contents["manifest.sig"] = signer.sign(contents["manifest.json"])
     put(file, contents)
 
@@ -443,7 +443,7 @@ def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
     path = tmp_path / "state" / "key.pem"
     first = load_signer(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert load_signer(path).public_key == first.public_key
+    assert public_key_of(load_signer(path)) == public_key_of(first)
     path.chmod(0o644)
     with pytest.raises(ResultError, match="others may read") as caught:
         load_signer(path)
