@@ -18,7 +18,7 @@ from lab.sweep.cells import measured
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
-from tests.kernel.sweeps import PATIENCE_SECONDS, Sweeps, digests, sweeps_in
+from tests.kernel.sweeps import PATIENCE_SECONDS, digests, sweeps_in
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 CELLS = 16
@@ -41,17 +41,13 @@ def test_cells_that_are_there_are_not_measured_again_and_other_sweeps_share_them
     few = sweeps.run("--cluster", "local:2")
     before = sweeps.files()
     assert (few["measured"], few["reused"]) == (CELLS // 2, 0)
-    more = sweeps_in_place(sweeps, (1, 2)).run("--cluster", "local:2")
+    sweeps.file.write_text(sweeps.file.read_text().replace("[1]", "[1, 2]"))
+    more = sweeps.run("--cluster", "local:2")
     assert (more["measured"], more["reused"]) == (CELLS // 2, CELLS // 2)
     assert digests(more) == alone
     assert {key: sweeps.files()[key] for key in before} == before
     again = sweeps.run()
     assert (again["measured"], again["reused"]) == (0, CELLS)
-
-
-def sweeps_in_place(sweeps: Sweeps, depths: tuple[int, ...]) -> Sweeps:
-    sweeps.file.write_text(sweeps.file.read_text().replace("[1]", str(list(depths))))
-    return sweeps
 
 
 @pytest.mark.parametrize("victim", ["worker-0", "client"])

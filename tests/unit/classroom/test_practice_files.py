@@ -48,7 +48,6 @@ DRILL_PLACE = next(place for place in OWN if place.startswith("drills/"))
 LESSON_PLACE = next(place for place in OWN if place.startswith("lessons/"))
 OUTCOME: dict[str, Any] = msgspec.json.decode(OWN[DRILL_PLACE])
 PROGRESS: dict[str, Any] = msgspec.json.decode(OWN[LESSON_PLACE])
-FIRST_STEP = next(iter(PROGRESS["steps"]))
 
 
 @pytest.fixture
