@@ -20,6 +20,7 @@ from lab.machine import Host, Target, parse_target
 from tui.keys import command_key
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
+from tui.runs import JobView, end_job
 from tui.widgets import titled
 
 if TYPE_CHECKING:
@@ -53,18 +54,11 @@ class FaultItem:
 
 
 @dataclass(slots=True)
-class FaultView:
+class FaultView(JobView[Line]):
     """The output of a run of one item."""
 
     item: str
     lines: list[Line] = field(default_factory=list)
-    outcome: Line | None = None
-    """None while it runs."""
-    is_ending: bool = False
-
-    @property
-    def is_running(self) -> bool:
-        return self.outcome is None
 
     def add(self, line: Line) -> None:
         self.lines.append(line)
@@ -429,10 +423,7 @@ class FaultsScreen(ModeScreen):
         self.app.show_soon()
 
     def action_stop(self) -> None:
-        if self.run and self.run.is_running:
-            self.run.is_ending = True
-            self.app.background.cancel()
-            self.app.show_soon()
+        end_job(self.app, self.run)
 
     def action_about(self) -> None:
         self._is_about = not self._is_about
@@ -442,7 +433,7 @@ class FaultsScreen(ModeScreen):
         if action == "run":
             return None if self.app.lab.background else True
         if action == "stop":
-            return True if self.run and self.run.is_running and not self.run.is_ending else None
+            return True if self.run and self.run.can_be_ended else None
         if action == "about":
             return True if self._view else None
         return True

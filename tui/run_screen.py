@@ -25,6 +25,7 @@ from tui.runs import (
     RunItem,
     RunKind,
     earlier_lines,
+    end_job,
     experiment_items,
     figures_lines,
     iops_of,
@@ -60,10 +61,8 @@ _IN_THE_RESULT = "Theory: the result shows a prediction beside each figure, wher
 class RunPanel(Vertical):
     """Shows a load or an experiment; it does not start anything."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
-        super().__init__(id=id)
-        self._began_seconds: float | None = None
-        """Start of the measured time of the running load, on the machine's clock."""
+    _began_seconds: float | None = None
+    """Start of the measured time of the running load, on the machine's clock."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="run-about", markup=False)
@@ -171,7 +170,8 @@ class RunPanel(Vertical):
             return SyncView("runs", 0.0, note="until you stop it")
         now = state.snapshot.time_seconds if state.snapshot else 0.0
         if self._began_seconds is None:
-            self._began_seconds = _first_counted(state) or now
+            counted = state.history.load(LoadMeasure.IOPS) if state.history else ()
+            self._began_seconds = counted[-1][0] if counted else now
         elapsed = min(load.runtime_seconds, max(0.0, now - self._began_seconds))
         return SyncView("runs", elapsed / load.runtime_seconds, eta_seconds=load.runtime_seconds - elapsed)
 
@@ -212,12 +212,6 @@ class RunPanel(Vertical):
             verdict.show(*_load_verdict(measured, load, predicted))
         else:
             verdict.show(Tone.QUIET, "STOPPED", "before anything was measured; nothing is stored.")
-
-
-def _first_counted(state: LabState) -> float | None:
-    """The time of the newest interval of the load, on the machine's clock; None without an interval."""
-    points = state.history.load(LoadMeasure.IOPS) if state.history else []
-    return points[-1][0] if points else None
 
 
 def _load_verdict(measured: Measured, load: LoadView, predicted: float | None) -> tuple[Tone, str, str]:
@@ -339,7 +333,7 @@ class RunScreen(ModeScreen):
         item = self._item
         if not self.is_current or item is None or item.kind is not RunKind.SWEEP:
             return
-        view, sweep = self._sweep_of(item), self.app.sweeps.state(item.id)
+        view, sweep = self._sweep_view, self.app.sweeps.state(item.id)
         self._ticks += 1
         if not (view and view.is_running) and (sweep.runs_elsewhere or self._ticks % _TICKS_PER_READ == 0):
             self.app.sweeps.watch(item.id)
@@ -388,22 +382,25 @@ class RunScreen(ModeScreen):
             return
         self.set_class(item.kind is RunKind.SWEEP, "-sweep")
         if item.kind is RunKind.SWEEP:
-            self.query_one(SweepPanel).show(item, self.app.sweeps.state(item.id), self._sweep_of(item))
+            self.query_one(SweepPanel).show(item, self.app.sweeps.state(item.id), self._sweep_view)
         elif item.kind is RunKind.EXPERIMENT:
-            panel.show_experiment(item, self._experiment_of(item))
+            view = self.app.experiments.view
+            panel.show_experiment(item, view if view and view.experiment == item.id else None)
         else:
             panel.show_load(item, state, self._forecast(item, state))
 
-    def _experiment_of(self, item: RunItem) -> ExperimentView | None:
-        view = self.app.experiments.view
-        return view if view and view.experiment == item.id else None
+    @property
+    def _kind(self) -> RunKind:
+        return self._item.kind if self._item else RunKind.WORKLOAD
 
-    def _sweep_of(self, item: RunItem) -> SweepView | None:
+    @property
+    def _sweep_view(self) -> SweepView | None:
+        """The last sweep of this app, if it is the selected item."""
         view = self.app.sweeps.view
-        return view if view and view.name == item.id else None
+        return view if view and self._item and view.name == self._item.id else None
 
     def _rows(self, state: LabState) -> list[ChoiceRow]:
-        if self._item and self._item.kind is RunKind.SWEEP:
+        if self._kind is RunKind.SWEEP:
             return [ChoiceRow("lab", "On", (), "separate machines"), ChoiceRow("time", "For", (), "as planned")]
         if self._item and self._item.kind is RunKind.EXPERIMENT:
             time = self._item.facts.partition(",")[0]
@@ -451,13 +448,13 @@ class RunScreen(ModeScreen):
         self.app.show_soon()
 
     def action_stop(self) -> None:
-        kind = self._item.kind if self._item else RunKind.WORKLOAD
-        if kind is RunKind.SWEEP:
-            self.app.sweeps.cancel()
-        elif kind is RunKind.EXPERIMENT:
-            self.app.experiments.cancel()
-        else:
-            self.app.loads.stop()
+        match self._kind:
+            case RunKind.SWEEP:
+                end_job(self.app, self.app.sweeps.view)
+            case RunKind.EXPERIMENT:
+                end_job(self.app, self.app.experiments.view)
+            case _:
+                self.app.loads.stop()
 
     def action_duration(self) -> None:
         names = list(_RUNTIMES)
@@ -466,37 +463,35 @@ class RunScreen(ModeScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         state = self.app.lab
-        if self._item and self._item.kind is RunKind.SWEEP:
-            return self._check_sweep(action, self._item)
-        is_experiment = bool(self._item and self._item.kind is RunKind.EXPERIMENT)
-        load_runs = state.running_load is not None
-        view = self.app.experiments.view
-        if action == "run" and is_experiment:
-            return None if state.background else True
-        if action == "run":
-            return True if state.is_open and state.arrays and not load_runs else None
-        if action == "stop" and is_experiment:
-            return True if view and view.is_running and not view.is_ending else None
-        if action == "stop":
-            return True if load_runs else None
-        if action == "duration":
-            return None if is_experiment else True
-        return True
+        is_possible: object = True
+        match action, self._kind:
+            case "run", RunKind.SWEEP:
+                is_possible = self._can_run_sweep() and not state.background
+            case "run", RunKind.EXPERIMENT:
+                is_possible = not state.background
+            case "run", RunKind.WORKLOAD:
+                is_possible = state.is_open and state.arrays and not state.running_load
+            case "stop", RunKind.WORKLOAD:
+                is_possible = state.running_load
+            case "stop", RunKind.EXPERIMENT:
+                is_possible = (experiment := self.app.experiments.view) and experiment.can_be_ended
+            case "stop", RunKind.SWEEP:
+                is_possible = (sweep := self._sweep_view) and sweep.can_be_ended
+            case "duration", kind:
+                is_possible = kind is RunKind.WORKLOAD
+        return True if is_possible else None
 
-    def _check_sweep(self, action: str, item: RunItem) -> bool | None:
-        view, sweep = self._sweep_of(item), self.app.sweeps.state(item.id)
-        if action == "run":
-            work = sweep.work
-            can_run = work and work.there < work.cells and not work.missing_dependency and not sweep.runs_elsewhere
-            return True if can_run and not self.app.lab.background else None
-        if action == "stop":
-            return True if view and view.is_running and not view.is_ending else None
-        return None if action == "duration" else True
+    def _can_run_sweep(self) -> bool:
+        sweep = self.app.sweeps.state(self._item.id) if self._item else SweepState()
+        work = sweep.work
+        if work is None or work.missing_dependency or sweep.runs_elsewhere:
+            return False
+        return work.there < work.cells
 
     def hint(self, state: LabState) -> str | None:
-        if self._item and self._item.kind is RunKind.SWEEP:
-            return _sweep_hint(state, self._sweep_of(self._item), self.app.sweeps.state(self._item.id))
-        if self._item and self._item.kind is RunKind.EXPERIMENT:
+        if self._item and self._kind is RunKind.SWEEP:
+            return _sweep_hint(state, self._sweep_view, self.app.sweeps.state(self._item.id))
+        if self._kind is RunKind.EXPERIMENT:
             return self._experiment_hint(state)
         if not state.arrays:
             return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."

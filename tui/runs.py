@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lab.actions.arrays import workloads
 from lab.errors import LabError
@@ -34,7 +34,33 @@ if TYPE_CHECKING:
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.state import LabState, LoadView, PastLoad
 
+Outcome = TypeVar("Outcome")
 MOST_LINES = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class JobView(Generic[Outcome]):
+    """The current or the last background job of a screen."""
+
+    outcome: Outcome | None = None
+    """None while it runs."""
+    is_ending: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.outcome is None
+
+    @property
+    def can_be_ended(self) -> bool:
+        return self.is_running and not self.is_ending
+
+
+def end_job(frontend: Frontend, view: JobView[Outcome] | None) -> None:
+    """Request that a job ends at its next step or sample; finished measurements are kept."""
+    if view and view.is_running:
+        view.is_ending = True
+        frontend.background.cancel()
+        frontend.show_soon()
 
 
 class RunKind(Enum):
@@ -209,7 +235,7 @@ MOST_POINTS = 4 * 600
 
 
 @dataclass(slots=True)
-class ExperimentView:
+class ExperimentView(JobView["ResultRecord | LabError"]):
     """The current or the last experiment."""
 
     experiment: str
@@ -220,13 +246,6 @@ class ExperimentView:
     """Number of measurements that a resumed result already had."""
     result_id: str = ""
     """Id of the stored result, complete or partial; empty: nothing is stored."""
-    outcome: ResultRecord | LabError | None = None
-    """None while it runs."""
-    is_ending: bool = False
-
-    @property
-    def is_running(self) -> bool:
-        return self.outcome is None
 
     @property
     def done_count(self) -> int:
@@ -248,18 +267,11 @@ class ExperimentView:
 
 
 class Experiments:
-    """Starts, resumes and cancels experiments, one at a time."""
+    """Starts and resumes experiments, one at a time."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.view: ExperimentView | None = None
-
-    def cancel(self) -> None:
-        """Request that the experiment ends at its next step or sample; finished measurements are kept."""
-        if self.view and self.view.is_running:
-            self.view.is_ending = True
-            self._frontend.background.cancel()
-            self._frontend.show_soon()
 
     def start(self, name: str, resumed: ResultSummary | None = None) -> bool:
         """Run a built-in experiment, or resume its incomplete result; False if another background job runs."""

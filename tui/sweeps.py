@@ -29,6 +29,7 @@ from lab.machine import parse_target
 from lab.plugins import extension
 from lab.units import counted
 from tui.look import Glyphs, Tone
+from tui.runs import JobView
 from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
 
 if TYPE_CHECKING:
@@ -41,19 +42,12 @@ MOST_NOTICES = 5
 
 
 @dataclass(slots=True)
-class SweepView:
-    """The current or the last sweep of this app."""
+class SweepView(JobView[LabError | bool]):
+    """The current or the last sweep of this app. Its outcome is True if it finished, otherwise the error."""
 
     name: str
     progress: SweepProgress | None = None
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
-    outcome: LabError | bool | None = None
-    """None while it runs; True: it finished; a LabError: why it ended."""
-    is_ending: bool = False
-
-    @property
-    def is_running(self) -> bool:
-        return self.outcome is None
 
     def receive(self, report: SweepProgress | str) -> None:
         if isinstance(report, str):
@@ -79,7 +73,7 @@ class SweepState:
 
 
 class Sweeps:
-    """Starts and cancels sweeps, and reads the state of all sweeps."""
+    """Starts sweeps, and reads the state of all sweeps."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -144,13 +138,6 @@ class Sweeps:
         if has_started:
             self.view = view
         return has_started
-
-    def cancel(self) -> None:
-        """Request that the sweep ends; finished measurements are kept."""
-        if self.view and self.view.is_running:
-            self.view.is_ending = True
-            self._frontend.background.cancel()
-            self._frontend.show_soon()
 
 
 def _desk(frontend: Frontend) -> SweepDesk:
@@ -276,12 +263,7 @@ def _verdict(sweep: SweepState, view: SweepView | None) -> tuple[Tone, str, str]
         return Tone.BUSY, "PLANNING", ""
     if sweep.work.missing_dependency:
         return Tone.NOTICE, "DASK IS MISSING", f"A sweep needs Dask. Install it: {sweep.work.missing_dependency}"
-    return _state_verdict(sweep, view)
-
-
-def _state_verdict(sweep: SweepState, view: SweepView | None) -> tuple[Tone, str, str] | None:
-    """The verdict on a sweep that can run but does not."""
-    assert sweep.work is not None
+    # It can run, but does not.
     work = sweep.work
     report = f" Report: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""
     if view and isinstance(view.outcome, RunCancelled):
