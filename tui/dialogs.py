@@ -191,8 +191,7 @@ class NumberScreen(TypedScreen):
     MOST_LETTERS = 24
 
     def __init__(self, reading: ReadingCard, give: Callable[[str], str | None]) -> None:
-        unit = f" ({reading.unit})" if reading.unit else ""
-        super().__init__(f"{reading.question}{unit}", reading.given, give)
+        super().__init__(reading.question, reading.given, give)
 
 
 class VariantScreen(TypedScreen):

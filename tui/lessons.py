@@ -6,7 +6,7 @@ All of it runs on the app's own thread, except reading the course, which is slow
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -203,7 +203,6 @@ class Guide:
             goal=attempt.lesson.goal,
             step_count=len(attempt.lesson.steps),
             done_count=done,
-            language=attempt.lesson.language,
             languages=files.languages if files else (attempt.lesson.language,),
             seed=attempt.lesson.seed,
             labels=labels_of(attempt),
@@ -225,6 +224,7 @@ class Guide:
         if view is None:
             return None
         where = f"Lesson {view.number}"
+        step = f"{where}, step {view.done_count + 1}"
         if view.elsewhere:
             return f"{where} was started on {view.elsewhere}. [b]6[/b] restarts it here."
         if view.explanation:
@@ -232,17 +232,18 @@ class Guide:
         if view.step is None:
             return f"{where} is done. [b]6[/b] shows the next one."
         if view.step.must_answer:
-            return f"{where}, step {view.done_count + 1}: predict first. [b]F6[/b] shows the question."
+            return f"{step}: predict first. [b]F6[/b] shows the question."
         if view.activity:
-            return f"{where}, step {view.done_count + 1}: measuring, {view.progress:.0%}."
+            return f"{step}: measuring, {view.progress:.0%}."
         if view.step.must_measure:
-            return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]r[/b] to measure."
+            return f"{step}: [b]F6[/b], then [b]r[/b] to measure."
         if view.step.must_read_off:
             there = PLACES.get(view.step.read_at, "")
             place = f"{there}; " if there else ""
-            return f"{where}, step {view.done_count + 1}: {place}[b]F6[/b], then [b]t[/b] to type the number."
-        count = f"{sum(check.is_passed for check in view.step.checks)}/{len(view.step.checks)}"
-        return f"{where}, step {view.done_count + 1}, {count}; next: {escape(view.next_line)}"
+            return f"{step}: {place}[b]F6[/b], then [b]t[/b] to type the number."
+        open_checks = [check.required for check in view.step.checks if not check.is_passed]
+        count = len(view.step.checks)
+        return f"{step}, {count - len(open_checks)}/{count}; next: {escape(next(iter(open_checks), ''))}"
 
     @property
     def fault_to_read(self) -> FaultToRead | None:
@@ -269,8 +270,7 @@ class Guide:
         view, step = self.view, self._step_to_read
         if view is None or step is None or step.reading is None or step.read_at != mode:
             return None
-        unit = f" ({step.reading.unit})" if step.reading.unit else ""
-        question = escape(f"{step.reading.question}{unit}")
+        question = escape(step.reading.question)
         return f"[b]F6[/b], then [b]t[/b] to type the number. Lesson {view.number}: {question}"
 
     def other_mode(self, mode: str) -> str:
@@ -471,7 +471,7 @@ class ReadingCard:
     """A number that the step asks for."""
 
     question: str
-    unit: str
+    """With the unit in parentheses, if there is one."""
     given: str
     """The number as typed; empty: not typed yet."""
 
@@ -542,7 +542,6 @@ class LessonView:
     goal: str
     step_count: int
     done_count: int
-    language: str
     languages: tuple[str, ...]
     seed: str
     labels: dict[str, str]
@@ -560,16 +559,6 @@ class LessonView:
     def number(self) -> str:
         return self.id[:2].lstrip("0")
 
-    @property
-    def next_line(self) -> str:
-        """The first check that is not passed, in one line of plain text; empty: none, or an explanation is shown."""
-        if self.explanation:
-            return ""
-        step = self.step
-        if step is None:
-            return ""
-        return next((check.required for check in step.checks if not check.is_passed), "")
-
 
 def labels_of(attempt: LessonSession) -> dict[str, str]:
     """The headings in the language of the lesson."""
@@ -582,12 +571,10 @@ def labels_of(attempt: LessonSession) -> dict[str, str]:
 def explanation_of(attempt: LessonSession, number: int) -> Explanation:
     """The explanation of a step; ``number`` counts from 0."""
     step, words = attempt.lesson.steps[number], attempt.words
-    explanation = Explanation(number, "", None, in_app(step.explain.strip()), _figures(attempt, step))
-    chosen = attempt.progress.in_step(step.id).answer
-    if step.ask is None or chosen not in step.ask.options:
-        return explanation
-    is_right = chosen == step.ask.answer if step.ask.answer else None
-    return replace(explanation, outcome=words.predicted(step.ask, chosen), is_right=is_right)
+    ask, chosen = step.ask, attempt.progress.in_step(step.id).answer
+    outcome = words.predicted(ask, chosen) if ask else ""
+    is_right = chosen == ask.answer if outcome and ask and ask.answer else None
+    return Explanation(number, outcome, is_right, in_app(step.explain.strip()), _figures(attempt, step))
 
 
 def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
@@ -605,7 +592,8 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepVi
     shown = displayed(attempt.words, view) if view else None
     read = step.read if is_predicted(step, progress) else None
     record = attempt.results.get(getattr(read.source, "measure", "")) if read else None
-    solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
+    unit = f" ({read.unit})" if read and read.unit else ""
+    solution = "".join(f"\n1. {step_in_app(action)}" for action in step.do)
     hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
     return StepCard(
         number=number,
@@ -619,7 +607,7 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepVi
         hint_count=len(step.hints),
         measures=tuple(action.description for action in step.apart),
         can_be_done=bool(step.do),
-        reading=ReadingCard(in_app(read.question), read.unit, progress.reading) if read else None,
+        reading=ReadingCard(f"{in_app(read.question)}{unit}", progress.reading) if read else None,
         read_at=_read_at(step) if read else "",
         read_fault=_read_fault(read.source) if read else None,
         read_result=record.id if record else "",
@@ -648,8 +636,6 @@ _TITLES = {entry.mode: f"{entry.key} {entry.title}" for entry in SCREENS}
 _LAB, _BUILD, _RUN, _RESULTS = (_TITLES[mode] for mode in ("lab", "build", "run", "results"))
 _COMMANDS, _LESSONS, _FAULTS, _STRIPE = (_TITLES[mode] for mode in ("commands", "lessons", "faults", "stripe"))
 _KEYS = {each.words: each for each in reversed(KEY_ACTIONS)}
-TYPED = ("fleet",)
-"""Commands without an equivalent in the app; they need a terminal of their own."""
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
     "array wait": (_LAB, ""),
@@ -706,12 +692,8 @@ def key_for(command: str) -> tuple[str, str]:
     return "", ""
 
 
-def steps_in_app(done: Iterable[Action]) -> tuple[str, ...]:
-    """The solution of a step in the app, one line for each action."""
-    return tuple(map(_in_app, done))
-
-
-def _in_app(action: Action) -> str:
+def step_in_app(action: Action) -> str:
+    """An action of a solution as it is done in the app."""
     match action:
         case Create() if action.disks and kind_of_level(action.level) is kinds()[0]:
             return _create(action)
@@ -810,10 +792,11 @@ class LessonPanel(VerticalScroll):
             padding: 0 0 0 1;
             &.-wrong { border-left: thick $warning; }
         }
-        #lesson-step { height: auto; }
-        #lesson-outcome { height: auto; margin: 0 0 1 0; }
-        #lesson-next { height: auto; }
-        #lesson-ask { height: auto; margin: 0 0 1 0; }
+        #lesson-step, #lesson-next { height: auto; }
+        #lesson-outcome, #lesson-ask, #lesson-checks, #lesson-reading, #lesson-activity {
+            height: auto;
+            margin: 0 0 1 0;
+        }
         #lesson-options {
             height: auto;
             border: none;
@@ -821,10 +804,8 @@ class LessonPanel(VerticalScroll):
             background: $surface;
             max-height: 100;
         }
-        #lesson-checks, #lesson-reading { height: auto; margin: 0 0 1 0; }
         #lesson-mistake { height: auto; border-left: thick $warning; padding: 0 0 0 1; margin: 0 0 1 0; }
         #lesson-hints { height: auto; border-left: thick $accent; padding: 0 0 0 1; margin: 0 0 1 0; }
-        #lesson-activity { height: auto; margin: 0 0 1 0; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -895,11 +876,8 @@ class LessonPanel(VerticalScroll):
         else:
             old = before.step if before and before.explanation is None else None
             self._show_step(view, view.step, old, glyphs)
-        if before is None or (before.id, before.done_count, before.explanation) != (
-            view.id,
-            view.done_count,
-            view.explanation,
-        ):
+        place = (view.id, view.done_count, view.explanation)
+        if before is None or place != (before.id, before.done_count, before.explanation):
             self.scroll_home(animate=False)
         elif bool(view.activity) != bool(before.activity):
             # On a small terminal the progress bar and the checks are below the visible part.
@@ -993,13 +971,11 @@ class LessonPanel(VerticalScroll):
         widget.display = reading is not None
         if reading is None:
             return
-        unit = f" ({reading.unit})" if reading.unit else ""
-        given = reading.given or "…"
         widget.update(
             Content.assemble(
-                f"{glyphs.cursor} {view.labels['read-off']}: {reading.question}{unit}",
+                f"{glyphs.cursor} {view.labels['read-off']}: {reading.question}",
                 ("\nt ", "bold $footer-key-foreground"),
-                (given, "bold $text-primary" if reading.given else "not bold $foreground-muted"),
+                (reading.given or "…", "bold $text-primary" if reading.given else "not bold $foreground-muted"),
             )
         )
 

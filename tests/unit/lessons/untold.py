@@ -118,7 +118,7 @@ def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path
     card = step_card(opened, step, 0, engine.evaluate(lesson, opened.progress, lab))
     options = " ".join(text for _, text in card.options)
     checks = " ".join(f"{check.required} {check.found}" for check in card.checks)
-    reading = f"{card.reading.question} {card.reading.unit}" if card.reading else ""
+    reading = card.reading.question if card.reading else ""
     return " ".join((card.text, card.question, options, checks, card.mistake, reading))
 
 
