@@ -67,7 +67,7 @@ class DrillsScreen(ModeScreen):
         Binding("l", "last", "Last page", id="drills.last", tooltip="Show the last debriefing again"),
         key_for(ClearDisks, "clear", id="drills.clear"),
         key_for(LeaveDrill, "leave", id="drills.leave"),
-        Binding("escape", "back", "Back", id="drills.back", show=False, tooltip="To the previous screen"),
+        Binding("escape", "lesson", "Back", id="drills.back", show=False, tooltip="To the previous screen"),
     ]  # fmt: skip
 
     def __init__(self) -> None:
@@ -220,9 +220,6 @@ class DrillsScreen(ModeScreen):
     def action_leave(self) -> None:
         self.app.drills.leave()
 
-    def action_back(self) -> None:
-        self.action_lesson()
-
     def action_page(self, pages: int) -> None:
         box = self.query_one("#drill", VerticalScroll)
         box.scroll_relative(y=pages * max(1, box.size.height // 2), animate=False)
@@ -259,10 +256,10 @@ class DebriefScreen(Modal[bool]):
     AREA = "Debriefing"
     HELP = "How much of the data was saved, what was done to each member, and what an expert would have done."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "close", "Close", id="debriefing.close", tooltip="Back to the drills"),
+        Binding("escape,q,enter", "dismiss(False)", "Close", id="debriefing.close", tooltip="Back to the drills"),
         key_for(
             ClearDisks,
-            "clear",
+            "dismiss(True)",
             id="debriefing.clear",
             tooltip="Erase the disks that the drill used, for the next drill or an array of your own",
         ),
@@ -280,9 +277,3 @@ class DebriefScreen(Modal[bool]):
 
     def on_mount(self) -> None:
         self.query_one("#debrief-box").focus()
-
-    def action_close(self) -> None:
-        self.dismiss(False)
-
-    def action_clear(self) -> None:
-        self.dismiss(True)

@@ -339,7 +339,10 @@ class Drills:
             return
 
         def done() -> None:
-            self._forget_left()
+            if session := self._frontend.client.session:
+                store_leftovers(session.folder, None)
+            self.left = None
+            self._frontend.show_soon()
             then()
 
         note = f"The data that the drill '{left.title}' left on its disks will be lost."
@@ -349,13 +352,6 @@ class Drills:
         """Read what the last drill left. Raises nothing: leftovers that cannot be read are not offered."""
         session = self._frontend.client.session
         self.left = read_leftovers(session.folder) if session is not None else None
-
-    def _forget_left(self) -> None:
-        session = self._frontend.client.session
-        if session is not None:
-            store_leftovers(session.folder, None)
-        self.left = None
-        self._frontend.show_soon()
 
     def leave(self, then: Callable[[], object] = lambda: None) -> None:
         desk = self._desk

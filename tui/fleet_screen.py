@@ -173,8 +173,10 @@ class FleetScreen(ModeScreen):
             self.query_one("#fleet-what", ChangingText).update("Simulating …")
 
     def _show(self, choice: FleetChoice, found: LossFigures) -> None:
-        assumptions = "" if self.has_class("-low") else f"\n{assumptions_text(found)}"
-        self.query_one("#fleet-what", ChangingText).update(f"{choice.title}{assumptions}")
+        # Such as "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs."
+        assumptions = f"{found.counted[0].upper()}{found.counted[1:]}." if found.counted else ""
+        what = choice.title if self.has_class("-low") else f"{choice.title}\n{assumptions}"
+        self.query_one("#fleet-what", ChangingText).update(what)
         figures = self.query_one("#fleet-figures", ChangingText)
         lines = [
             Content.assemble((label.ljust(LABEL_CELLS), "$foreground-muted"), (text, "bold" if not number else ""))
@@ -424,7 +426,7 @@ def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoic
     """The difference of the losses; if the intervals overlap, neither figure is called larger."""
     old, old_low, old_high = fleet_losses(*before)
     new, new_low, new_high = fleet_losses(*after)
-    if _same_arrays(before, after):
+    if before[1].losses_per_array_year == after[1].losses_per_array_year:
         # Only the number of arrays or years differs, so no part of the difference is chance.
         old_low = old_high = old
         new_low = new_high = new
@@ -442,11 +444,6 @@ def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoic
     if is_fewer:
         return f"{_share(1 - 1 / ratio)} % fewer losses{_range(_share(1 - 1 / low), _share(1 - 1 / high))}"
     return f"{_share(ratio - 1)} % more losses{_range(_share(low - 1), _share(high - 1))}"
-
-
-def _same_arrays(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> bool:
-    one, other = before[1].losses_per_array_year, after[1].losses_per_array_year
-    return (one.value, one.low, one.high) == (other.value, other.low, other.high)
 
 
 def _range(low: str, high: str) -> str:
@@ -484,11 +481,6 @@ def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice,
     if other_low <= high and low <= other_high:
         return Tone.QUIET
     return Tone.GOOD if other_high < low else Tone.BAD
-
-
-def assumptions_text(found: LossFigures) -> str:
-    """The simulated events as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
-    return f"{found.counted[:1].upper()}{found.counted[1:]}." if found.counted else ""
 
 
 def mttdl_text(found: LossFigures) -> str:
