@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -54,13 +54,6 @@ TEXT_VARIABLE = "RAIDLAB_TEXT"
 _HELP = "A laboratory for Linux software RAID: build, load, break and rebuild real md arrays."
 
 
-class _Given(NamedTuple):
-    """The global options, and the words between them."""
-
-    options: Options
-    words: tuple[str, ...]
-
-
 def _global_options(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     on: Annotated[
@@ -70,18 +63,16 @@ def _global_options(
     quiet: Annotated[bool, flag("No narration.", "--quiet", "-q")] = False,
     verbose: Annotated[bool, flag("Narrate every command.", "--verbose", "-v")] = False,
     text: Annotated[bool, flag("The app in plain lines, for screen readers.")] = False,
-) -> _Given:
-    return _Given(Options(on, json, quiet, verbose, options().command, text), tokens)
+) -> tuple[str, ...]:
+    use_options(Options(on, json, quiet, verbose, options().command, text))
+    return tokens
 
 
 def read_options(app: App, arguments: Sequence[str]) -> tuple[str, ...] | None:
     """Store the global options, and return the other words; None: help was printed instead. Raises CycloptsError."""
     read, bound, _ = app.meta.parse_args(list(arguments), exit_on_error=False, print_error=False)
-    given = read(*bound.args, **bound.kwargs)
-    if not isinstance(given, _Given):
-        return None
-    use_options(given.options)
-    return given.words
+    words = read(*bound.args, **bound.kwargs)
+    return words if isinstance(words, tuple) else None
 
 
 def make_app(words: Collection[str] | None = None) -> App:

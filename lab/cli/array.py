@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.actions import ACTIONS
-from lab.actions.action import PlanAction, Verb
+from lab.actions.action import Verb
 from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteMark
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
@@ -433,15 +433,10 @@ def _step_crash(context: Context, session: LabSession, name: str, sector: int) -
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
 
 
-def _run(context: Context, action: Verb, *, plan: bool = False, wait: bool | None = None) -> None:
-    assert isinstance(action, PlanAction)
-    run_plan(context, action, str(getattr(action, "array", "")), plan_only=plan, wait=wait)
-
-
 def _speed(context: Context, action: Speed, *, plan: bool = False) -> None:
     if context.is_embedded and not plan:
         context.narrator.notice("the limits last as long as the lab is open: here, this command")
-    _run(context, action, plan=plan)
+    run_plan(context, action, plan=plan)
 
 
 def _create(context: Context, action: Create, *, plan: bool = False, wait: bool | None = None) -> None:
@@ -479,7 +474,7 @@ def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
 
 def _assemble(context: Context, action: Assemble, *, plan: bool = False) -> None:
     if action.array:
-        run_plan(context, action, action.array, plan_only=plan)
+        run_plan(context, action, plan=plan)
         return
     with open_session(client_of(context)) as session:
         if plan:
@@ -545,7 +540,7 @@ add_verbs(
         WriteMark: _mark,
         VerifyMark: _verify,
         Wait: _wait,
-        Verb: _run,
+        Verb: run_plan,
     },
 )
 for _command in added_commands("array"):

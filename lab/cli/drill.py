@@ -13,6 +13,7 @@ from lab.cli.arguments import flag
 from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
 from lab.cli.lesson import PASSED, print_page, print_sound
 from lab.cli.session import add_verbs, client_of
+from lab.drills import verbs
 from lab.drills.case import (
     DrillCase,
     DrillOutcome,
@@ -25,18 +26,6 @@ from lab.drills.case import (
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
-from lab.drills.verbs import (
-    VERBS,
-    ClearDisks,
-    Commit,
-    Debrief,
-    DrillHint,
-    DrillStatus,
-    LeaveDrill,
-    ListDrills,
-    ResetDrill,
-    StartDrill,
-)
 from lab.drills.verdict import (
     EXAM_RULES,
     PUT_BACK,
@@ -69,12 +58,12 @@ def default() -> None:
     """Show the drill that is open; without one, all drills."""
     context = current()
     if DrillCase.find(_folder(context)) is None:
-        _list(context, ListDrills())
+        _list(context, verbs.ListDrills())
     else:
-        _status(context, DrillStatus())
+        _status(context, verbs.DrillStatus())
 
 
-def _list(context: Context, _: ListDrills) -> None:
+def _list(context: Context, _: verbs.ListDrills) -> None:
     store, case = DrillStore(context.host), DrillCase.find(_folder(context))
     rows, values = [], []
     for name, path in catalogue().items():
@@ -94,15 +83,12 @@ def _list(context: Context, _: ListDrills) -> None:
                 "is_open": is_open,
             }
         )
-    if context.json:
-        out_json(values)
-        return
-    out(table(("", "drill", "min", "tries", "reached", "title"), rows, right=("min", "tries")))
-    if case is None:
+    context.out(values, table(("", "drill", "min", "tries", "reached", "title"), rows, right=("min", "tries")))
+    if case is None and not context.json:
         context.narrator.notice("begin one with 'raidlab drill start 1'")
 
 
-def _start(context: Context, verb: StartDrill) -> None:
+def _start(context: Context, verb: verbs.StartDrill) -> None:
     path = find_playable(verb.name, context.target)
     drill = read_drill(path)
     context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))
@@ -143,7 +129,7 @@ def _start(context: Context, verb: StartDrill) -> None:
     _show(context, chosen, is_exam=verb.exam is not None)
 
 
-def _status(context: Context, _: DrillStatus) -> None:
+def _status(context: Context, _: verbs.DrillStatus) -> None:
     case = _require_case(context)
     if context.json:
         record = case.record
@@ -168,7 +154,7 @@ def _status(context: Context, _: DrillStatus) -> None:
     out(pairs(progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
 
 
-def _hint(context: Context, _: DrillHint) -> None:
+def _hint(context: Context, _: verbs.DrillHint) -> None:
     case = _require_case(context)
     number, text = case.hint()
     if number == len(case.drill.drill.hints):
@@ -179,19 +165,19 @@ def _hint(context: Context, _: DrillHint) -> None:
         print_page(hint_words(case.drill, number))
 
 
-def _commit(context: Context, _: Commit) -> None:
+def _commit(context: Context, _: verbs.Commit) -> None:
     with _desk(context) as desk:
         touched = desk.commit()
     context.out({"touched_bytes": touched}, committed_words(touched))
 
 
-def _reset(context: Context, _: ResetDrill) -> None:
+def _reset(context: Context, _: verbs.ResetDrill) -> None:
     with _desk(context) as desk:
         desk.reset()
     context.out({"resets": desk.case.record.resets}, PUT_BACK)
 
 
-def _debrief(context: Context, verb: Debrief) -> int:
+def _debrief(context: Context, verb: verbs.Debrief) -> int:
     store = DrillStore(context.host)
     if verb.name is not None:
         outcome = store.newest("" if verb.name == "latest" else verb.name)
@@ -203,7 +189,7 @@ def _debrief(context: Context, verb: Debrief) -> int:
     return ExitCode.DONE if outcome.verdict == DrillVerdict.SAVED else ExitCode.FAILED
 
 
-def _leave(context: Context, _: LeaveDrill) -> None:
+def _leave(context: Context, _: verbs.LeaveDrill) -> None:
     folder = _folder(context)
     try:
         case = DrillCase.find(folder)
@@ -219,7 +205,7 @@ def _leave(context: Context, _: LeaveDrill) -> None:
     context.narrator.notice("the drill is closed; 'raidlab drill clear' makes its disks blank")
 
 
-def _clear(context: Context, _: ClearDisks) -> None:
+def _clear(context: Context, _: verbs.ClearDisks) -> None:
     folder = _folder(context)
     left = read_leftovers(folder)
     if left is None:
@@ -232,17 +218,17 @@ def _clear(context: Context, _: ClearDisks) -> None:
 
 add_verbs(
     app,
-    VERBS,
+    verbs.VERBS,
     {
-        ListDrills: _list,
-        StartDrill: _start,
-        DrillStatus: _status,
-        DrillHint: _hint,
-        Commit: _commit,
-        ResetDrill: _reset,
-        Debrief: _debrief,
-        LeaveDrill: _leave,
-        ClearDisks: _clear,
+        verbs.ListDrills: _list,
+        verbs.StartDrill: _start,
+        verbs.DrillStatus: _status,
+        verbs.DrillHint: _hint,
+        verbs.Commit: _commit,
+        verbs.ResetDrill: _reset,
+        verbs.Debrief: _debrief,
+        verbs.LeaveDrill: _leave,
+        verbs.ClearDisks: _clear,
     },
 )
 

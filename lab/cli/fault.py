@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,7 +78,6 @@ from lab.faults.scenario_run import (
     FaultVerdict,
     ScenarioHooks,
     ScenarioJournal,
-    ScenarioOutcome,
     StepOutcome,
     StoredScenarios,
     begun_run,
@@ -140,15 +139,15 @@ def run(
     target = with_own_kernel(context.target, context.host)
     journal = begun_run(context.host, str(target), seed, [each.id for each in chosen])
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
-
-    def opened() -> AbstractContextManager[FaultPlace]:
-        return open_place(target, context.host, drives=DRIVES, seed=seed, on_notice=notice)
-
+    opened = partial(open_place, target, context.host, drives=DRIVES, seed=seed, on_notice=notice)
     hooks = _hooks(notice if is_detailed else lambda _: None, journal if keep else None)
     try:
         for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
             journal.add(outcome)
-            _print_outcome(notice, outcome)
+            reason = f" ({outcome.reason})" if outcome.reason else ""
+            notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{reason}")
+            for line in outcome.unmet:
+                notice(f"  {line}")
     finally:
         journal.forget_if_empty()
         if journal.outcomes and journal.stored.left:
@@ -201,12 +200,6 @@ def _hooks(notice: Callable[[str], None], journal: ScenarioJournal | None) -> Sc
         on_step=on_step,
         on_document=journal.add_document if journal else lambda _: None,
     )
-
-
-def _print_outcome(notice: Callable[[str], None], outcome: ScenarioOutcome) -> None:
-    notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}")
-    for line in outcome.unmet:
-        notice(f"  {line}")
 
 
 SEEDS = 1000
@@ -328,14 +321,14 @@ def findings(
     elif context.json:
         out_json({"finding": found.record, "history": found.history, "folder": str(found.folder)})
     else:
-        out("\n".join(_lines_of(found.record, found.history)))
+        seen = [f"  act {act}: {kind}: {text}" for kind, act, text in found.record.differences]
+        out("\n".join([*_history_lines(found.record.id, found.history), "seen:", *seen]))
         out(f"stored in {found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
 
 
-def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
+def _history_lines(name: str, history: FaultHistory) -> list[str]:
     acts = [f"  {number}: {act.title()}" for number, act in enumerate(history.acts)]
-    seen = [f"  act {act}: {kind}: {text}" for kind, act, text in record.differences]
-    return [f"{record.id}: {history.shape.title()}", *acts, "seen:", *seen]
+    return [f"{name}: {history.shape.title()}", *acts]
 
 
 @app.command
@@ -401,42 +394,36 @@ def _print_replays(
     stored = FindingStore(context.host).find(str(finding_id))
     kind = stored.record.kind if stored else ""
     verdict = repeats.verdict(kind) if repeats else ""
-    verdicts = {tuple((each.kind, each.act, each.text) for each in outcome.differences) for outcome in outcomes}
+    differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in outcomes]
+    verdict_count = len(set(map(tuple, differences)))
     if context.json:
         out_json(
             {
                 "id": str(finding_id),
                 "replays": len(outcomes),
-                "verdicts": len(verdicts),
+                "verdicts": verdict_count,
                 "differences": outcomes[0].differences,
                 "explained": dict(outcomes[0].explained),
                 **({"seen": repeats.seen(kind), "cpus": repeats.cpu_count, "verdict": verdict} if repeats else {}),
             }
         )
         return
-    out(f"{finding_id}: {history.shape.title()}")
-    for place, act in enumerate(history.acts):
-        out(f"  {place}: {act.title()}")
+    out("\n".join(_history_lines(str(finding_id), history)))
     if repeats:
-        for (what, act_number, text), count in _differences(outcomes).most_common():
-            out(f"act {act_number}: {what}: {text} ({count} of {len(outcomes)} runs)")
+        counts = Counter(each for found in differences for each in set(found))
+        for (what, act, text), count in counts.most_common():
+            out(f"act {act}: {what}: {text} ({count} of {len(outcomes)} runs)")
         out(verdict)
         return
-    for what, act_number, text in next(iter(verdicts)):
-        out(f"act {act_number}: {what}: {text}")
+    for what, act, text in differences[0]:
+        out(f"act {act}: {what}: {text}")
     for word, count in outcomes[0].explained.items():
         out(f"explained: {word}: {count}")
-    if not next(iter(verdicts)):
+    if not differences[0]:
         out("nothing else that should not be" if outcomes[0].explained else "nothing that should not be")
     if len(outcomes) > 1:
-        same = "the same verdict each time" if len(verdicts) == 1 else f"{len(verdicts)} different verdicts"
+        same = "the same verdict each time" if verdict_count == 1 else f"{verdict_count} different verdicts"
         out(f"{len(outcomes)} replays: {same}")
-
-
-def _differences(outcomes: Sequence[HistoryOutcome]) -> Counter[tuple[str, int, str]]:
-    return Counter(
-        each for outcome in outcomes for each in {(one.kind, one.act, one.text) for one in outcome.differences}
-    )
 
 
 def _write_evidence(

@@ -19,7 +19,6 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.checks.proof import Proof
-from lab.checks.readings import Reading
 from lab.cli.arguments import flag
 from lab.cli.context import (
     CLUSTER_HELP,
@@ -40,6 +39,7 @@ from lab.drills.schema import catalogue as drill_files
 from lab.errors import ExitCode, LabError, LessonError, RequirementMissing, SpecError, UnfitVersion
 from lab.gates.decoding import decode_json
 from lab.gates.files import FileKind, foreign_lines, foreign_note
+from lab.lessons import verbs
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.course import (
     SOURCE_LANGUAGE,
@@ -53,19 +53,6 @@ from lab.lessons.course import (
 from lab.lessons.engine import DisplayedCheck, StepView, displayed, is_predicted, shows_solution
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.lessons.student import LessonSession, Student, carry_out, evaluate_step, require_disks
-from lab.lessons.verbs import (
-    VERBS,
-    Answer,
-    CheckStep,
-    DoStep,
-    LeaveLesson,
-    LessonHint,
-    ListLessons,
-    Measure,
-    ResetLesson,
-    ShowLesson,
-    StartLesson,
-)
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
 from lab.session.session import LabSession, open_session
@@ -225,26 +212,24 @@ def show_lesson(opened: LessonSession) -> None:
         marks = {progress.answer: " ←"}
         options = "\n".join(f"- `{key}` {text}{marks.get(key, '')}" for key, text in step.ask.options.items())
         print_page(f"\n**{words.label('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
-    _ask_measurements(words, step)
-    if step.read is not None and is_predicted(step, progress):
-        _ask_reading(words, step.read)
+    _ask_figures(opened, step)
 
 
-def _ask_measurements(words: LessonWords, step: ReadyStep) -> None:
+def _ask_figures(opened: LessonSession, step: ReadyStep) -> None:
+    """Name the measurements of the step and, after the prediction, the number to read off."""
+    words, read = opened.words, step.read
     for each in step.apart:
         if isinstance(each, RunMeasurement):
             print_page(f"\n**{words.label('measure')}** `{each.by_hand()}`\n")
-
-
-def _ask_reading(words: LessonWords, read: Reading) -> None:
-    unit = f" ({read.unit})" if read.unit else ""
-    print_page(f"\n**{words.label('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
+    if read is not None and is_predicted(step, opened.progress.in_step(step.id)):
+        unit = f" ({read.unit})" if read.unit else ""
+        print_page(f"\n**{words.label('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
 def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     words = opened.words
     chosen = opened.progress.in_step(step.id).answer
-    prediction = words.predicted(step.ask, chosen) if step.ask and chosen in step.ask.options else ""
+    prediction = words.predicted(step.ask, chosen) if step.ask else ""
     print_page(f"## {words.label('why')}\n\n" + (f"*{prediction}*\n\n" if prediction else "") + step.explain + "\n")
 
 
@@ -322,12 +307,12 @@ def default() -> None:
     """Show where you are; without an open lesson, the course."""
     context = current()
     if Student(context.host).open_lesson() is None:
-        _list(context, ListLessons())
+        _list(context, verbs.ListLessons())
     else:
-        _show_open(context, ShowLesson())
+        _show_open(context, verbs.ShowLesson())
 
 
-def _list(context: Context, _: ListLessons) -> None:
+def _list(context: Context, _: verbs.ListLessons) -> None:
     desk = Student(context.host)
     lines, open_id = desk.lines(), desk.state.lesson
     rows, values = [], []
@@ -350,16 +335,13 @@ def _list(context: Context, _: ListLessons) -> None:
                 "is_open": is_open,
             }
         )
-    if context.json:
-        out_json(values)
-        return
-    out(table(("", "lesson", "steps", "min", "languages", "title"), rows, right=("steps", "min")))
+    context.out(values, table(("", "lesson", "steps", "min", "languages", "title"), rows, right=("steps", "min")))
     following = next((line.files.lesson.id for line in lines if not line.is_done), None)
-    if following and not open_id:
+    if following and not open_id and not context.json:
         context.narrator.notice(f"start with 'raidlab lesson start {following}'")
 
 
-def _start(context: Context, verb: StartLesson) -> None:
+def _start(context: Context, verb: verbs.StartLesson) -> None:
     desk = Student(context.host)
     files = desk.find(verb.name)
     context.announce_foreign(files.path, FileKind.LESSON, files.shell_lines)
@@ -377,11 +359,11 @@ def _start(context: Context, verb: StartLesson) -> None:
     _show(context, desk.start(verb.name, context.target, seed=verb.seed, language=chosen))
 
 
-def _show_open(context: Context, _: ShowLesson) -> None:
+def _show_open(context: Context, _: verbs.ShowLesson) -> None:
     _show(context, Student(context.host).require_lesson())
 
 
-def _answer(context: Context, verb: Answer) -> int:
+def _answer(context: Context, verb: verbs.Answer) -> int:
     opened = Student(context.host).require_lesson()
     opened.answer(verb.text)
     step = opened.step
@@ -391,18 +373,16 @@ def _answer(context: Context, verb: Answer) -> int:
         out_json(lesson_value(opened))
     else:
         out(opened.words.label("predicted", answer=step.ask.options[verb.text]))
-        _ask_measurements(opened.words, step)
-        if step.read is not None:
-            _ask_reading(opened.words, step.read)
+        _ask_figures(opened, step)
     return ExitCode.DONE
 
 
-def _check(context: Context, _: CheckStep) -> int:
+def _check(context: Context, _: verbs.CheckStep) -> int:
     opened = Student(context.host).require_lesson()
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
-def _hint(context: Context, _: LessonHint) -> None:
+def _hint(context: Context, _: verbs.LessonHint) -> None:
     opened = Student(context.host).require_lesson()
     text = opened.hint()
     step = opened.step
@@ -414,7 +394,7 @@ def _hint(context: Context, _: LessonHint) -> None:
     print_page(f"**{heading}** {text}")
 
 
-def _do(context: Context, verb: DoStep) -> int:
+def _do(context: Context, verb: verbs.DoStep) -> int:
     opened = Student(context.host).require_lesson()
     step = opened.step
     if step is None:
@@ -439,13 +419,13 @@ def _do(context: Context, verb: DoStep) -> int:
     return _print_results(context, opened, view)
 
 
-def _measure(context: Context, verb: Measure) -> int:
+def _measure(context: Context, verb: verbs.Measure) -> int:
     opened = Student(context.host).require_lesson()
     _do_apart(context, opened, RunMeasurement(measure=verb.name))
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
-def _reset(context: Context, _: ResetLesson) -> None:
+def _reset(context: Context, _: verbs.ResetLesson) -> None:
     opened = Student(context.host).require_lesson()
     with open_session(client_of(context, watches=False)) as session:
         session.run(session.reset_all())
@@ -453,25 +433,25 @@ def _reset(context: Context, _: ResetLesson) -> None:
     _show(context, opened)
 
 
-def _leave(context: Context, _: LeaveLesson) -> None:
+def _leave(context: Context, _: verbs.LeaveLesson) -> None:
     Student(context.host).leave()
     context.narrator.notice("no lesson is open; 'raidlab lesson start NAME' continues where you left off")
 
 
 add_verbs(
     app,
-    VERBS,
+    verbs.VERBS,
     {
-        ListLessons: _list,
-        StartLesson: _start,
-        ShowLesson: _show_open,
-        Answer: _answer,
-        CheckStep: _check,
-        LessonHint: _hint,
-        DoStep: _do,
-        Measure: _measure,
-        ResetLesson: _reset,
-        LeaveLesson: _leave,
+        verbs.ListLessons: _list,
+        verbs.StartLesson: _start,
+        verbs.ShowLesson: _show_open,
+        verbs.Answer: _answer,
+        verbs.CheckStep: _check,
+        verbs.LessonHint: _hint,
+        verbs.DoStep: _do,
+        verbs.Measure: _measure,
+        verbs.ResetLesson: _reset,
+        verbs.LeaveLesson: _leave,
     },
 )
 

@@ -190,7 +190,7 @@ def lint(
         return ExitCode.DONE
     found = distinct(_findings_of(name, ResultStore(context.host.state.results)))
     if context.json:
-        out_json([{**_plain(each), "effect": each.rule.effect.value, "remedy": each.rule.remedy} for each in found])
+        out_json([_finding_value(each) for each in found])
     elif found:
         out(_text(found))
     else:
@@ -237,13 +237,9 @@ def _is_workload(path: Path) -> bool:
     return "direction" in parse_toml(toml_text(path), source=str(path))
 
 
-def _plain(finding: LintFinding) -> dict[str, str]:
-    return {
-        "rule": finding.rule_id,
-        "subject": finding.subject,
-        "observed": finding.observed,
-        "required": finding.required,
-    }
+def _finding_value(finding: LintFinding) -> dict[str, str]:
+    seen = {key: getattr(finding, key) for key in ("subject", "observed", "required")}
+    return {"rule": finding.rule_id, **seen, "effect": finding.rule.effect.value, "remedy": finding.rule.remedy}
 
 
 def _text(found: tuple[LintFinding, ...]) -> str:
@@ -262,15 +258,15 @@ def _list_rules(context: Context) -> None:
 
 
 def _show_rule(rule: LintRule, context: Context) -> None:
-    if context.json:
-        out_json(rule)
-        return
     effect = {
         Effect.REFUSE: "the run is refused",
         Effect.STAMP: "the result is stamped with it",
         Effect.NOTE: "nothing is wrong: it is not judged",
     }[rule.effect]
-    out(f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}")
+    context.out(
+        rule,
+        f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}",
+    )
 
 
 _LETTERS = 26

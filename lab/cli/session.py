@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -26,6 +26,8 @@ from lab.tomlfile import known_word
 
 if TYPE_CHECKING:
     from lab.drills.desk import DrillDesk
+    from lab.lessons.engine import StepView
+    from lab.lessons.student import LessonSession
 
 Runner = Callable[..., int | None]
 """Runs a verb: receives the context, the verb and, as ``plan`` and ``wait``, the additional options."""
@@ -91,14 +93,10 @@ def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(field.name, how, default=default, annotation=_annotation(field))
     if issubclass(kind, PlanAction):
         if kind.wait_help:
-            yield inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_wait(kind))
+            wait = Parameter(show_default=False, help=kind.wait_help) if kind.waits_on_uml else flag(kind.wait_help)
+            annotation = Annotated[bool | None, wait]
+            yield inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         yield inspect.Parameter("plan", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=PlanFlag)
-
-
-def _wait(kind: type[PlanAction]) -> Any:
-    if kind.waits_on_uml:
-        return Annotated[bool | None, Parameter(show_default=False, help=kind.wait_help)]
-    return Annotated[bool | None, flag(kind.wait_help)]
 
 
 def _annotation(field: Field) -> Any:
@@ -173,13 +171,12 @@ def client_of(context: Context, *, watches: bool = True) -> Client:
     return replace(client, while_open=watching) if watches else client
 
 
-def run_plan(
-    context: Context, action: PlanAction, name: str, *, plan_only: bool = False, wait: bool | None = None
-) -> None:
+def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: bool | None = None) -> None:
     """Make the plan in an open lab; print it, or run it, wait if requested, and report the array's state."""
+    name = str(getattr(action, "array", ""))
     with open_session(client_of(context)) as session:
         made, array = action.plan(session), session.array(name)
-        if plan_only:
+        if plan:
             show_plan(context, made)
             return
         if not made.steps:
@@ -256,6 +253,15 @@ def plan_value(plan: Plan) -> dict[str, Any]:
 
 
 @contextmanager
+def _noted(context: Context, what: str) -> Iterator[None]:
+    """Report an error instead of raising it."""
+    try:
+        yield
+    except LabError as error:
+        context.narrator.notice(f"{what}: {error.message}")
+
+
+@contextmanager
 def _drilled(context: Context, session: LabSession) -> Iterator[None]:
     """Record writes and typed commands while the lab is open; problems with this are only reported."""
     # Avoid the cost of the import if no drill is open.
@@ -264,11 +270,9 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
         return
     from lab.drills.desk import open_desk
 
-    try:
+    desk: DrillDesk | None = None
+    with _noted(context, "the drill cannot be read"):
         desk = open_desk(session)
-    except LabError as error:
-        context.narrator.notice(f"the drill cannot be read: {error.message}")
-        desk = None
     if desk is None:
         yield
         return
@@ -280,13 +284,9 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
     finally:
         is_over.set()
         follower.join()
-        try:
+        # The counters of a lost machine cannot be read any more.
+        with _noted(context, "the drill cannot be read"), suppress(MachineLost):
             desk.update(is_last=True)
-        except MachineLost:
-            # Its counters cannot be read any more.
-            pass
-        except LabError as error:
-            context.narrator.notice(f"the drill cannot be read: {error.message}")
 
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
@@ -312,24 +312,21 @@ def _watched(context: Context, session: LabSession) -> Iterator[None]:
     from lab.lessons.engine import displayed
     from lab.lessons.student import Student, Watch
 
-    try:
+    opened: LessonSession | None = None
+    watch: Watch | None = None
+    view: StepView | None = None
+    with _noted(context, "the lesson cannot be followed"):
         opened = Student(context.host).open_lesson()
         is_here = opened is not None and opened.step is not None and opened.progress.target == str(context.target)
         # The arrays of an open drill do not belong to the lesson.
         is_here = is_here and read_arrival(session.folder) is None
         watch = Watch(opened, session) if opened is not None and is_here else None
-    except LabError as error:
-        context.narrator.notice(f"the lesson cannot be followed: {error.message}")
-        watch, opened = None, None
     yield
     if watch is None or opened is None:
         return
-    try:
-        number = opened.done_count + 1
+    number = opened.done_count + 1
+    with _noted(context, "the lesson cannot be followed"):
         view = watch.evaluate()
-    except LabError as error:
-        context.narrator.notice(f"the lesson cannot be followed: {error.message}")
-        return
     if view is not None and view.is_done:
         words = opened.words
         sentence = words.label("step-done", number=number, count=len(opened.lesson.steps))
