@@ -208,15 +208,7 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
         ("xyzzy", "there is no command 'raidlab xyzzy'", "known: array"),
     ],
 )
-def test_the_next_step(
-    line: str,
-    message: str,
-    hint: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    typed: Typed,
-) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+def test_the_next_step(line: str, message: str, hint: str, typed: Typed) -> None:
     output, _, following = typed(*line.split(), status=ExitCode.USAGE).err.partition("\n  next: ")
     assert message in output
     assert hint in following

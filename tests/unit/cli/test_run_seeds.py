@@ -47,20 +47,16 @@ def test_one_study_fails_and_the_others_run(ran: Ran, capfd: pytest.CaptureFixtu
     assert "raidlab run louwrentius-quick" in output.err
 
 
-def test_json_names_results_and_failures(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
-    run(["--json", "run", "seeds"])
-    found = json.loads(capfd.readouterr().out)
-    assert found["failed"] == {"louwrentius": "the machine was lost"}
-    assert found["results"] == [f"id-{name}" for name in ran if name != "louwrentius"]
-
-
-def test_one_report_covers_all_studies_and_failures(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
-    run(["--json", "run", "seeds", "--quick"])
-    path = Path(json.loads(capfd.readouterr().out)["report"])
+def test_json_and_one_report_name_all_results_and_failures(ran: Ran, typed: Typed) -> None:
+    found = json.loads(typed("--json", "run", "seeds", "--quick", status=1).out)
+    ids = [f"id-{name}" for name in ran if name != "louwrentius-quick"]
+    assert found["failed"] == {"louwrentius-quick": "the machine was lost"}
+    assert found["results"] == ids
+    path = Path(found["report"])
     page = path.read_text()
     assert path.suffix == ".html"
     assert "louwrentius-quick failed: the machine was lost" in page
-    assert all(f'id="id-{name}"' in page for name in ran if name != "louwrentius-quick")
+    assert all(f'id="{each}"' in page for each in ids)
 
 
 def test_the_plan_runs_nothing(ran: Ran, typed: Typed) -> None:
