@@ -153,7 +153,7 @@ class LessonsScreen(ModeScreen):
 
     @property
     def _open_id(self) -> str:
-        return self.app.guide.view.id if self.app.guide.view else ""
+        return self.app.guide.view.lesson.id if self.app.guide.view else ""
 
     def _next_id(self) -> str:
         """Id of the first lesson that is not completed; empty if there is none."""
@@ -280,10 +280,10 @@ class LessonsScreen(ModeScreen):
         view = self.app.guide.view
         if view is None or view.step or view.explanation:
             return ""
-        ids = [item.lesson.id for item in self._items]
-        at = ids.index(view.id) if view.id in ids else -1
+        ids, own = [item.lesson.id for item in self._items], view.lesson.id
+        at = ids.index(own) if own in ids else -1
         left = [item.lesson.id for item in (*self._items[at + 1 :], *self._items[: at + 1]) if not item.is_done]
-        return next((each for each in left if each != view.id), "")
+        return next((each for each in left if each != own), "")
 
     def action_read_on(self) -> None:
         if following := self._following():
@@ -342,7 +342,7 @@ class LessonsScreen(ModeScreen):
 
     def action_variant(self) -> None:
         if view := self.app.guide.view:
-            self.app.push_screen(VariantScreen(view.seed, partial(self.app.guide.begin, view.id)))
+            self.app.push_screen(VariantScreen(view.lesson.seed, partial(self.app.guide.begin, view.lesson.id)))
 
     def palette(self) -> Iterable[SystemCommand]:
         for item in self._items:

@@ -43,7 +43,7 @@ from tui.widgets import entitle
 
 if TYPE_CHECKING:
     from lab.experiments.schedule import RunProgress
-    from lab.lessons.course import ReadyStep
+    from lab.lessons.course import ReadyLesson, ReadyStep
     from lab.lessons.engine import DisplayedCheck, StepView
     from lab.lessons.student import CourseLine, LessonSession, Student
     from lab.plans import Plan
@@ -198,13 +198,9 @@ class Guide:
         step_view = self._step_view or engine.evaluate(attempt.lesson, attempt.progress, attempt.state_apart)
         files = self._student.find(self._student.state.lesson) if self._student and self._student.state.lesson else None
         return LessonView(
-            id=attempt.lesson.id,
-            title=attempt.lesson.title,
-            goal=attempt.lesson.goal,
-            step_count=len(attempt.lesson.steps),
+            lesson=attempt.lesson,
             done_count=done,
             languages=files.languages if files else (attempt.lesson.language,),
-            seed=attempt.lesson.seed,
             labels=labels_of(attempt),
             explanation=explanation_of(attempt, self._read_count) if self._read_count < done else None,
             step=step_card(attempt, step, done, step_view) if step else None,
@@ -537,13 +533,9 @@ class StepCard:
 class LessonView:
     """The state of the open lesson, for the screens."""
 
-    id: str
-    title: str
-    goal: str
-    step_count: int
+    lesson: ReadyLesson
     done_count: int
     languages: tuple[str, ...]
-    seed: str
     labels: dict[str, str]
     explanation: Explanation | None = None
     """An explanation that the student has not read; it is shown before the next step."""
@@ -557,7 +549,11 @@ class LessonView:
 
     @property
     def number(self) -> str:
-        return self.id[:2].lstrip("0")
+        return self.lesson.id[:2].lstrip("0")
+
+    @property
+    def step_count(self) -> int:
+        return len(self.lesson.steps)
 
 
 def labels_of(attempt: LessonSession) -> dict[str, str]:
@@ -865,7 +861,7 @@ class LessonPanel(VerticalScroll):
         if view == before:
             return
         glyphs = glyphs_of(self)
-        entitle(self, f"{view.number}. {view.title}", _dots(view, glyphs))
+        entitle(self, f"{view.number}. {view.lesson.title}", _dots(view, glyphs))
         self.query_one("#lesson-why").display = view.explanation is not None or view.step is None
         self.query_one("#lesson-step").display = view.explanation is None and view.step is not None
         if view.explanation:
@@ -876,8 +872,8 @@ class LessonPanel(VerticalScroll):
         else:
             old = before.step if before and before.explanation is None else None
             self._show_step(view, view.step, old, glyphs)
-        place = (view.id, view.done_count, view.explanation)
-        if before is None or place != (before.id, before.done_count, before.explanation):
+        place = (view.lesson.id, view.done_count, view.explanation)
+        if before is None or place != (before.lesson.id, before.done_count, before.explanation):
             self.scroll_home(animate=False)
         elif bool(view.activity) != bool(before.activity):
             # On a small terminal the progress bar and the checks are below the visible part.
@@ -901,7 +897,7 @@ class LessonPanel(VerticalScroll):
     def _end(self, view: LessonView, glyphs: Glyphs) -> None:
         done = Content.styled(f"{glyphs.good} {view.labels['lesson-done']}", "$text-success")
         self.query_one("#lesson-outcome", Static).update(done)
-        self.query_one("#lesson-explain", Markdown).update(view.goal)
+        self.query_one("#lesson-explain", Markdown).update(view.lesson.goal)
         self.query_one("#lesson-next", Static).update(
             Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]6[/b], [b]Esc[/b]: back to the course")
         )
@@ -910,7 +906,7 @@ class LessonPanel(VerticalScroll):
     def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
         if old is None or old.text != step.text or old.number != step.number:
             head = view.labels["step-of"].format(number=step.number + 1, count=view.step_count)
-            goal = f"*{view.labels['goal']}: {view.goal}*\n\n" if step.number == 0 else ""
+            goal = f"*{view.labels['goal']}: {view.lesson.goal}*\n\n" if step.number == 0 else ""
             self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
         self._show_question(view, step, glyphs)
         self._show_activity(view, glyphs)

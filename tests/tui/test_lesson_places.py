@@ -85,7 +85,7 @@ async def test_leaving_keeps_the_progress_and_gives_the_room_back(user: User, le
     await user.read()
     assert user.screen.query_one("#side").region.width == 0
     user.app.guide.start(lesson)
-    assert view_of(user).title == "First"
+    assert view_of(user).lesson.title == "First"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 15)])

@@ -94,7 +94,7 @@ async def test_a_word_of_ones_own_varies_the_lesson(user: User) -> None:
     await user.press("6", "v")
     assert isinstance(user.screen, VariantScreen)
     await user.press(*"anna", "enter")
-    await user.until(lambda: view_of(user).seed == "anna", "the lesson of anna")
+    await user.until(lambda: view_of(user).lesson.seed == "anna", "the lesson of anna")
     assert step_of(user).text != plain
 
 
