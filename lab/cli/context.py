@@ -269,15 +269,6 @@ def _how(result: CommandResult) -> str:
     return f"({failed}{result.duration_seconds:.2f} s)"
 
 
-def _runs(commands: Sequence[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], _Run]]:
-    """Each command of a group with a common report -> the group."""
-    for _, group in itertools.groupby(commands, key=lambda argv: argv[:-1]):
-        alike = list(group)
-        if len(alike) >= _FOLDED:
-            run = _Run(alike)
-            yield from ((argv, run) for argv in alike)
-
-
 class Narrator:
     """Reports progress on standard error: the commands of announced plans, or all commands if ``verbose``."""
 
@@ -292,9 +283,12 @@ class Narrator:
             err(f"raidlab: {text}")
 
     def announce(self, plan: Plan) -> None:
-        self._announced.update(step.argv for step in plan.steps)
-        if not self._verbose:
-            self._runs.update(_runs([step.argv for step in plan.steps]))
+        commands = [step.argv for step in plan.steps]
+        self._announced.update(commands)
+        for _, group in itertools.groupby(commands, key=lambda argv: argv[:-1]):
+            alike = list(group)
+            if len(alike) >= _FOLDED and not self._verbose:
+                self._runs |= dict.fromkeys(alike, _Run(alike))
 
     def listen(self, machine: Machine) -> None:
         machine.on_command(self._on_command)
