@@ -161,14 +161,12 @@ class Rates:
 
 
 class Counted(Protocol):
-    """An object with the counters of disks and CPUs at one time, such as a sample."""
+    """An object with the counters of disks at one time, such as a sample."""
 
     @property
     def time_seconds(self) -> float: ...
     @property
     def disks(self) -> Mapping[str, DiskCounters]: ...
-    @property
-    def cpu(self) -> CpuTicks | None: ...
 
 
 def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None:
@@ -191,7 +189,7 @@ def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None
     )
 
 
-def busy_fraction(earlier: Counted, later: Counted) -> float | None:
+def busy_fraction(earlier: Sample, later: Sample) -> float | None:
     """Busy fraction of all CPU time between two samples; None without CPU counters."""
     if earlier.cpu is None or later.cpu is None:
         return None

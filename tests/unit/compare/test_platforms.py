@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from lab.classroom.bundle import load_signer, write_bundle
 from lab.compare import (
     PlatformComparison,
     PlatformMeasure,
@@ -17,9 +18,9 @@ from lab.compare import (
     platform_of,
 )
 from lab.errors import SpecError
-from lab.results.record import CellRecord, ResultRecord
+from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.statistics import RatioOutcome
-from lab.results.store import decode_record
+from lab.results.store import ResultStore, decode_record, find_results
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
 from tests.unit.results.records import CONDITIONS, cell, record, with_figures
 
@@ -116,6 +117,31 @@ def test_what_has_nothing_in_common_is_left_out_and_the_rest_compared() -> None:
         compared(machine("a", HDD, WRITES), stranger)
     with pytest.raises(SpecError, match="one platform"):
         compared(machine("a", HDD, WRITES))
+
+
+def bundle(path: Path, record: ResultRecord, key: Path) -> Path:
+    data = write_bundle({record.id: {"record.json": encode_record(record)}}, load_signer(key))
+    path.write_bytes(data)
+    return path
+
+
+def test_a_bad_bundle_stops_no_other(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    folder = tmp_path / "class"
+    folder.mkdir()
+    bundle(folder / "a.zip", machine("a", HDD, WRITES), key)
+    bundle(folder / "b.zip", machine("b", SSD, SSD_WRITES, seed=1), key)
+    (folder / "c.zip").write_bytes((folder / "a.zip").read_bytes()[:500])
+    (folder / "d.zip").write_bytes(b"not a bundle")
+    newer = replace(machine("e", HDD, WRITES, seed=2), schema_version=99)
+    bundle(folder / "e.zip", newer, key)
+    named = list(find_results([str(folder), "missing-result"], ResultStore(tmp_path / "none")))
+    platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
+    problems = [each for each in named if isinstance(each, str)]
+    assert [each.record.conditions.host_name for each in platforms] == ["a", "b"]
+    assert len(problems) == 4
+    assert any("result format 99" in problem for problem in problems)
+    assert compare_platforms(platforms).rows
 
 
 def test_of_two_real_runs_what_must_carry_over_does_and_what_must_flip_does() -> None:
