@@ -219,7 +219,7 @@ class Guide:
         view = self.view
         if view is None:
             return None
-        where = f"Lesson {view.number}"
+        where = f"Lesson {view.lesson.number}"
         step = f"{where}, step {view.done_count + 1}"
         if view.elsewhere:
             return f"{where} was started on {view.elsewhere}. [b]6[/b] restarts it here."
@@ -267,7 +267,7 @@ class Guide:
         if view is None or step is None or step.reading is None or step.read_at != mode:
             return None
         question = escape(step.reading.question)
-        return f"[b]F6[/b], then [b]t[/b] to type the number. Lesson {view.number}: {question}"
+        return f"[b]F6[/b], then [b]t[/b] to type the number. Lesson {view.lesson.number}: {question}"
 
     def other_mode(self, mode: str) -> str:
         """The mode to switch to: from ``mode`` to the lesson, or back."""
@@ -405,7 +405,7 @@ class Guide:
         self._frontend.attempt(attempt.note_help)
         lines = "\n".join(action.by_hand() for action in step.do)
         self._frontend.show_message(lines, title="Running")
-        self._frontend.job(f"Lesson {attempt.lesson.id[:2].lstrip('0')}: do the step", work)
+        self._frontend.job(f"Lesson {attempt.lesson.number}: do the step", work)
 
     def measure(self) -> bool:
         """Perform the step's measurement or fault on a separate lab; False if another background job runs."""
@@ -546,14 +546,6 @@ class LessonView:
     progress: float = 0.0
     elsewhere: str = ""
     """The machine on which the lesson was started, if it is another one; nothing is checked then."""
-
-    @property
-    def number(self) -> str:
-        return self.lesson.id[:2].lstrip("0")
-
-    @property
-    def step_count(self) -> int:
-        return len(self.lesson.steps)
 
 
 def labels_of(attempt: LessonSession) -> dict[str, str]:
@@ -861,7 +853,7 @@ class LessonPanel(VerticalScroll):
         if view == before:
             return
         glyphs = glyphs_of(self)
-        entitle(self, f"{view.number}. {view.lesson.title}", _dots(view, glyphs))
+        entitle(self, f"{view.lesson.number}. {view.lesson.title}", _dots(view, glyphs))
         self.query_one("#lesson-why").display = view.explanation is not None or view.step is None
         self.query_one("#lesson-step").display = view.explanation is None and view.step is not None
         if view.explanation:
@@ -881,7 +873,7 @@ class LessonPanel(VerticalScroll):
             self.call_after_refresh(self.query_one(shown).scroll_visible, animate=False)
 
     def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
-        done = view.labels["step-of"].format(number=why.number + 1, count=view.step_count)
+        done = view.labels["step-of"].format(number=why.number + 1, count=len(view.lesson.steps))
         parts = [(f"{glyphs.good} {done}. ", "$text-success")]
         if why.outcome:
             sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
@@ -905,7 +897,7 @@ class LessonPanel(VerticalScroll):
 
     def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
         if old is None or old.text != step.text or old.number != step.number:
-            head = view.labels["step-of"].format(number=step.number + 1, count=view.step_count)
+            head = view.labels["step-of"].format(number=step.number + 1, count=len(view.lesson.steps))
             goal = f"*{view.labels['goal']}: {view.lesson.goal}*\n\n" if step.number == 0 else ""
             self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
         self._show_question(view, step, glyphs)
@@ -1001,5 +993,5 @@ class LessonPanel(VerticalScroll):
 
 
 def _dots(view: LessonView, glyphs: Glyphs) -> str:
-    done = glyphs.light_on * view.done_count + glyphs.light_off * (view.step_count - view.done_count)
-    return f"{done} {view.done_count}/{view.step_count}"
+    done = glyphs.light_on * view.done_count + glyphs.light_off * (len(view.lesson.steps) - view.done_count)
+    return f"{done} {view.done_count}/{len(view.lesson.steps)}"

@@ -388,6 +388,11 @@ class ReadyStep:
         return len(self.checks) + (self.ask is not None) + (self.read is not None)
 
 
+def number_of(lesson_id: str) -> str:
+    """A lesson's place in the course, such as ``3``, from its id."""
+    return lesson_id[:2].lstrip("0")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyLesson:
     """One lesson for the student."""
@@ -405,6 +410,10 @@ class ReadyLesson:
     """Name -> the experiment, and the text of its file."""
     wrong: tuple[tuple[Wrong, tuple[Action, ...]], ...]
     """The recorded wrong solutions, and the actions of each."""
+
+    @property
+    def number(self) -> str:
+        return number_of(self.id)
 
     @property
     def check_count(self) -> int:

@@ -52,6 +52,7 @@ from lab.lessons.course import (
     experiment_id,
     is_path,
     lab_disks,
+    number_of,
     word_languages,
     words_in,
 )
@@ -228,7 +229,7 @@ class CourseLine:
 
     @property
     def number(self) -> str:
-        return self.lesson.id[:2].lstrip("0")
+        return number_of(self.lesson.id)
 
     @property
     def step_count(self) -> int:
