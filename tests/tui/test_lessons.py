@@ -40,7 +40,7 @@ async def test_a_lesson_that_builds_on_others_offers_them_first(user: User) -> N
     assert isinstance(user.screen, MenuScreen)
     await user.press("enter")
     await user.until(lambda: user.app.guide.view is not None, "a lesson is open")
-    assert view_of(user).number == "1"
+    assert view_of(user).lesson.number == "1"
 
 
 async def test_bounds_are_shown_only_after_the_prediction_and_the_measurement(user: User) -> None:
