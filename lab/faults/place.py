@@ -105,7 +105,8 @@ class SilenceWatchdog:
         self._last = self._clock.monotonic_seconds()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(max(0.05, self._last + self.seconds - self._clock.monotonic_seconds())):
+        # Not the whole time at once: the limit may become shorter meanwhile.
+        while not self._is_over.wait(min(1.0, max(0.05, self._last + self.seconds - self._clock.monotonic_seconds()))):
             if self._clock.monotonic_seconds() - self._last >= self.seconds:
                 self.is_silent = True
                 with suppress(LabError):

@@ -315,6 +315,9 @@ def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
         watchdog.feed()
     assert not machine.closed.is_set()
     assert not watchdog.is_silent
+    with SilenceWatchdog(machine, 3600.0) as watchdog:  # type: ignore[arg-type]
+        watchdog.seconds = 0.05
+        assert machine.closed.wait(20)
 
 
 def test_a_long_step_sends_heartbeats_that_feed_the_watchdog_and_are_not_steps(
