@@ -56,7 +56,7 @@ class JobView(Generic[Outcome]):
 
 
 def end_job(frontend: Frontend, view: JobView[Outcome] | None) -> None:
-    """Request that a job ends at its next step or sample; finished measurements are kept."""
+    """Request that a job ends at its next step or sample; finished measurements remain stored."""
     if view and view.is_running:
         view.is_ending = True
         frontend.background.cancel()

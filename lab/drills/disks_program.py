@@ -51,7 +51,7 @@ def opened(path: str, flags: int) -> Iterator[int]:
 def extents(fd: int, end: int) -> Iterator[tuple[int, int]]:
     """Byte ranges [first, last) that may hold data; a block device has no holes."""
     last = 0
-    # ENXIO: no more data in this file.
+    # ENXIO: no data after this offset (lseek(2), SEEK_DATA).
     with contextlib.suppress(OSError):
         while last < end:
             first = os.lseek(fd, last, os.SEEK_DATA)

@@ -228,7 +228,7 @@ def hold_reshape(arrays: OpenArrays, level: str, offset: int, stop_at: int, **ch
         # RAID 10 notes where it is only now and then.
         return seen[-1] == str(stop_at) or (level == "10" and seen[-1] == seen[-2] not in ("0", "none"))
 
-    wait_for(has_stopped, bool, what="it stands still", timeout_seconds=60, clock=machine.clock)
+    wait_for(has_stopped, bool, what="the reshape to stop", timeout_seconds=60, clock=machine.clock)
     return read_shape(arrays, NAME)
 
 
