@@ -284,6 +284,15 @@ def test_a_hang_is_a_known_defect_only_on_a_kernel_that_has_it(
     assert (found.verdict, found.reason, runner.is_machine_lost) == (verdict, reason, True)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [("6.1.192-raidlab-vt", True), ("6.18.5", True), ("6.19.0-rc1", False), ("7.2.12+deb14-amd64", False)],
+)
+def test_of_two_variants_one_fits_each_kernel(kernel: str, expected: bool) -> None:
+    joins, refuses = (each.kernels for each in find_scenario("34").variants if "join 512" in each.name)
+    assert (joins.includes(kernel), refuses.includes(kernel)) == (expected, not expected)
+
+
 def test_no_machine_at_all_is_an_error() -> None:
     def failing() -> Iterator[FaultPlace]:
         raise MachineLost("the kernel does not start")
