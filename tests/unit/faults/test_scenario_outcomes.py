@@ -293,6 +293,19 @@ def test_of_two_variants_one_fits_each_kernel(kernel: str, expected: bool) -> No
     assert (joins.includes(kernel), refuses.includes(kernel)) == (expected, not expected)
 
 
+@pytest.mark.parametrize(
+    ("limits", "has_record", "expected"),
+    [(("4096\n", "4096\n"), True, True), (("4096\n", "0\n"), True, False), (("0\n", "0\n"), False, True)],
+)
+def test_a_place_is_as_new_while_its_recorded_drives_accept_discards(
+    limits: tuple[str, ...], has_record: bool, expected: bool
+) -> None:
+    disks = [SimpleNamespace(kernel_name=f"nbd{number}") for number in range(len(limits))]
+    machine = SimpleNamespace(read=lambda paths: dict(zip(paths, limits, strict=True)))
+    lab: Any = SimpleNamespace(disks=disks, machine=machine)
+    assert FaultPlace(lab, ("/dev/nbd0", "/dev/nbd1"), has_record).is_as_new is expected
+
+
 def test_no_machine_at_all_is_an_error() -> None:
     def failing() -> Iterator[FaultPlace]:
         raise MachineLost("the kernel does not start")
