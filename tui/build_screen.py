@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -242,6 +243,17 @@ class BuildScreen(ModeScreen):
         remaining = [name for name in self.draft.disks if name not in event.removed]
         self._take(self.draft.with_disks(tuple(dict.fromkeys((*remaining, *event.added)))))
 
+    def on_rack_refused(self, event: Rack.Refused) -> None:
+        bay = event.bay
+        self.app.ask(
+            lambda session: session.reset([bay.name]),
+            note=f"{bay.name} {bay.note}. A new array needs blank disks.",
+            on_done=partial(self._choose_when_free, (bay.name,)),
+        )
+
+    def _choose_when_free(self, names: tuple[str, ...]) -> None:
+        self._awaited = names
+
     def action_level(self, by: int) -> None:
         row = self.draft.rows()[0]
         self._take(self.draft.changed("level", row.step(by)))
@@ -260,10 +272,7 @@ class BuildScreen(ModeScreen):
         self.query_one(PlanView).action_copy()
 
     def action_larger(self) -> None:
-        def added(names: tuple[str, ...]) -> None:
-            self._awaited = names
-
-        ask_for_larger(self.app, added)
+        ask_for_larger(self.app, self._choose_when_free)
 
     def action_lesson_disks(self) -> None:
         self._has_chosen = False
@@ -297,7 +306,12 @@ class BuildScreen(ModeScreen):
 
     def hint(self, state: LabState) -> str | None:
         if not self.draft.disks:
-            return "Tab to the disks, then Space adds one to the array"
+            unused = [bay for bay in bays_of(state) if bay.state is BayState.FREE and not bay.array]
+            if not unused:
+                return "No disk is free. [b]1[/b], then [b]Delete[/b] destroys the selected array."
+            if all(bay.note for bay in unused):
+                return f"No free disk is blank. [b]Tab[/b], then [b]Space[/b] on {unused[0].name} makes it blank."
+            return "[b]Tab[/b] goes to the disks, [b]Space[/b] adds one to the array."
         if not self._preview.can_be_built:
             return escape(self._preview.problems[0].partition(" (")[0])
         return "[b]b[/b] builds it. [b]Tab[/b] goes to the disks, [b]Space[/b] adds or removes one."

@@ -80,6 +80,7 @@ _MOST_OF_SCREEN = 0.92
 _AROUND_CELLS = 6
 """Width of the border and padding of the box, and of the scroll bar of a long menu."""
 _LEAST_CELLS = 20
+_INTRO_CELLS = 100
 
 
 class MenuScreen(Modal[str | None]):
@@ -124,6 +125,9 @@ class MenuScreen(Modal[str | None]):
         return Content.assemble(*parts)
 
     def on_resize(self) -> None:
+        # A percentage would be of the box, whose width follows its content.
+        for intro in self.query("#menu-intro"):
+            intro.styles.max_width = min(_INTRO_CELLS, int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS)
         options = self.query_one(OptionList)
         for index, choice in enumerate(self._choices):
             options.replace_option_prompt_at_index(index, self._line(choice))

@@ -97,7 +97,8 @@ class PlanView(LineWidget, can_focus=True):
 
     def paint(self, width: int, height: int) -> list[Line]:
         if self.plan is None or not self.plan.steps:
-            return [self.line(width).add(self._empty_text, self.style("empty"))]
+            style = self.style("empty")
+            return [self.line(width).add(text, style) for text in wrapped(self._empty_text, width)]
         steps = self.plan.steps
         groups = alike(steps, self._name_of)
         return [line for group in groups for line in self._group_lines(group, [steps[at] for at in group], width)]

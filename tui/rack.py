@@ -261,6 +261,9 @@ class Rack(LineWidget, can_focus=True):
     class Opened(Moved):
         """The user requested the menu of a disk with Enter or a double click."""
 
+    class Refused(Moved):
+        """The user chose a disk that belongs to no array and is not blank."""
+
     @dataclass
     class Toggled(Message):
         """The disks that the user added or removed; relative, because earlier messages may still be queued."""
@@ -360,8 +363,10 @@ class Rack(LineWidget, can_focus=True):
             self._toggle(name for name in self._chosen if name != bay.name)
         elif bay.state is BayState.FREE:
             self._toggle([*self._chosen, bay.name])
-        else:
+        elif bay.array:
             self.notify(f"{bay.name} is not free: {bay.words(self.glyphs)}", severity="warning")
+        else:
+            self.post_message(self.Refused(bay))
 
     def action_choose_free(self) -> None:
         self._toggle([*self._chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from textual.widgets import OptionList
 
+from lab.actions.arrays import Load
 from lab.errors import RUN_AGAIN, LabError, ToolMissing
 from lab.plans import Plan
 from tests.tui.conftest import Start
@@ -221,6 +222,15 @@ async def test_a_menu_shows_its_notes_in_full_on_a_small_terminal(user: User) ->
     # The rest is below the end of the list, which scrolls.
     assert len(notes) > 7, user.text
     assert max(map(len, notes)) > place.width
+
+
+@pytest.mark.app(shows="raid5", size=(80, 24))
+async def test_a_menu_shows_its_introduction_in_full_on_a_small_terminal(user: User) -> None:
+    await user.press("w")
+    await user.idle()
+    box = user.at(MenuScreen).query_one("#menu-box").region
+    shown = flat("\n".join(line[box.x : box.right] for line in user.text.splitlines()[box.y : box.bottom]))
+    assert Load.intro in shown, user.text
 
 
 @pytest.mark.app(shows="raid5")

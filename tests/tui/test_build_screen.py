@@ -6,8 +6,9 @@ import time
 import pytest
 from textual.message import Message
 
+from lab.arrays.discovery import BroughtUp
 from lab.arrays.spec import ArrayPreview, ArraySpec
-from lab.plans import Plan
+from lab.plans import Plan, Step
 from tests.tui.fake_lab import DISKS
 from tests.tui.user import User
 from tui.actions import LEVELS, Draft, survives_words
@@ -167,3 +168,28 @@ async def test_the_screen_proposes_the_first_free_disks_until_the_user_chooses(u
 
 def test_a_level_without_redundancy_survives_no_disk() -> None:
     assert survives_words(ArrayPreview(problems=(), usable_bytes=1)) == "0 disks"
+
+
+async def test_a_free_disk_with_old_contents_can_be_made_blank(user: User) -> None:
+    user.lab.found = BroughtUp(carried={disk.node: ("xfs",) for disk in DISKS})
+    await user.show()
+    assert "No free disk is blank" in str(user.find(HintLine).visual)
+    await user.press("tab", "space")
+    (making,) = user.jobs
+    making.set_result(Plan("Blank", (Step(("wipefs", "--all", "/dev/ubda"), "It has an old file system."),)))
+    await user.until(lambda: "--all" in user.text, "the plan")
+    user.sees("disk01 carries xfs. A new array needs blank disks.")
+    await user.press("r")
+    user.jobs[-1].set_result(None)
+    user.lab.found = BroughtUp()
+    user.app.show_soon()
+    await user.until(lambda: isinstance(user.screen, BuildScreen), "the end of the plan")
+    await user.show()
+    assert user.at(BuildScreen).draft.disks == ("disk01",)
+
+
+@pytest.mark.app(is_still=False, shows="raid5", notifications=True)
+async def test_a_member_of_an_array_is_not_offered_for_another(user: User) -> None:
+    await user.press("tab", "home", "space")
+    assert user.notifications[-1:] == ["disk01 is not free: md0 · slot 0"]
+    assert user.at(BuildScreen)
