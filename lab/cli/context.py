@@ -141,7 +141,11 @@ class ProgressBar:
         if not self.is_terminal:
             if label != self._label:
                 self._label = label
-                err(f"{label} (about {human_seconds(step_seconds)})" if step_seconds >= 1 else label)
+                times = [f"about {human_seconds(round(step_seconds))}"] if step_seconds >= 1 else []
+                # The estimate of a whole run is worth a line's end only while it is longer than the step itself.
+                if left_seconds is not None and left_seconds >= max(60, 2 * step_seconds):
+                    times.append(f"{human_seconds(left_seconds)} left")
+                err(f"{label} ({', '.join(times)})" if times else label)
             return
         from rich.markup import escape
 

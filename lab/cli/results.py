@@ -78,8 +78,9 @@ def show_list() -> None:
         measured = "" if each.problem else f"{each.measured_count}/{each.planned_count}"
         status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
         status += ", imported" if each.is_imported else ""
-        rows.append((each.id, each.created_utc, each.experiment, target_words(each.target), measured, status))
-    out(table(("id", "date", "experiment", "on", "measured", "status"), rows, right=("measured",)))
+        rows.append((each.id, target_words(each.target), measured, status))
+    # The id has the date and the experiment, and the others fit into a terminal's line.
+    out(table(("id", "on", "measured", "status"), rows, right=("measured",)))
 
 
 @app.command

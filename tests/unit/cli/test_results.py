@@ -53,7 +53,7 @@ def test_rebuilds_are_counted_among_planned_cells(tmp_path: Path, typed: Typed) 
     keys = tuple(sorted(made.done_keys))
     whole, part = replace(made, planned_cells=keys), replace(made, id="part", planned_cells=(*keys, "more"))
     put(tmp_path, whole, part)
-    assert [line.split()[4] for line in typed("results").out.splitlines()[1:]] == ["2/3", "2/2"]
+    assert [line.split()[2] for line in typed("results").out.splitlines()[1:]] == ["2/3", "2/2"]
     counts = [(each["measured_count"], each["planned_count"]) for each in json.loads(typed("--json", "results").out)]
     assert counts == [(2, 3), (2, 2)]
 
@@ -71,7 +71,9 @@ def test_progress_is_a_line_per_step_without_a_terminal(capfd: pytest.CaptureFix
         progress.show("precondition", 0.2, 25.0, 10.0)
         progress.show("measure", 0.3, 20.0, 20.0)
         progress.show("check", 0.9, 2.0)
-    assert capfd.readouterr() == ("", "precondition (about 10 s)\nmeasure (about 20 s)\ncheck\n")
+        progress.show("rebuild", 0.9, 100.0, 3.42)
+    lines = ("precondition (about 10 s)", "measure (about 20 s)", "check", "rebuild (about 3 s, 1:40 min left)", "")
+    assert capfd.readouterr() == ("", "\n".join(lines))
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
