@@ -512,7 +512,8 @@ def _tried(
             for explored in found:
                 if id(explored) not in printed:
                     _print_broken(context, explored)
-            _show_outcome(context, found, seed)
+            if found:
+                _show_outcome(context, found, seed)
     return points_exit_code(found)
 
 

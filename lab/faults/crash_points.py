@@ -37,7 +37,7 @@ import msgspec
 from lab import __version__
 from lab.arrays.levels import Level, level_with_layout
 from lab.disks.attaching import DRIVES_CONTROL
-from lab.errors import LabError, MachineLost, SpecError
+from lab.errors import LabError, MachineLost, SpecError, ToolMissing
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, PARITY_LEVELS, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
@@ -920,8 +920,9 @@ def explore_all(
     """The result of each configuration and seed, in the order in which they finish.
 
     ``on_point`` is called on the machines' threads. Closing the iterator stops all work; ``on_rest`` then receives the
-    partial results.
+    partial results. Raises ToolMissing if this computer cannot start the machine.
     """
+    missing: list[ToolMissing] = []
     todo: queue.SimpleQueue[tuple[CutConfiguration, str]] = queue.SimpleQueue()
     done: queue.SimpleQueue[Explored | None] = queue.SimpleQueue()
     ended = threading.Event()
@@ -934,7 +935,12 @@ def explore_all(
         machine = _MachineHolder(exploration.target, exploration.host, stays_open=stays_open)
         try:
             while not stoppable.is_stopped():
-                done.put(stoppable.one(*todo.get_nowait(), machine))
+                found = stoppable.one(*todo.get_nowait(), machine)
+                if isinstance(found.error, ToolMissing):
+                    missing.append(found.error)
+                    ended.set()
+                else:
+                    done.put(found)
         except queue.Empty:
             pass
         finally:
@@ -961,6 +967,8 @@ def explore_all(
                 left -= 1
             else:
                 on_rest(found)
+    if missing:
+        raise missing[0]
 
 
 FORMAT_VERSION = 1

@@ -355,7 +355,8 @@ def step_lines(step: StepOutcome) -> list[str]:
     lines += [f"  {block}" for block in step.blocks]
     for check in step.checks:
         sign, more = ("✓", "") if check.is_met else ("✗", f", and must be {check.wanted}")
-        lines.append(f"  {sign} {check.what}: {check.found}{more}")
+        # A command's output has several lines.
+        lines += f"  {sign} {check.what}: {check.found.strip()}{more}".replace("\n", "\n    ").splitlines()
     return lines
 
 

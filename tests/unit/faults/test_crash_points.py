@@ -87,6 +87,18 @@ def test_unfinished_work_is_reported_when_the_exploration_is_closed(exploration:
     assert [(each.seed, each.tally.points) for each in rest] == [("1", 1)]
 
 
+def test_a_computer_without_the_kernel_is_reported_once(
+    exploration: Exploration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_place(*_: object, **__: object) -> object:
+        raise ToolMissing("the embedded kernel is not installed", hint="make uml-kernel")
+
+    monkeypatch.setattr(crash_points, "open_place", no_place)
+    work = [(CONFIGURATION, str(seed)) for seed in range(9)]
+    with pytest.raises(ToolMissing, match="not installed"):
+        list(explore_all(exploration, work, machines=2))
+
+
 def test_the_exit_status_is_that_of_the_gravest_outcome() -> None:
     def one(error: LabError | None, *, is_broken: bool = False) -> Explored:
         tally = Tally()
