@@ -91,7 +91,8 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
     """Raises NotTrusted for a file that another user may have written or replaced.
 
     A missing file passes. ``what``: description of the file, such as "the embedded kernel"; ``again``: the command that
-    creates it anew. ``has_tree``: also check everything in the folder ``path``.
+    creates it anew once the file is removed, empty for a file of the user's own. ``has_tree``: also check everything in
+    the folder ``path``.
     """
     places = _way_to(path)
     for place in (*places, *(_below(path) if has_tree else ())):
@@ -139,7 +140,7 @@ def _is_private_group(place: Path, found: os.stat_result) -> bool:
 def _hint(path: Path, place: Path, found: os.stat_result, again: str) -> str:
     if found.st_uid not in (0, os.geteuid()):
         return f"use one of your own{f': remove {path}, then {again}' if again else ''}"
-    made_anew = f"; otherwise remove '{path}'{f', then {again}' if again else ''}"
+    made_anew = f"; otherwise remove '{path}', then {again}" if again else ""
     return f"if nobody has changed anything there: chmod go-w '{place}'{made_anew}"
 
 

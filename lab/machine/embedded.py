@@ -87,6 +87,9 @@ _CAUSES = {
     f"computer's files (CONFIG_HOSTFS), or its init; {_OTHER_KERNEL}",
     r"\bint3: 0000": f"{RUN_AGAIN}: arrays are as after a power failure. Until version 8.1 QEMU emulates several "
     "processors wrongly while the kernel changes its own code; accel=kvm, cpus=1 or a newer QEMU avoid it",
+    r"failed to initialize kvm|Could not access KVM": "leave out accel=kvm: the processor is then emulated, which is "
+    "slower. raidlab doctor shows why this computer's KVM does not work",
+    r"cannot set up guest memory": "give the machine less memory: 'uml:?mem=256M' or 'qemu:?memory=512M'",
     r"No space left on device|Disk quota exceeded": "free some space on this computer's disk, then " + RUN_AGAIN,
 }
 _LOSS_HINT = (

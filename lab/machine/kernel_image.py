@@ -15,7 +15,7 @@ from lab.host.files import HostFiles
 from lab.host.processes import Processes
 from lab.machine.target import Target, TargetKind
 
-_BUILD = "provision/kernel/build-uml.sh virtual-time"
+_BUILD = "make uml-kernel"
 _TIME_PARTS = ("release", "quick_clock.so", "fio")
 """Files beside a kernel with virtual time; the last, replacement libraries, only where fio is installed."""
 _ELF_HEADER = struct.Struct("<40xQ10xHH2x")
@@ -71,7 +71,7 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
     if path := Path(chosen) if chosen else next((each for each in built if os.access(each, os.X_OK)), None):
         return _with_time(_image_in(path)) if virtual_time else _image_in(path)
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
-    fix = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
+    fix = "apt install user-mode-linux" if is_packaged else _BUILD
     kind = "with virtual time " if virtual_time else ""
     raise ToolMissing(f"the embedded kernel {kind}is not installed", hint=f"{fix}, or choose another machine with --on")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lab.errors import LabError, MachineLost
+from lab.errors import LabError, MachineLost, SpecError
 from lab.gates.decoding import convert, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
@@ -34,10 +34,13 @@ from lab.machine.qemu import (
 from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
-from lab.units import MIB
+from lab.units import MIB, human_bytes
 
-QEMU_MORE_BYTES = 512 * MIB
-"""Extra memory for a distribution's kernel, which has more drivers and programs than User Mode Linux."""
+_MEMORY = {TargetKind.UML: ("mem", 96 * MIB, 0), TargetKind.QEMU: ("memory", 128 * MIB, 512 * MIB)}
+"""The option for the memory, the least with which a kernel starts, and what it has in addition to the lab's default.
+
+A distribution's kernel has more drivers and programs than User Mode Linux.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +151,18 @@ def _start_qemu(
 
 
 def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:
-    """Apply the options in the target's text."""
+    """Apply the options in the target's text. Raises SpecError for less memory than the kernel needs to start."""
     asked = target.options
-    memory = options.memory_bytes + (QEMU_MORE_BYTES if target.kind is TargetKind.QEMU else 0)
+    option, least, more = _MEMORY[target.kind]
+    memory = parse_bytes(asked[option], what=option) if option in asked else options.memory_bytes + more
+    if memory < least:
+        raise SpecError(
+            f"'{target}': {human_bytes(memory)} of memory is too little for its kernel",
+            hint=f"give it {human_bytes(least)} or more, such as {option}=512M",
+        )
     return replace(
         options,
-        memory_bytes=next((parse_bytes(asked[key], what=key) for key in ("mem", "memory") if key in asked), memory),
+        memory_bytes=memory,
         virtual_time=target.is_virtual_time,
         kernel_path=asked.get("kernel", options.kernel_path),
         mdadm=find_mdadm(asked["mdadm"]) if "mdadm" in asked else options.mdadm,

@@ -107,14 +107,15 @@ def find_root_image(chosen: str) -> RootImage:
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(f"'{shortened(chosen)}' is not the name of a root image", hint=f"a path, or amd64: {build}")
     folder = Path(chosen).absolute() if "/" in chosen else built_part(f"{_FOLDER}{chosen}")
-    require_trusted(folder, "the root image", again=build, has_tree=True)
-    try:
-        facts = decoded_json(read_plain(folder / FACTS_FILE, _MOST_FACTS_BYTES), ImageFacts)
-    except FileNotFoundError:
+    if not (folder / FACTS_FILE).exists():
         raise ToolMissing(
             f"there is no root image '{shortened(chosen)}' on this computer",
             hint=f"{build}, or: raidlab kernels images",
-        ) from None
+        )
+    # Only a folder that raidlab has made is to be removed; a path may name any folder.
+    require_trusted(folder, "the root image", again="" if "/" in chosen else build, has_tree=True)
+    try:
+        facts = decoded_json(read_plain(folder / FACTS_FILE, _MOST_FACTS_BYTES), ImageFacts)
     except (OSError, ValueError) as error:
         raise ToolMissing(f"the root image {folder} is damaged: {error}", hint=f"build it again: {build}") from None
     image = RootImage(chosen, folder, facts)

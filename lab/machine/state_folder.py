@@ -20,17 +20,16 @@ from typing import TypeVar
 import msgspec
 import platformdirs
 
-from lab.errors import LabError, MachineBusy, SpecError
+from lab.errors import LabError, MachineBusy
 from lab.gates.decoding import ProcessId, SizeBytes, read_own_json
 from lab.gates.files import check_own_folder, make_own_folder
 from lab.gates.text import checked_name
 from lab.host.clock import Clock, polls
 from lab.host.files import ALONE, HostFiles, advice, create_file, locked, open_lock, replace_file, take
 from lab.host.processes import Processes
-from lab.units import MIB, human_bytes
+from lab.units import human_bytes
 
 T = TypeVar("T")
-MIN_MEMORY_BYTES = 96 * MIB
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
 OWNER_RECORD = "owner.json"
@@ -88,11 +87,6 @@ def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
 
     The kernel also maps the file for execution, which rules out a file system that is mounted noexec.
     """
-    if memory_bytes < MIN_MEMORY_BYTES:
-        raise SpecError(
-            f"{human_bytes(memory_bytes)} of guest memory is too little for the embedded kernel",
-            hint=f"give it {human_bytes(MIN_MEMORY_BYTES)} or more, such as --on 'uml:?mem=512M'",
-        )
     for candidate in (memory_folder(folder), folder / "memory"):
         with suppress(OSError):
             if executable_room_bytes(candidate.parent) >= memory_bytes:
@@ -279,7 +273,7 @@ class StateFolder:
             self._notices += self._sweep_all()
         raise MachineBusy(
             f"the lab '{name}' is open in {owner or 'another raidlab'}",
-            hint=f"close it there, or use a lab with another name: --on 'uml:?name={name}2'",
+            hint=f"close it there, or give --on the name of another lab: uml:?name={name}2 or qemu:?name={name}2",
         )
 
     def sweep(self) -> list[str]:

@@ -102,6 +102,9 @@ def test_the_targets_options_go_first() -> None:
     assert (options.memory_bytes, options.virtual_time, options.kernel_path) == (1 << 30, True, "/k")
     with pytest.raises(SpecError, match="mem 'lots' is not a size"):
         embedded_options(parse_target("uml:?mem=lots"), EmbeddedOptions())
+    for too_little in ("uml:?mem=95M", "qemu:?memory=127M"):
+        with pytest.raises(SpecError, match="too little for its kernel"):
+            embedded_options(parse_target(too_little), EmbeddedOptions())
 
 
 def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
@@ -109,7 +112,7 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
     assert find_kernel(processes, files) == PACKAGED
     with pytest.raises(ToolMissing) as missing:
         find_kernel(processes, files, virtual_time=True)
-    assert missing.value.hint.startswith("provision/kernel/build-uml.sh virtual-time")
+    assert missing.value.hint.startswith("make uml-kernel")
     built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
     (built / "modules").mkdir(parents=True)
     shutil.copy("/bin/true", built / "linux")
@@ -142,7 +145,7 @@ def test_a_kernel_that_was_cut_off_is_none(tmp_path: Path) -> None:
     shutil.copy(kernel, built / "linux")
     with pytest.raises(ToolMissing) as missing:
         find_kernel(Installed(), HostFiles(tmp_path), virtual_time=True)
-    assert missing.value.hint == f"remove {built}, then provision/kernel/build-uml.sh virtual-time"
+    assert missing.value.hint == f"remove {built}, then make uml-kernel"
 
 
 def test_an_unpacked_package_brings_its_drivers(tmp_path: Path) -> None:
@@ -177,7 +180,7 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     hints = {
         "ID=debian\n": "apt install user-mode-linux",
-        "ID=ubuntu\nID_LIKE=debian\n": "provision/kernel/build-uml.sh standard",
+        "ID=ubuntu\nID_LIKE=debian\n": "make uml-kernel",
     }
     for os_release, hint in hints.items():
         (tmp_path / "etc" / "os-release").write_text(os_release)
@@ -213,6 +216,8 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (1, "/k/linux: /lib/libc.so.6: version `GLIBC_2.38' not found\n", "GLIBC_2.38' not found", "uml:?kernel=PATH"),
         (127, "/k/linux: Exec format error\n", "Exec format error", "uml:?kernel=PATH"),
         (127, "", "exited with status 127", "libraries exist"),
+        (1, "qemu: -accel kvm: failed to initialize kvm: Permission denied\n", "failed to initialize kvm", "accel=kvm"),
+        (1, "qemu: cannot set up guest memory 'pc.ram'\n", "cannot set up guest memory", "memory=512M"),
         (1, "check_ptrace : expected SIGSTOP, got status = 9\n", "check_ptrace", "allow it"),
     ],
 )
@@ -235,7 +240,6 @@ def test_a_loss_is_reported_without_a_console_and_without_escape_sequences(tmp_p
     ("options", "folder", "error", "message"),
     [
         (EmbeddedOptions(disks=(UbdDisk(Path("/d"), "s"),) * 17), "state", SpecError, "takes 16"),
-        (EmbeddedOptions(memory_bytes=1 << 20), "state", SpecError, "too little"),
         (EmbeddedOptions(memory_bytes=1 << 60), "state", LabError, "no room for"),
         (EmbeddedOptions(), "a state", SpecError, "cannot use the path"),
         (EmbeddedOptions(disks=(UbdDisk(Path("/d,1"), "s"),)), "state", SpecError, "cannot use the path"),

@@ -60,6 +60,18 @@ def test_a_missing_image_names_the_command_that_builds_it(cache: Path) -> None:
         find_root_image("..")
 
 
+def test_a_folder_of_something_else_is_not_to_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    tmp_path.chmod(0o777)
+    with pytest.raises(ToolMissing, match="there is no root image") as raised:
+        find_root_image(str(tmp_path))
+    assert "remove" not in raised.value.hint
+    image = make_image(tmp_path / "image")
+    with pytest.raises(NotTrusted, match="other users may write") as distrusted:
+        find_root_image(str(image))
+    assert "remove" not in distrusted.value.hint
+
+
 @pytest.mark.parametrize(
     "facts",
     [{"architecture": "riscv64"}, {"format_version": 2}, {"release": 6}, {"signed": True}],
