@@ -103,6 +103,7 @@ async def test_an_open_drill_puts_the_lesson_away(user: User, lesson: str) -> No
     await begin(user, lesson)
     assert user.screen.query_one("#side").region.width > 0
     user.app.drills.view = DRILL
+    user.app.show_soon()
     await user.until(lambda: user.screen.query_one("#side").region.width == 0, "the lesson is away")
     user.app.guide.answer("no")
     user.fake_lab.show("raid5")
