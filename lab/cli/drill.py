@@ -24,7 +24,7 @@ from lab.drills.case import (
     require_attempt,
     require_practice,
 )
-from lab.drills.desk import DrillDesk, close_case, require_blank
+from lab.drills.desk import DrillDesk, close_case, require_blank, require_possible
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
 from lab.drills.verdict import (
     EXAM_RULES,
@@ -112,6 +112,7 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
     try:
         # Arrays that are about to be erased are neither started nor reported.
         with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
+            require_possible(session, chosen)
             is_open = True
             if clears:
                 session.run(session.reset_all())

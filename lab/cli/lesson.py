@@ -52,7 +52,7 @@ from lab.lessons.course import (
 )
 from lab.lessons.engine import DisplayedCheck, StepView, displayed, is_predicted, shows_solution
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
-from lab.lessons.student import LessonSession, Student, carry_out, evaluate_step, require_disks
+from lab.lessons.student import LessonSession, Student, carry_out, clearing_plan, evaluate_step, require_disks
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
 from lab.session.session import LabSession, open_session
@@ -353,9 +353,10 @@ def _start(context: Context, verb: verbs.StartLesson) -> None:
     _require_needs(desk, files, anyway=verb.anyway)
     chosen = desk.language_for(files, verb.language, _language_of_environment())
     with open_session(client_of(context, watches=False)) as session:
+        lesson = files.ready(desk.state.seed if verb.seed is None else verb.seed, chosen)
         if verb.reset:
-            session.run(session.reset_all())
-        require_disks(session, files.ready(desk.state.seed if verb.seed is None else verb.seed, chosen))
+            session.run(clearing_plan(session, lesson) or session.reset_all())
+        require_disks(session, lesson)
     _show(context, desk.start(verb.name, context.target, seed=verb.seed, language=chosen))
 
 
@@ -403,9 +404,10 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
         if verb.plan and step.do:
             # The commands are the last hint.
             opened.take_all_hints()
-        for action in step.do:
-            out(action.by_hand())
-        if not step.do:
+        lines = [action.by_hand() for action in step.do]
+        if lines or context.json:
+            context.out({"by_hand": lines}, "\n".join(lines))
+        if not lines:
             context.narrator.notice("in this step you only have to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
     opened.note_help()

@@ -350,12 +350,15 @@ class DrillStore:
     def newest(self, word: str = "") -> DrillOutcome:
         """The newest outcome, of one drill or with this id. Raises ResultError if there is none."""
         outcomes = self.all()
-        found = [each for each in outcomes if each.id == word]
+        found, path = [each for each in outcomes if each.id == word], None
         if not found:
             path = find_drill(word) if word else None
             found = [each for each in outcomes if path is None or each.drill == path.stem]
         if not found:
-            raise ResultError("no drill has been completed yet", hint="'raidlab drill list' shows them")
+            what = f"drill {path.stem} has" if path else "no drill has"
+            raise ResultError(
+                f"{what} {'not ' if path else ''}been completed yet", hint="'raidlab drill list' shows your results"
+            )
         return found[-1]
 
 

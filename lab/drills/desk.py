@@ -66,19 +66,26 @@ SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
-    """Whether the lab's disks are in use. Raises DrillError if the drill's disks are missing."""
-    drill_disks(session, drill)
+    """Whether the lab's disks are in use. Raises DrillError, UnfitVersion if the drill is impossible here."""
+    require_possible(session, drill)
     return bool(use_words(session, drill.disk_names))
 
 
 def require_blank(session: LabSession, drill: ReadyDrill) -> None:
     """Raises DrillError unless the lab has the drill's disks, all of them are free, and no array is running."""
-    drill_disks(session, drill)
+    require_possible(session, drill)
     if used := use_words(session, drill.disk_names):
         raise DrillError(
             f"drill {drill.id} needs blank disks, and {used}",
-            hint=f"'raidlab drill start {drill.id} --reset' makes all disks blank, and deletes their data",
+            hint="the same command with --reset makes all disks blank, and deletes their data",
         )
+
+
+def require_possible(session: LabSession, drill: ReadyDrill) -> None:
+    """Raises DrillError, UnfitVersion if disks, kernel or mdadm do not suit; call it before data are deleted."""
+    drill_disks(session, drill)
+    require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
+    require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
 
 
 def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
@@ -556,9 +563,8 @@ class DrillDesk:
 
         Raises DrillError if the disaster cannot be made or the lab's disks are in use, UnfitVersion.
         """
+        require_possible(session, drill)
         disks = drill_disks(session, drill)
-        require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
-        require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
         folder = session.folder / "drill"
         shutil.rmtree(folder, ignore_errors=True)
         session.host.state.make(folder, what="the folder of the drill")

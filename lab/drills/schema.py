@@ -158,7 +158,7 @@ class ReadyDrill:
     seed: str
     values: Mapping[str, Value]
     goal_checks: tuple[Check, ...]
-    mistakes: Mapping[EndedMistake, tuple[Check, ...]]
+    mistakes: tuple[tuple[EndedMistake, tuple[Check, ...]], ...]
     """The drill's own mistakes, then those of every drill, and the checks that all hold after them."""
 
     @property
@@ -181,13 +181,16 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
     written = msgspec.to_builtins(drill)
     filled = convert(written | fill_tree({name: written[name] for name in _FILLED}, values), Drill)
     checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
-    mistakes = {
-        EndedMistake(mistake.id, mistake.explain.strip()): tuple(
-            make_check(arguments, where=f"drill {drill.id}, mistake {mistake.id}", in_drill=True)
-            for arguments in mistake.when
+    mistakes = tuple(
+        (
+            EndedMistake(mistake.id, mistake.explain.strip()),
+            tuple(
+                make_check(arguments, where=f"drill {drill.id}, mistake {mistake.id}", in_drill=True)
+                for arguments in mistake.when
+            ),
         )
         for mistake in (*filled.mistakes, *common_mistakes())
-    }
+    )
     return ReadyDrill(filled, path, seed, values, checks, mistakes)
 
 

@@ -233,7 +233,7 @@ def _outcome(desk: DrillDesk, end: DrillEnd, saved: _Saved, truth: DiskTruth | N
 def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
     """The mistakes whose checks all hold, the drill's own first."""
     state = CheckedState(drill=seen)
-    return tuple(mistake for mistake, checks in drill.mistakes.items() if all_hold(checks, state))
+    return tuple(mistake for mistake, checks in drill.mistakes if all_hold(checks, state))
 
 
 def verdict_of(

@@ -23,7 +23,7 @@ from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.checks.catalogue import FileSays, FileSystemFills, played_since, points_since
 from lab.checks.state import CheckedState, DeepState, PlayedFault
-from lab.disks import LabDisk
+from lab.disks import DiskKind, LabDisk
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
 from lab.experiments.run import RunRequest, run_experiment
@@ -501,7 +501,7 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     if used := _use_of(session, lesson):
         raise LessonError(
             f"lesson {lesson.id} starts with a blank lab, and {used}",
-            hint=f"'raidlab lesson start {lesson.id} --reset' makes all disks blank: their data are gone",
+            hint="the same command with --reset makes all disks blank, and deletes their data",
         )
 
 
@@ -511,10 +511,12 @@ def named_disks(
     """The lab's disks with these names, free or not. Raises ``error`` if some that ``what`` uses are missing."""
     there = {disk.name: disk for disk in session.disks}
     if missing := [name for name in names if name not in there]:
-        raise error(
-            f"{what} uses {names[0]} to {names[-1]}, and the lab has no {', '.join(missing)}",
-            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
-        )
+        kind = DiskKind.FILE if session.is_embedded else DiskKind.LOOP
+        hint = f"add some: raidlab disks add --kind {kind} --count {len(missing)}"
+        if missing[0] < max(there, default=""):
+            # New disks get numbers after the existing ones.
+            hint = "use another lab, which has them all: --on 'uml:?name=NEW' or 'qemu:?name=NEW'"
+        raise error(f"{what} uses {names[0]} to {names[-1]}, and the lab has no {', '.join(missing)}", hint=hint)
     return tuple(there[name] for name in names)
 
 

@@ -185,3 +185,11 @@ def test_damaged_progress_is_reported_and_the_lesson_can_be_restarted(output_of:
     assert "01-what-a-disk-promises" in output_of("lesson", "list")
     assert "the lesson cannot be followed" in output_of("disks")
     assert "What a disk promises\n" in output_of("lesson", "start", "1", "--again")
+
+
+@pytest.mark.parametrize("words", [("drill", "start", "1"), ("lesson", "start", "2", "--anyway")])
+def test_what_is_impossible_is_refused_before_disks_become_blank(
+    output_of: OutputOf, machine: FakeMachine, words: tuple[str, ...]
+) -> None:
+    assert "the lab has no disk06" in output_of(*words, "--reset", status=1)
+    assert [argv for argv in machine.runs if argv[0] == "blkdiscard"] == []

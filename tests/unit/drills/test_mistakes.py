@@ -181,3 +181,11 @@ def test_mistakes_that_no_wrong_way_of_the_drill_makes(
     )
     made_here = {"chunk-guessed", "garbled-trusted", "by-default", "order-guessed", "repaired-a-guess"}
     assert {each.id for each in recognised(drill, end)} & made_here == mistakes
+
+
+def test_several_ways_to_make_one_mistake_count_each() -> None:
+    drill = ready(read_drill(catalogue()["01-dropped-members"]), catalogue()["01-dropped-members"])
+    ways = [mistake for mistake in drill.drill.mistakes if mistake.when]
+    twice = replace(drill, drill=msgspec.structs.replace(drill.drill, mistakes=(ways[0], ways[0])))
+    filled = ready(twice.drill, twice.path)
+    assert [mistake.id for mistake, _ in filled.mistakes][:2] == [ways[0].id] * 2
