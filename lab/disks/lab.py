@@ -772,8 +772,9 @@ def _open_attached(
             yield lab
             write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
             return
+        # Not within the block that makes the lab's disks blank: until they are chosen, those are all disks.
+        _choose_plain_disks(lab, wanted)
         try:
-            _choose_plain_disks(lab, wanted)
             yield lab
         finally:
             # Return them blank, as they were: an array left on them would start with the machine.
@@ -787,6 +788,9 @@ def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
     devices = read_devices(lab.machine)
     free = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
     free = [disk for disk in free if is_unused(disk, devices)]
+    # A member of a stopped array belongs to it, and so does a file system that is not mounted to its user.
+    carrying = lab.guard.carried([disk.node for disk in free])
+    free = [disk for disk in free if disk.node not in carrying]
     can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)
     chosen: list[LabDisk] = []
     missing: list[DiskSpec] = []

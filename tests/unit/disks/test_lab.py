@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from lab.disks.guard import Guard
 from lab.disks.kinds import DiskKind, DiskSpec, specs
 from lab.disks.lab import Lab, open_lab
 from lab.errors import CommandFailed, DeviceRefused, LabError, SpecError
 from lab.machine import parse_target
 from lab.plans import Plan, Step
 from lab.units import MIB
-from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
+from tests.unit.disks.machines import SIZE, Device, host_in, lab_disk, lab_disks, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 
 
@@ -166,3 +167,25 @@ def test_a_machine_just_started_gets_the_folder_of_the_disks_sockets_first(
     with open_lab(parse_target("ssh:somewhere"), host_in(tmp_path)):
         pass
     assert machine.runs[0] == ("mkdir", "-p", "/run/raidlab")
+
+
+@pytest.mark.parametrize("size_bytes", [SIZE, 4 * SIZE])
+def test_an_experiment_leaves_disks_alone_that_carry_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
+) -> None:
+    """A member of a stopped array is in use by nothing; and if no disk suits, none has been chosen."""
+    machine = machine_of(Device("vda", number="254:0"), Device("vdb", number="254:16"))
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
+        yield machine
+
+    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    monkeypatch.setattr("lab.disks.lab.virtio_disks", lambda _: lab_disks("ab", kind=DiskKind.VIRTIO, prefix="/dev/vd"))
+    monkeypatch.setattr(Guard, "carried", lambda _, nodes: {node: ("xfs",) for node in nodes if node == "/dev/vda"})
+    monkeypatch.setattr(Lab, "attach", lambda _, missing: [] if not missing else pytest.fail("no loop devices"))
+    target, wanted = parse_target("ssh:somewhere"), [DiskSpec(name="a", kind=DiskKind.FILE, size_bytes=size_bytes)]
+    with suppress(BaseException), open_lab(target, host_in(tmp_path), wanted=wanted) as lab:
+        assert [disk.node for disk in lab.disks] == ["/dev/vdb"]
+    erased = {word for argv in machine.runs for word in argv if word in ("/dev/vda", "/dev/vdb")}
+    assert erased == ({"/dev/vdb"} if size_bytes == SIZE else set())
