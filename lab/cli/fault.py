@@ -21,6 +21,7 @@ from lab.cli.context import (
     calls_on,
     current,
     err,
+    fitted,
     out,
     out_json,
     pairs,
@@ -117,7 +118,7 @@ def list_scenarios(*names: Names) -> None:
     elif names:
         out("\n\n".join(map(scenario_text, chosen)))
     else:
-        out(scenario_table(chosen).as_text())
+        out(fitted(scenario_table(chosen)))
 
 
 @app.command
@@ -173,7 +174,7 @@ def _shown(context: Context, stored: StoredScenarios, detailed: Sequence[str] = 
         for outcome in stored.outcomes:
             if outcome.id in detailed:
                 out(outcome_text(outcome) + "\n")
-        out(outcome_table(stored).as_text())
+        out(fitted(outcome_table(stored)))
     return exit_code(stored)
 
 
@@ -232,7 +233,8 @@ def campaign(
         if seeds or minutes or level or policy or planted:
             raise SpecError("--resume cannot be combined with other options", hint="give --resume alone")
         with resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
-            return _print_campaigns(context, [_run(context, journal, calls, shrinks=shrink)])
+            summary = _run(context, journal, calls, shrinks=shrink)
+            return _print_campaigns(context, [summary], is_hunt=bool(journal.run.planted))
     Bounds(level, policy)
     bugs = planted_bugs() if planted == ALL else (find_planted_bug(planted),) if planted else (None,)
     asked: dict[str, Any] = {"first": first, "seeds": seeds or 0, "seconds": (minutes or 0.0) * 60}
@@ -244,7 +246,7 @@ def campaign(
             asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
             with begun_campaign(context.host, str(context.target), **asked) as journal:
                 summaries.append(_run(context, journal, calls, shrinks=shrink))
-    return _print_campaigns(context, summaries)
+    return _print_campaigns(context, summaries, is_hunt=bool(planted))
 
 
 def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool) -> CampaignSummary:
@@ -264,16 +266,14 @@ def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None,
         ).run()
 
 
-def _print_campaigns(context: Context, summaries: list[CampaignSummary]) -> int:
-    """The exit status: findings are a failure, except in a campaign with a planted bug, which is meant to find it."""
+def _print_campaigns(context: Context, summaries: list[CampaignSummary], *, is_hunt: bool) -> int:
+    """The exit status: a finding is a failure, and so is a planted bug that a hunt has not found."""
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
         for summary in summaries:
             _print_summary(summary)
-    found = [record for summary in summaries for record in summary.findings]
-    is_planted = any(record.planted for record in found)
-    return ExitCode.FAILED if found and not is_planted else ExitCode.DONE
+    return ExitCode.DONE if all(bool(summary.findings) is is_hunt for summary in summaries) else ExitCode.FAILED
 
 
 def _print_summary(summary: CampaignSummary) -> None:
@@ -625,13 +625,15 @@ def _judged_by_mdadm(
     *,
     images: DriveImages | None = None,
 ) -> int:
-    judge, configuration, found = Judge(recording), recording.configuration, []
+    judge, configuration = Judge(recording), recording.configuration
+    found: list[PointJudgement] = []
+    values: list[dict[str, Any]] = []
     for seen in judge_points(place, recording, cuts, by_mdadm=True, images=images):
         verdict = judge.verdict(seen)
         found.append(verdict.judgement)
         if context.json:
             judged = {"judgement": verdict.judgement, "reasons": verdict.reasons}
-            out_json({"configuration": configuration.name, **judged, **seen})
+            values.append({"configuration": configuration.name, **judged, **seen})
             continue
         policy, is_degraded = configuration.policy, bool(cut_of(verdict.cut).missing)
         out(f"{configuration.name}, cut {verdict.cut}: {verdict.judgement}")
@@ -640,6 +642,8 @@ def _judged_by_mdadm(
             if stage in seen:
                 out(f"  {stage}: {seen[stage]}")
         out(f"  promised: {policy.degraded if is_degraded else policy.whole} ({policy.source})")
+    if context.json:
+        out_json(values[0] if len(values) == 1 else values)
     if len(found) < len(cuts):
         raise LabError("the machine gave no answer about the crash point", hint="try it again")
     return 1 if PointJudgement.BROKEN in found else 0

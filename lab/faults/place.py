@@ -193,7 +193,9 @@ def run_program(
         message = (result.stderr.strip().splitlines() or ["no message"])[-1]
         raise LabError(
             f"the program {path} on {machine.facts.target} exited with status {result.status}: {message}",
-            hint="the machine's kernel may have killed it: raidlab exec dmesg",
+            hint="run it again; if it happens again, the machine has too little memory"
+            if machine.facts.is_embedded
+            else "the machine's kernel may have killed it: raidlab exec dmesg",
         )
 
 

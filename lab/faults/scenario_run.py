@@ -572,11 +572,11 @@ def play_all(
                 runner = ScenarioRunner(place, seed, hooks or ScenarioHooks())
                 while left:
                     yield runner.play(left.pop(0))
-                    if runner.is_machine_lost or not place.is_as_new:
+                    if runner.is_machine_lost or (left and not place.is_as_new):
                         break
         except MachineLost:
-            # A lost machine cannot be closed cleanly either.
-            if runner is None or not runner.is_machine_lost:
+            # After a scenario only the next one needs a machine: a new one. Each has played one, so this ends.
+            if runner is None:
                 raise
 
 
@@ -634,6 +634,7 @@ class ScenarioRunner:
         )
 
     def _variants(self, scenario: Scenario, watchdog: SilenceWatchdog) -> Iterator[VariantOutcome]:
+        self._playing = None
         self._require_drives(scenario)
         machine = self.place.lab.machine
         kernel = machine.facts.kernel_release

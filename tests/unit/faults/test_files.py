@@ -431,3 +431,15 @@ def test_failures_explained_by_the_array(array: str, document: dict[str, Any], i
     point = judged(document, array)
     assert bool(point.explanation) == is_explained
     assert point.is_broken == ("unmountable" in document and not is_explained)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"dead": "x"}, {"unmountable": "x"}, {"stuck": "x"}, {"bad": [["d0/f1", 512, "corrupt", "zeros", [3]]]},
+        {"fsck": 4, "fsck_said": "x"}, {"wrong_rows": [7]}, {"kernel": ["x"]},
+    ],
+)  # fmt: skip
+def test_each_broken_promise_is_a_problem(broken: dict[str, Any]) -> None:
+    point = judged({"cut": "7", **broken}, "raid5-journal")
+    assert (len(point.problems), point.is_broken) == (1, True)

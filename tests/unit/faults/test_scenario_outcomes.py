@@ -226,23 +226,29 @@ def test_the_text_of_an_outcome_has_promise_source_commands_and_verdict() -> Non
     assert "raid5.c" in scenario_text(find_scenario("10"))
 
 
-@pytest.mark.parametrize("how", ["lost", "without discards"])
+@pytest.mark.parametrize("how", ["lost", "lost afterwards", "without discards"])
 def test_another_machine_takes_the_place_of_one_that_is_lost_or_not_as_new(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    opened: list[SimpleNamespace] = []
+    opened: list[Any] = []
     chosen = [find_scenario(str(number)) for number in (1, 2, 3)]
+
+    class Lost:
+        @property
+        def is_as_new(self) -> bool:
+            raise MachineLost("it does not answer")
 
     @contextmanager
     def open_one() -> Iterator[FaultPlace]:
-        opened.append(SimpleNamespace(is_as_new=True))
-        yield opened[-1]  # type: ignore[misc]
+        opened.append(Lost() if how == "lost afterwards" and not opened else SimpleNamespace(is_as_new=True))
+        yield opened[-1]
         if len(opened) == 1 and how == "lost":
             raise MachineLost("it cannot be closed either")
 
     def play(runner: ScenarioRunner, scenario: Scenario) -> ScenarioOutcome:
         runner.is_machine_lost = scenario.number == 2 and how == "lost"
-        opened[-1].is_as_new = scenario.number != 2 or how == "lost"
+        if how == "without discards":
+            opened[-1].is_as_new = scenario.number != 2
         return outcome(scenario.number)
 
     monkeypatch.setattr(ScenarioRunner, "play", play)
