@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import Context, current, named_target
+from lab.cli.context import Context, current, fitted, named_target
 from lab.errors import ExitCode, SpecError
 from lab.findings.record import VERDICTS, Record, read_record, read_script, record_table, with_outcomes
 from lab.findings.runner import measure
@@ -46,19 +46,24 @@ def run(
         # A record of its own would have the runs of earlier calls, which are not repeated.
         raise SpecError("no file is named for the record of the runs", hint=f"add {_OUTPUT}, or another file")
     chosen = [read_script(path) for path in scripts]
+    names = [script.name for script in chosen]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SpecError(
+            f"several scripts are named {', '.join(twice)}", hint="name each once: the record knows them by their names"
+        )
     if not output.absolute().parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
     targets = [_machine(context, *axes) for axes in product(kernel or ("",), mdadm or ("",))]
 
     notice, listen = context.narrator.notice, context.narrator.listen
     for target in targets:
-        for cell in measure(chosen, target, repeat, limit, output, context.host, on_notice=notice, on_machine=listen):
+        cells = measure(chosen, target, repeat, limit, output, context.host, on_notice=notice, on_machine=listen)
+        for cell in cells:
             last = cell.runs[-1]
             where = f"Linux {cell.kernel}, mdadm {cell.mdadm_version}"
             notice(f"{where}, {cell.script}, run {len(cell.runs)}: {last.outcome}: {last.said}")
-    record, names = read_record(output), {str(target) for target in targets}
-    measured = Record(cells=tuple(cell for cell in record.cells if cell.target in names))
-    context.out(msgspec.to_builtins(measured), record_table(measured).as_text())
+    measured = Record(cells=tuple(cell for cell in read_record(output).cells if cell.target in map(str, targets)))
+    context.out(msgspec.to_builtins(measured), fitted(record_table(measured)))
     has_verdicts = all(each.outcome in VERDICTS for cell in measured.cells for each in cell.runs)
     return ExitCode.DONE if has_verdicts else ExitCode.FAILED
 
@@ -79,7 +84,7 @@ def show(
         write_file(into, with_outcomes(read_text(into, MIB), stored).encode())
         context.narrator.notice(f"written to {into}")
         return ExitCode.DONE
-    context.out(msgspec.to_builtins(stored), record_table(stored).as_text())
+    context.out(msgspec.to_builtins(stored), fitted(record_table(stored)))
     return ExitCode.DONE
 
 
@@ -94,4 +99,5 @@ def _machine(context: Context, kernel: str, mdadm: str) -> Target:
         if value and key in target.options:
             raise SpecError(f"the {key} is named twice: {target}, and --{key} {value}", hint="name it once")
         target = target.with_option(key, value) if value else target
-    return target
+    # A root image has its own kernel.
+    return parse_target(str(target))

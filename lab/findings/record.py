@@ -7,6 +7,7 @@ blank disks as there are words after its name, without those in brackets. Its ex
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +104,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return f"{kind} {release[0] if release else self.kernel}"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All cells that were measured."""
 
     cells: tuple[Cell, ...] = ()
@@ -134,10 +135,13 @@ def read_script(path: Path) -> Script:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record; an empty one if there is no file. Raises SpecError."""
-    if not path.exists():
+    """Read a record; an empty one if there is no file. Raises SpecError for a file of another kind."""
+    if not os.path.lexists(path):
         return Record()
-    return read_own_json(path, Record)
+    found = read_own_json(path, Record)
+    if found.format_version != FORMAT_VERSION:
+        raise SpecError(f"'{path}' has another format", hint="name another file, or use the raidlab that wrote it")
+    return found
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from lab.disks import DiskKind, open_lab, specs
-from lab.errors import CommandTimedOut, MachineLost
+from lab.errors import CommandTimedOut, MachineLost, ToolMissing
 from lab.findings.record import (
     MOST_LINE_CHARACTERS,
     OF_STATUS,
@@ -104,14 +104,17 @@ class ScriptMachine:
         Every second run starts arrays read-only until their first write, and every second pair of runs has udev.
         """
         starts_read_only, has_udev = number % 2 == 0, number // 2 % 2 == 1
-        seconds = 0.0
+        seconds, is_prepared = 0.0, False
         try:
             self._prepare(script.disks, starts_read_only=starts_read_only, has_udev=has_udev)
+            is_prepared = True
             argv = ("bash", "-c", script.text, script.name, *self._nodes[: script.disks])
             done = self._machine.run(argv, timeout_seconds=limit_seconds, check=False)
             outcome, seconds = OF_STATUS.get(done.status, Outcome.UNTRIED), done.duration_seconds
             output = done.stderr if outcome is Outcome.UNTRIED and done.stderr.strip() else done.stdout
         except CommandTimedOut:
+            if not is_prepared:
+                raise
             outcome, seconds, output = Outcome.HUNG, limit_seconds, f"not finished after {limit_seconds:g} s"
         except MachineLost as error:
             outcome, output = Outcome.LOST, error.message
@@ -138,8 +141,9 @@ class ScriptMachine:
 
     def _prepare(self, disks: int, *, starts_read_only: bool, has_udev: bool) -> None:
         if has_udev != self._has_udev:
-            start, stop = ("sh", "-c", _START_UDEV), ("udevadm", "control", "--exit")
-            self._machine.run(start if has_udev else stop, timeout_seconds=_START_SECONDS)
+            argv = ("sh", "-c", _START_UDEV) if has_udev else ("udevadm", "control", "--exit")
+            if self._machine.run(argv, timeout_seconds=_START_SECONDS, check=False).status:
+                raise ToolMissing("udev's daemon does not start and end on the machine", hint="apt install udev")
             self._has_udev = has_udev
         self._machine.write(_START_RO, str(int(starts_read_only)))
         self._machine.run(("sh", "-c", _BLANK, "sh", *self._nodes[:disks]))

@@ -65,8 +65,9 @@ class Target:
 
     def with_option(self, key: str, value: str) -> Target:
         """Return the same target with one more option, which is also added to its text."""
+        escaped = value.replace("%", "%25").replace("&", "%26")
         joint = "&" if "?" in self.text else "?"
-        return replace(self, options={**self.options, key: value}, text=f"{self.text}{joint}{key}={value}")
+        return replace(self, options={**self.options, key: value}, text=f"{self.text}{joint}{key}={escaped}")
 
     @property
     def lab_name(self) -> str:

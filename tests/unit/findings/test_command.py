@@ -27,6 +27,8 @@ def script(tmp_path: Path) -> Path:
         ("local:", ["SCRIPT"], "do not run on local:"),
         ("qemu:?kernel=6.1", ["SCRIPT", "--kernel", "6.12"], "the kernel is named twice"),
         ("uml:?mdadm=4.2", ["SCRIPT", "--mdadm", "4.4"], "the mdadm is named twice"),
+        ("qemu:", ["SCRIPT", "SCRIPT"], "several scripts are named a.sh"),
+        ("qemu:?root=amd64", ["SCRIPT", "--kernel", "6.1"], "a root image has its own kernel"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_a_machine_starts(
@@ -58,3 +60,11 @@ def test_the_record_is_printed_and_fills_in_a_page(
     page.write_text("| finding | Linux 6.1 |\n|---|---|\n| `a.sh` | old |\n")
     assert run(["findings", "show", str(record), "--into", str(page)]) == 0
     assert page.read_text().splitlines()[2] == "| `a.sh` | mdadm 4.2: reproduced 1 of 2, refuted 1 of 2 |"
+
+
+@pytest.mark.parametrize("text", ['{"name": "another program\'s"}', '{"cells": [], "format_version": 7}'])
+def test_a_file_that_is_no_record_is_not_overwritten(script: Path, tmp_path: Path, text: str) -> None:
+    record = tmp_path / "record.json"
+    record.write_text(text)
+    assert run(["--on", "qemu:", "findings", "run", str(script), "--output", str(record)]) != 0
+    assert record.read_text() == text

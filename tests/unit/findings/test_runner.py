@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.errors import CommandTimedOut, MachineLost
+from lab.errors import CommandTimedOut, MachineLost, ToolMissing
 from lab.findings.record import Outcome, Script
 from lab.findings.runner import ScriptMachine
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
@@ -79,3 +79,16 @@ def test_a_script_that_does_not_end_or_crashes_the_kernel_is_a_result(
     cell, is_reusable = ScriptMachine(as_machine(a_machine(Scripted(act=fail))), NODES).run(SCRIPT, 0, 60.0)
     assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, message)]
     assert not is_reusable
+
+
+def test_a_machine_that_cannot_be_prepared_is_no_result_of_the_script() -> None:
+    def fail() -> None:
+        raise CommandTimedOut("sh", hint="")
+
+    fake = a_machine(Scripted())
+    fake.answers[("sh", "-c")] = Scripted(act=fail)
+    with pytest.raises(CommandTimedOut):
+        ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
+    fake.answers[("sh", "-c")] = Scripted(status=1)
+    with pytest.raises(ToolMissing, match="udev"):
+        ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 2, 60.0)
