@@ -427,7 +427,7 @@ def shown_files(options: EmbeddedOptions) -> list[str]:
     """Return the paths of ``options.shown``. Raises SpecError for one that cannot be shown."""
     shown = [*options.shown, *filter(None, [options.mdadm])]
     for path in shown:
-        if not path.exists():
+        if not os.access(path, os.F_OK):
             raise SpecError(f"there is no '{path}' to show to the machine", hint="give the path of a file or folder")
         if path.resolve() == Path("/"):
             raise SpecError("'/' is not shown to the machine", hint="give the path of one file or folder")

@@ -107,7 +107,7 @@ def _image_in(path: Path) -> KernelImage:
     if not _is_whole(path):
         raise ToolMissing(
             f"{path} is not a program, or is truncated",
-            hint=f"remove {path.parent}, then {_BUILD}" if kernel_cache() in path.parents else "install it again",
+            hint=f"remove {path.parent}, then {_BUILD}" if path.parent.parent == kernel_cache() else "install it again",
         )
     built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
     if not built.is_dir() and packaged.is_dir() and packaged != Path("/usr/lib/uml/modules"):
@@ -144,8 +144,12 @@ def _with_time(image: KernelImage) -> KernelImage:
     folder = image.path.parent
     if all((folder / name).is_file() for name in _TIME_PARTS[:2]):
         return image
-    first = f"remove {folder}, then " if kernel_cache() in folder.parents else ""
-    raise ToolMissing(f"{image.path} was not built for virtual time, or only partly built", hint=first + _BUILD)
+    hint = (
+        f"remove {folder}, then {_BUILD}"
+        if folder == kernel_cache() / "virtual-time"
+        else f"leave out kernel=: {_BUILD}"
+    )
+    raise ToolMissing(f"{image.path} was not built for virtual time, or only partly built", hint=hint)
 
 
 def guest_python(processes: Processes) -> str:

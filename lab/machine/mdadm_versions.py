@@ -6,6 +6,7 @@ of this computer may be too old for it. Only machines run it; nothing on this co
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,7 @@ def find_mdadm(chosen: str) -> Path:
 
 
 def _of_folder(folder: Path) -> Path:
-    if not (folder / _PACKAGE).is_file():
+    if not os.access(folder / _PACKAGE, os.R_OK):
         raise SpecError(
             f"there is no mdadm in '{shortened(str(folder))}'",
             hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
@@ -65,7 +66,7 @@ def _of_version(chosen: str) -> Path:
 
 
 def _versions(apt: Apt) -> list[str]:
-    return re.findall(r"^Version: (\S+)", apt.run("apt-cache", "show", _PACKAGE), re.MULTILINE)
+    return re.findall(r"^ *\S+ \| +(\S+) +\|", apt.run("apt-cache", "madison", _PACKAGE), re.MULTILINE)
 
 
 def _install(apt: Apt, version: str, folder: Path) -> None:

@@ -113,6 +113,8 @@ class Apt:
             f"Dir::Etc::sourcelist={folder}/sources.list",
             "Dir::Etc::sourceparts=/dev/null",
             f"Dir::State={folder}/state",
+            # An installed package is no source of it.
+            "Dir::State::status=/dev/null",
             f"Dir::State::lists={folder}/lists",
             f"Dir::Cache={folder}",
             *_LEAN,

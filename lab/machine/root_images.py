@@ -13,6 +13,7 @@ Init and agent are not in the image: they come from the running raidlab, in an a
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def find_root_image(chosen: str) -> RootImage:
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(f"'{shortened(chosen)}' is not the name of a root image", hint=f"a path, or amd64: {build}")
     folder = Path(chosen).absolute() if "/" in chosen else built_part(f"{_FOLDER}{chosen}")
-    if not (folder / FACTS_FILE).exists():
+    if not os.access(folder / FACTS_FILE, os.F_OK):
         raise ToolMissing(
             f"there is no root image '{shortened(chosen)}' on this computer",
             hint=f"{build}, or: raidlab kernels images",

@@ -271,9 +271,11 @@ class StateFolder:
                 break
             # A killed client's kernel holds the lock until its supervisor, or the sweep, kills it.
             self._notices += self._sweep_all()
+        # Another machine has only one lab.
+        other = f", or give --on the name of another lab: uml:?name={name}2 or qemu:?name={name}2"
         raise MachineBusy(
             f"the lab '{name}' is open in {owner or 'another raidlab'}",
-            hint=f"close it there, or give --on the name of another lab: uml:?name={name}2 or qemu:?name={name}2",
+            hint="close it there" + ("" if name.startswith("at-") else other),
         )
 
     def sweep(self) -> list[str]:
