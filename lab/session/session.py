@@ -479,11 +479,11 @@ class Shell:
         with self._lock:
             if self._command is not None:
                 raise LabError("a command is still running in this shell", hint="wait for it, or interrupt it")
+            # For each line, because a drill may have begun since; before the line starts, because it may fail.
+            self._session.on_typed(line)
             argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
             self._command = command = self._machine.stream(argv)
             self._interrupts = 0
-        # Evaluated for each line: a drill may have begun since.
-        self._session.on_typed(line)
         chunks: deque[str] = deque()
         size = 0
         try:
