@@ -82,7 +82,7 @@ from lab.measure.rebuild import (
     timeline_of,
     verdict,
 )
-from lab.measure.samples import Recorder, busy_fraction
+from lab.measure.samples import Recorder, idle_fraction
 from lab.plans import Plan, Step, write_file_step
 from lab.results.record import (
     DEGRADED,
@@ -433,7 +433,8 @@ def run_experiment(
         request.on_notice(experiment.why)
     require_room(make_folder(store.root, what="the folder for results"), RESULT_ROOM_BYTES, "results")
     target = with_fitting_time(request.target, request.host, experiment.disk_specs, request.on_notice)
-    progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled)
+    done = earlier.done_keys if earlier else ()
+    progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled, done)
     progress.doing("start the machine", 3.0)
 
     def listen(machine: Machine) -> None:
@@ -511,7 +512,7 @@ def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callabl
     """Report the stored result: in the hint of a LabError, as a notice before any other error."""
     resume = f"'raidlab run --resume {journal.record.id}' continues it"
     if not isinstance(error, LabError):
-        if journal.record.cells:
+        if journal.record.done_keys:
             on_notice(f"stored as incomplete; {resume}")
         return
     hints = [error.hint] if error.hint else []
@@ -520,7 +521,7 @@ def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callabl
         with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
             file.write(error.payload)
         hints.append(f"it is saved as {file.name}")
-    if journal.record.cells:
+    if journal.record.done_keys:
         hints.append(f"{resume} where it stopped")
     error.hint = "; ".join(hints)
 
@@ -563,7 +564,7 @@ class ExperimentRunner:
                 with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
                     self._lab.machine.clock.sleep(IDLE_SECONDS)
                 if idle := recorder.samples:
-                    self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
+                    self._idle_baseline = idle_fraction(idle)
                 for cell in jobs:
                     self._measure_cell(cell)
                 self._measure_until_narrow()

@@ -152,19 +152,20 @@ def planned_keys(experiment: Experiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def estimated_seconds(experiment: Experiment) -> float:
-    """Expected wall time: the measured times, plus typical times to start fio and to build arrays."""
+def estimated_seconds(experiment: Experiment, done: Collection[str] = ()) -> float:
+    """Expected wall time of what is not ``done``: measured times, and typical ones to start fio and to build arrays."""
     per_cell = 1.3
     total = 10.0
     built = ""
-    for cell in cells(experiment):
+    jobs, rebuilds = remaining(experiment, done)
+    for cell in jobs:
         total += load_seconds(cell.workload) + per_cell
         if experiment.disks.sharing is Sharing.SHARED and cell.array != built:
             built = cell.array
             total += _build_seconds(experiment, experiment.array(built))
     if experiment.disks.sharing is Sharing.SEPARATE:
         total += sum(_build_seconds(experiment, array) for array in experiment.arrays)
-    for rebuild in rebuild_cells(experiment):
+    for rebuild in rebuilds:
         total += 8.0
         if rebuild.under:
             total += 3 * (load_seconds(rebuild.under) + per_cell)
@@ -270,6 +271,7 @@ class ProgressMeter:
     """Converts events of a run to ``RunProgress``; steps are weighted by their expected time.
 
     In virtual time the expected time is the machine's; its ratio to the computer's time comes from finished steps.
+    ``done``: keys of what an interrupted run has measured.
 
     ``on_sample`` is called on the recorder's thread, the other methods on the thread that runs the experiment.
     """
@@ -280,11 +282,12 @@ class ProgressMeter:
         clock: Clock,
         on_progress: Callable[[RunProgress], None],
         is_cancelled: Callable[[], bool] = lambda: False,
+        done: Collection[str] = (),
     ) -> None:
         self.is_cancelled = is_cancelled
         self._clock = clock
         self._on_progress = on_progress
-        self._total_seconds = max(1.0, estimated_seconds(experiment))
+        self._total_seconds = max(1.0, estimated_seconds(experiment, done))
         self._steps_seconds = 0.0
         """Expected time of the finished steps."""
         self._step_seconds = 0.0
@@ -295,7 +298,9 @@ class ProgressMeter:
         self._boot_seconds: float | None = None
         """Expected time of the steps before the first one on that machine."""
         self._sample: Sample | None = None
-        self._now = RunProgress(planned_count=len(planned_keys(experiment)), left_seconds=self._total_seconds)
+        planned = planned_keys(experiment)
+        done_count = sum(key in done for key in planned)
+        self._now = RunProgress("", 0.0, self._total_seconds, done_count, len(planned))
 
     def watch(self, machine: Machine) -> None:
         if machine.facts.is_virtual_time:

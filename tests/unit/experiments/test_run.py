@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,10 +14,11 @@ import pytest
 from lab.errors import ExperimentError, MeasurementDisturbed, ResultError, RunCancelled
 from lab.experiments import run
 from lab.experiments.linting import stamps_of
-from lab.experiments.run import Bench, Run, _require_same, require_room
+from lab.experiments.run import Bench, RebuildRunner, Run, _require_same, require_room
 from lab.experiments.schedule import (
     MEASURED_AGAIN,
     ProgressMeter,
+    RebuildCell,
     RunProgress,
     SpareMeasurements,
     Stopwatch,
@@ -27,7 +28,8 @@ from lab.experiments.schedule import (
 )
 from lab.host.clock import HostClock
 from lab.machine.api import CommandResult
-from lab.results.record import DiskRecord, Timings
+from lab.measure.rebuild import DataSum, RebuildMeasured
+from lab.results.record import DiskRecord, RebuildRecord, Timings
 from lab.units import MIB
 from tests.unit.experiments.experiments import arrays, experiment
 from tests.unit.fakes import FACTS, FakeClock, FakeMachine, as_machine
@@ -300,3 +302,28 @@ def test_one_of_which_nothing_is_known_is_made_again_and_then_an_error(monkeypat
     with pytest.raises(MeasurementDisturbed, match="reported nothing"):
         run.ExperimentRunner(cast("Run", this_run))._measure_cell(cells(planned)[0])
     assert len(tries) == MEASURED_AGAIN + 1
+
+
+SUM, OTHER, LOST = DataSum("sha256:aa"), DataSum("sha256:bb"), DataSum("", "Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("degraded", "after", "is_unchanged"),
+    [(SUM, SUM, True), (OTHER, SUM, False), (SUM, OTHER, False), (LOST, SUM, False), (SUM, LOST, False)],
+)
+def test_data_are_unchanged_only_if_both_sums_are(degraded: DataSum, after: DataSum, is_unchanged: bool) -> None:
+    stored: list[RebuildRecord] = []
+    journal = SimpleNamespace(add=lambda record, timeline: stored.append(record))
+    runner = SimpleNamespace(_run=SimpleNamespace(journal=journal, progress=SimpleNamespace(done=lambda _: None)))
+    cell, measured = RebuildCell("a", 0, None), RebuildMeasured(1.0, 1, ())
+    RebuildRunner._store(cast(Any, runner), cell, measured, (SUM, degraded, after), None, None)
+    assert stored[0].data_unchanged is is_unchanged
+
+
+def test_a_resumed_run_counts_what_is_measured_and_estimates_the_rest(clock: FakeClock, reports: Reports) -> None:
+    keys = planned_keys(experiment())
+    resumed = ProgressMeter(experiment(), clock, reports.append, done=keys[:-1])
+    resumed.doing("measure", 5.0)
+    assert (reports[-1].done_count, reports[-1].planned_count) == (len(keys) - 1, len(keys))
+    assert reports[-1].left_seconds == pytest.approx(estimated_seconds(experiment(), keys[:-1]))
+    assert estimated_seconds(experiment(), keys[:-1]) < estimated_seconds(experiment()) / 2

@@ -26,6 +26,7 @@ from lab.measure.samples import (
     SampleReader,
     ThreadTicks,
     busy_fraction,
+    idle_fraction,
     parse_cpu,
     parse_diskstats,
     rates_between,
@@ -318,6 +319,7 @@ def test_samples_are_stored_in_order_and_passed_on() -> None:
     assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0, 3.0]
     assert reported == list(recorder.samples)
     assert recorder.between(2.0, 3.0) == recorder.samples[1:]
+    assert recorder.between(1.0, 2.0) == recorder.samples[:2]
     assert machine.sample_requests[0].interval_seconds == pytest.approx(0.2)
     assert machine.sample_requests[0].block_devices == ("md0", "ubda")
 
@@ -393,3 +395,9 @@ def test_what_no_theory_asks_for_is_not_measured(
     rates = probe_disk(None, DRIVE, workloads, rebuilds=rebuilds)  # type: ignore[arg-type]
     assert {each.id for each in asked} == measured
     assert min(rates.random_read_iops, rates.sequential_read_bytes_per_second) > 0
+
+
+def test_the_idle_baseline_is_that_of_the_whole_recording() -> None:
+    idle = [sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95)]
+    assert idle_fraction(idle) == 0.05
+    assert idle_fraction(idle[:1]) == idle_fraction([sample(), sample()]) == 0.0
