@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from unicodedata import east_asian_width
 
 from lab.gates.text import markdown, spreadsheet, visible
@@ -15,6 +15,8 @@ from lab.gates.text import markdown, spreadsheet, visible
 NOTHING = "–"
 """The text shown in place of a missing value."""
 Value = str | int | float | None
+_LEAST_TEXT_CELLS = 16
+"""Minimum width of a column of text that wraps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +78,38 @@ class Table:
         )
 
     def as_text(self, most_columns: int | None = None) -> str:
-        """The table aligned with spaces; rows on several lines each if it is wider than ``most_columns``."""
+        """The table aligned with spaces, at most ``most_columns`` wide: long texts wrap within their columns.
+
+        Where that leaves no room for them, each row becomes a paragraph.
+        """
         head = [visible(column.heading) for column in self.columns]
         body = [[visible(text) for text in row] for row in self.texts]
         widths = [max(_width(row[index]) for row in (head, *body)) for index in range(len(head))]
-        top = [self._line(head, widths)]
-        if self.title:
-            top = [visible(self.title), "", *top, "  ".join("─" * width for width in widths)]
-        lines = [*top, *(self._line(row, widths) for row in body)]
-        if most_columns is not None and max(map(_width, lines)) > most_columns:
-            lines = [line for row in body for line in _row_lines(head, row, most_columns)]
-            lines = [visible(self.title), "", *lines] if self.title else lines
-        return "\n".join([*lines, *(f"  {visible(note)}" for note in self.notes)])
+        narrow = widths if most_columns is None else self._narrowed(widths, most_columns)
+        if narrow is None:
+            lines = [line for row in body for line in _row_lines(head, row, most_columns or 0)]
+        else:
+            lines = [*self._lines(head, narrow)]
+            lines += ["  ".join("─" * width for width in narrow)] if self.title else []
+            lines += [line for row in body for line in self._lines(row, narrow)]
+        title = [visible(self.title), ""] if self.title else []
+        return "\n".join([*title, *lines, *(f"  {visible(note)}" for note in self.notes)])
+
+    def _narrowed(self, widths: Sequence[int], most: int) -> list[int] | None:
+        """The widths with the widest columns of text made narrower until all fit; None if they would be too narrow."""
+        narrow = list(widths)
+        texts = [index for index, column in enumerate(self.columns) if not column.is_number]
+        while sum(narrow) + 2 * (len(narrow) - 1) > most:
+            widest = max(texts, key=lambda index: narrow[index], default=None)
+            if widest is None or narrow[widest] <= _LEAST_TEXT_CELLS:
+                return None
+            narrow[widest] -= 1
+        return narrow
+
+    def _lines(self, row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+        cells = zip(row, widths, strict=True)
+        parts = [[text] if _width(text) <= width else textwrap.wrap(text, width) for text, width in cells]
+        return (self._line(line, widths) for line in zip_longest(*parts, fillvalue=""))
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
         cells = []
@@ -96,8 +118,8 @@ class Table:
             cells.append(gap + text if column.is_number else text + gap)
         return "  ".join(cells).rstrip()
 
-    def as_document(self, is_markdown: bool) -> str:
-        return self.as_markdown() if is_markdown else self.as_text()
+    def as_document(self, is_markdown: bool, most_columns: int | None = None) -> str:
+        return self.as_markdown() if is_markdown else self.as_text(most_columns)
 
     def as_markdown(self) -> str:
         title = [f"**{markdown(self.title)}**", ""] if self.title else []

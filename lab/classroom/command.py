@@ -35,7 +35,7 @@ from lab.classroom.view import (
     practice_tables,
     view_class,
 )
-from lab.cli.context import ProgressBar, current, out, out_json, table
+from lab.cli.context import ProgressBar, current, fitted, out, out_json, table
 from lab.errors import ResultError, SpecError, ToolMissing
 from lab.frontend import AppFrontend
 from lab.gates.text import visible
@@ -172,7 +172,7 @@ def classroom(
             f"no bundle in '{folder}' has two arrays of one experiment, or any practice",
             hint="'raidlab export' makes bundles",
         )
-    practised = [] if experiment else [table.as_text() for table in practice_tables(found.practice)]
+    practised = [] if experiment else [fitted(table) for table in practice_tables(found.practice)]
     out("\n\n".join([_text(found, rows, left_out), *practised]))
 
 

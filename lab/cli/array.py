@@ -453,7 +453,7 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
             context.narrator.notice(note)
         session.run(made)
         if not spec.is_array:
-            out(spec.device)
+            context.out({"array": None, "device": spec.device, "plan": plan_value(made)}, spec.device)
             return
         array = session.array(spec.name)
         status = wait_with_bar(context, session, spec.name, action.waits_for) if wait else array.read()

@@ -85,13 +85,18 @@ def _written_out(value: Any) -> Any:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
     """A listing as text. ``right``: headings over numbers."""
-    return Table.listing(headings, rows, right=right).as_text()
+    return fitted(Table.listing(headings, rows, right=right))
 
 
 def fitted(shown: Table) -> str:
-    """A table as text that fits the terminal; files and pipes have no width."""
+    """A table as text that fits the terminal."""
+    return shown.as_text(output_columns())
+
+
+def output_columns() -> int | None:
+    """The width of the terminal; None for a file or a pipe."""
     is_shown = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return shown.as_text(shutil.get_terminal_size().columns if is_shown else None)
+    return shutil.get_terminal_size().columns if is_shown else None
 
 
 def pairs(values: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.arguments import flag, number
-from lab.cli.context import CollectionReport, Context, Exporter, current, fitted, out, out_json, table
+from lab.cli.context import CollectionReport, Context, Exporter, current, fitted, out, out_json, output_columns, table
 from lab.compare import (
     CONDITIONS,
     Compared,
@@ -78,8 +78,11 @@ def show_list() -> None:
         measured = "" if each.problem else f"{each.measured_count}/{each.planned_count}"
         status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
         status += ", imported" if each.is_imported else ""
+        # The id of a foreign result may be any name.
+        has_name = bool(each.problem) or each.experiment in each.id
+        status += "" if has_name else f", {each.experiment} of {each.created_utc[:10]}"
         rows.append((each.id, target_words(each.target), measured, status))
-    # The id has the date and the experiment, and the others fit into a terminal's line.
+    # The id of a result of this computer has the date and the experiment.
     out(table(("id", "on", "measured", "status"), rows, right=("measured",)))
 
 
@@ -98,7 +101,7 @@ def show(
     elif csv:
         out(csv_of(record).rstrip())
     else:
-        out(render_result(record, is_markdown=True) if markdown else render_result(record))
+        out(render_result(record, is_markdown=markdown, most_columns=output_columns()))
 
 
 @app.command
@@ -445,11 +448,7 @@ def report(
     context = current()
     if _is_of_collection(names, format, output, title, context, has_faults=faults is not None):
         return
-    chosen = format or _by_ending(output)
-    if chosen is Format.HTML and output is None and sys.stdout.isatty():
-        raise SpecError("an HTML report cannot be shown on a terminal", hint="add --output report.html")
-    if faults and chosen is Format.CSV:
-        raise SpecError("verdicts on faults cannot be written to a CSV file", hint="use 'raidlab fault show --json'")
+    chosen = _fitting(format or _by_ending(output), output, context, has_faults=bool(faults))
     others = (outcome_table(load_run(context.host, faults)),) if faults else ()
     selected = names or (() if others else ("latest",))
     found = collect(each_result(selected, ResultStore(context.host.state.results)) if selected else (), others=others)
@@ -497,6 +496,18 @@ def _is_of_collection(
     if message is not None:
         out_json({"file": str(output), "told": message}) if context.json and output else out(message)
     return message is not None
+
+
+def _fitting(chosen: Format, output: Path | None, context: Context, *, has_faults: bool) -> Format:
+    if output is None and context.json:
+        raise SpecError(
+            "a report is not JSON", hint="'raidlab --json results show ID' has all figures; or add --output"
+        )
+    if chosen is Format.HTML and output is None and sys.stdout.isatty():
+        raise SpecError("an HTML report cannot be shown on a terminal", hint="add --output report.html")
+    if has_faults and chosen is Format.CSV:
+        raise SpecError("verdicts on faults cannot be written to a CSV file", hint="use 'raidlab fault show --json'")
+    return chosen
 
 
 def _by_ending(output: Path | None) -> Format:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from lab.cli.arguments import flag, number
-from lab.cli.context import Context, ProgressBar, current, err, out, out_json, table
+from lab.cli.context import Context, ProgressBar, current, err, fitted, out, out_json, output_columns, table
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
@@ -59,12 +59,12 @@ def run(
     """
     context = current()
     if name == SEEDS:
-        if resume or csv or seed is not None:
-            hint = "use --resume, --seed and --csv only with a single experiment"
+        if resume or csv or seed is not None or verify_repeat or allow:
+            hint = "use --resume, --seed, --csv, --verify-repeat and --allow only with a single experiment"
             raise SpecError("'seeds' stands for several experiments", hint=hint)
         return _run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
-    _require_fitting(name, resume, seed, csv, verify_repeat=verify_repeat)
+    _require_fitting(name, resume, seed, csv, verify_repeat=verify_repeat, is_plan=plan)
     if plan and name:
         _print_plan(seeded(find_experiment(name)[0], seed), context)
         return ExitCode.DONE
@@ -81,7 +81,7 @@ def run(
             _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
     if csv is not None:
         write_file(csv, csv_of(record).encode())
-    context.out(record, render_result(record))
+    context.out(record, render_result(record, most_columns=output_columns()))
     context.narrator.notice(f"stored as {record.id} in {ResultStore(context.host.state.results).root / record.id}")
     return ExitCode.DONE
 
@@ -108,13 +108,15 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
 
 
 def _require_fitting(
-    name: str | None, resume: str | None, seed: int | None, csv: Path | None, *, verify_repeat: bool
+    name: str | None, resume: str | None, seed: int | None, csv: Path | None, *, verify_repeat: bool, is_plan: bool
 ) -> None:
     if name and resume:
         raise SpecError(
             "--resume cannot be combined with the name of an experiment",
             hint="the result records its experiment: omit the name",
         )
+    if resume and is_plan:
+        raise SpecError("--plan shows a whole experiment", hint="name one, without --resume: raidlab run NAME --plan")
     if verify_repeat and not name:
         raise SpecError("--verify-repeat needs an experiment", hint="name one: raidlab run NAME --verify-repeat")
     if seed is not None and not name and not resume:
@@ -133,9 +135,12 @@ def _process_started_seconds(files: HostFiles) -> float | None:
 
 def _list(context: Context) -> None:
     found = [find_experiment(name)[0] for name in built_in_names()]
-    value = [{"id": each.id, "title": each.title, "estimated_seconds": estimated_seconds(each)} for each in found]
     rows = [(each.id, human_seconds(estimated_seconds(each)), each.title) for each in found]
-    context.out(value, table(("experiment", "about", "title"), rows, right=("about",)))
+    context.out(list(map(_listed, found)), table(("experiment", "about", "title"), rows, right=("about",)))
+
+
+def _listed(experiment: Experiment) -> dict[str, Any]:
+    return {"id": experiment.id, "title": experiment.title, "estimated_seconds": estimated_seconds(experiment)}
 
 
 def _print_plan(experiment: Experiment, context: Context) -> None:
@@ -157,10 +162,10 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
     names = [f"{study}{suffix}" for study in study_names() if f"{study}{suffix}" in built_in_names()]
     chosen = [find_experiment(name) for name in names]
     total = sum(estimated_seconds(experiment) for experiment, _ in chosen)
-    err(f"{len(chosen)} studies, about {human_seconds(total)}")
+    context.narrator.notice(f"{len(chosen)} studies, about {human_seconds(total)}")
     if is_plan:
-        for experiment, _ in chosen:
-            out(f"{experiment.id}: about {human_seconds(estimated_seconds(experiment))}: {experiment.title}")
+        lines = [f"{each.id}: about {human_seconds(estimated_seconds(each))}: {each.title}" for each, _ in chosen]
+        context.out([_listed(each) for each, _ in chosen], "\n".join(lines))
         return ExitCode.DONE
     records, failed = [], {}
     for experiment, text in chosen:
@@ -177,7 +182,7 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
             if not context.json:
                 published = find_published(experiment.study)
                 table = findings_table(records[-1], published) if published else None
-                out("\n\n".join([heading(records[-1]), *([table.as_text()] if table else [])]) + "\n")
+                out("\n\n".join([heading(records[-1]), *([fitted(table)] if table else [])]) + "\n")
     report = _report(context, records, failed)
     context.narrator.notice(f"report: {report}")
     if context.json:

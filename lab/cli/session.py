@@ -18,7 +18,7 @@ from lab.actions.action import Field, PlanAction, Verb, fields_of
 from lab.arrays.array import Array
 from lab.arrays.status import ArrayStatus
 from lab.cli.arguments import flag, number, usage_words
-from lab.cli.context import Context, ProgressBar, current, err, out, out_json, pairs
+from lab.cli.context import Context, ProgressBar, current, err, fitted, out, out_json, pairs
 from lab.errors import LabError, MachineLost, SpecError
 from lab.plans import Plan
 from lab.session.session import Client, LabSession, open_session, read_arrival
@@ -205,7 +205,7 @@ def print_array(
 def array_text(array: Array, status: ArrayStatus) -> str:
     """All details of one array."""
     facts, tables = array.text(status)
-    return "\n\n".join([pairs(facts), *(table.as_text() for table in tables)])
+    return "\n\n".join([pairs(facts), *map(fitted, tables)])
 
 
 def _wait_or_report(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:

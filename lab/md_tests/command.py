@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import Context, ProgressBar, current, named_target
+from lab.cli.context import Context, ProgressBar, current, fitted, named_target
 from lab.errors import ExitCode, SpecError
 from lab.gates.decoding import Seconds
 from lab.host.files import write_file
@@ -80,7 +80,7 @@ def md_tests(
     if list_tests:
         context.out(
             [{"test": test, "upstream": suite.broken.get(test, "")} for test in chosen],
-            list_table(suite, chosen).as_text(),
+            fitted(list_table(suite, chosen)),
         )
         return ExitCode.DONE
     is_chosen = bool(named_target())
@@ -125,22 +125,25 @@ def _run(
             bar.show(f"{test} ({done + 1} of {tests})", done / tests)
 
         notice, listen = context.narrator.notice, context.narrator.listen
-        for result in run_tests(
+        results = run_tests(
             *(journal, suite, target, context.host, udev_daemon, limits),
             on_notice=notice,
             on_machine=listen,
             on_start=show,
-        ):
-            notice(result_line(result))
-            if not keeps_going and not result.is_good:
-                return
+        )
+        # A finalizer would swallow an interruption.
+        with closing(results):
+            for result in results:
+                notice(result_line(result))
+                if not keeps_going and not result.is_good:
+                    return
 
 
 def _print_results(context: Context, journal: SuiteJournal, output: Path | None) -> None:
     if output is not None:
         write_file(output, _as_file(journal, output.suffix.lower()).encode())
         context.narrator.notice(f"written to {output}")
-    context.out(as_value(journal), result_table(journal).as_text())
+    context.out(as_value(journal), fitted(result_table(journal)))
 
 
 def _as_file(journal: SuiteJournal, suffix: str) -> str:

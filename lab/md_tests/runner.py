@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -304,7 +304,7 @@ def run_tests(
     on_notice: Callable[[str], None],
     on_machine: Callable[[Machine], None],
     on_start: Callable[[str], None],
-) -> Iterator[SuiteResult]:
+) -> Generator[SuiteResult, None, None]:
     """Run the tests without a result; yields each result when it is stored.
 
     Raises LabError if no machine can be started, or if the suite does not start on a new one.

@@ -946,9 +946,9 @@ def foremost(record: ResultRecord) -> str:
     return f"The {seen.subject} limited these figures: {seen.observed}. {_PROCESSOR_BOUND}"
 
 
-def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
-    """Heading, tables and warnings of a result, for a terminal or as Markdown."""
-    tables = (table.as_document(is_markdown) for table in tables_of(record))
+def render_result(record: ResultRecord, *, is_markdown: bool = False, most_columns: int | None = None) -> str:
+    """Heading, tables and warnings of a result, as Markdown, or for a terminal of ``most_columns``."""
+    tables = (table.as_document(is_markdown, most_columns) for table in tables_of(record))
     first_stamp = foremost(record)
     parts = [as_line(heading(record), is_markdown)]
     parts += [f"First of all: {as_line(first_stamp, is_markdown)}"] if first_stamp else []

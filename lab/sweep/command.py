@@ -80,12 +80,12 @@ def sweep(
     )
     with ProgressBar(quiet=context.quiet) as bar:
         planned = plan_sweep(meant, text, replace(request, on_planned=planning_shown(bar, context.host.clock)))
-    for line in plan_lines(planned, request):
-        context.narrator.notice(line)
+    lines = list(plan_lines(planned, request))
     if plan:
-        if context.json:
-            out_json(_plan_document(planned))
+        context.out(_plan_document(planned), "\n".join(lines))
         return ExitCode.DONE
+    for line in lines:
+        context.narrator.notice(line)
     with ProgressBar(quiet=context.quiet) as bar:
         outcome = run_sweep(planned, replace(request, on_progress=partial(_show_progress, bar)), folder)
     return _print_outcome(outcome, context)

@@ -47,20 +47,27 @@ def test_one_study_fails_and_the_others_run(ran: Ran, capfd: pytest.CaptureFixtu
     assert "raidlab run louwrentius-quick" in output.err
 
 
-def test_json_and_one_report_name_all_results_and_failures(ran: Ran, typed: Typed) -> None:
-    found = json.loads(typed("--json", "run", "seeds", "--quick", status=1).out)
-    ids = [f"id-{name}" for name in ran if name != "louwrentius-quick"]
-    assert found["failed"] == {"louwrentius-quick": "the machine was lost"}
+@pytest.mark.parametrize(("words", "failing"), [((), "louwrentius"), (("--quick",), "louwrentius-quick")])
+def test_json_and_one_report_name_all_results_and_failures(
+    ran: Ran, typed: Typed, words: tuple[str, ...], failing: str
+) -> None:
+    found = json.loads(typed("--json", "run", "seeds", *words, status=1).out)
+    ids = [f"id-{name}" for name in ran if name != failing]
+    assert found["failed"] == {failing: "the machine was lost"}
     assert found["results"] == ids
     path = Path(found["report"])
     page = path.read_text()
     assert path.suffix == ".html"
-    assert "louwrentius-quick failed: the machine was lost" in page
+    assert f"{failing} failed: the machine was lost" in page
     assert all(f'id="{each}"' in page for each in ids)
 
 
 def test_the_plan_runs_nothing(ran: Ran, typed: Typed) -> None:
     assert typed("run", "seeds", "--quick", "--plan").out.count("-quick: about") >= 4
+    planned = json.loads(typed("--json", "run", "seeds", "--quick", "--plan").out)
+    assert [each["id"] for each in planned] == sorted(each["id"] for each in planned)
+    typed("run", "--resume", "latest", "--plan", status=2)
+    typed("run", "seeds", "--quick", "--verify-repeat", status=2)
     assert ran == []
 
 
