@@ -102,6 +102,8 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"fio {document.get('fio version', '')} lacks {', '.join(missing)}")
+    if not all(options[name].isdecimal() for name in ("iodepth", "numjobs")):
+        raise ResultError("its queue depth or number of jobs is no number")
     return options, text
 
 

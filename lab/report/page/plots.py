@@ -102,7 +102,8 @@ class LevelPlots:
         if is_large(rows[0]):
             values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in rows]
             first = [row.section(row.cells[0]) for row in rows]
-            scales = [section.io_bytes / section.total_ios / 1e6 for section in first]
+            # A foreign record may have a rate without I/Os.
+            scales = [section.io_bytes / section.total_ios / 1e6 if section.total_ios else 0.0 for section in first]
             marks = self._published(Quantity.BANDWIDTH, rows, values) or self._published(Quantity.IOPS, rows, values)
             unit, what = "MB/s", "Throughput"
         else:
@@ -111,7 +112,8 @@ class LevelPlots:
             marks = self._published(Quantity.IOPS, rows, values)
             unit, what = "I/Os per second (IOPS)", "Speed"
         theory = [
-            row.predicted_iops * scale if row.predicted_iops else None for row, scale in zip(rows, scales, strict=True)
+            row.predicted_iops * scale or None if row.predicted_iops else None
+            for row, scale in zip(rows, scales, strict=True)
         ]
         if not any(theory):
             theory = self._relative_theory(rows, values)
