@@ -510,14 +510,14 @@ class Draft:
 
     def _bitmap_row(self) -> ChoiceRow:
         if not self.raid.is_redundant:
-            return ChoiceRow("bitmap", "Bitmap", note="no redundancy to track")
+            return ChoiceRow("bitmap", "Bitmap", note="no redundancy")
         return ChoiceRow("bitmap", "Bitmap", self._bitmaps, self._bitmap)
 
     def _spares_row(self) -> ChoiceRow:
         if not self.raid.is_redundant:
             return ChoiceRow("spares", "Spares", note="no redundancy")
         if "spares" not in self.options:
-            return ChoiceRow("spares", "Spares", note="add a disk when one fails")
+            return ChoiceRow("spares", "Spares", note="none: add one later")
         note = "the last of the chosen disks" if self.spare_count else ""
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
@@ -571,8 +571,11 @@ def next_step(state: LabState) -> str:
         return "Looking for arrays …"
     status = state.selected
     resting = state.resting_arrays
+    if status is None and resting and all(each.obstacle for each in resting):
+        return f"{resting[0].name} cannot be started: the list says why. [b]2[/b] builds another array."
     if status is None and resting:
-        return f"{resting[0].name} is stopped; its data are on its disks. [b]Tab[/b] selects, [b]Enter[/b] starts it."
+        able = next(each for each in resting if not each.obstacle)
+        return f"{able.name} is stopped; its data are on its disks. [b]Tab[/b] selects, [b]Enter[/b] starts it."
     if status is None:
         return "No array yet. [b]b[/b] creates a RAID 5 to start with; [b]2[/b] offers all choices."
     load = state.running_load

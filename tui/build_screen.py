@@ -122,7 +122,9 @@ class BuildScreen(ModeScreen):
         bays = bays_of(state)
         free = [bay.name for bay in bays if bay.state is BayState.FREE and not bay.note]
         if self._awaited and set(self._awaited) <= set(free):
-            self.draft, self._awaited = self.draft.with_disks((*self.draft.disks, *self._awaited)), ()
+            # An update before the end of the plan may have proposed them.
+            chosen = tuple(dict.fromkeys((*self.draft.disks, *self._awaited)))
+            self.draft, self._awaited = self.draft.with_disks(chosen), ()
             self._has_chosen = True
         self.draft = self.draft.only(free)
         if not self._has_chosen:
@@ -228,8 +230,10 @@ class BuildScreen(ModeScreen):
         short = lost.removeprefix(", ") or note
         usable.show_text(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived
-        note = "any failure loses all data" if not high else "any" if low == high else "depends on which disks"
-        survives.show_text(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)
+        note, short = ("depends on which disks", "depends") if low != high else ("any", "any")
+        note, short = (note, short) if high else ("any failure loses all data", "")
+        is_short = len(note) >= survives.size.width
+        survives.show_text(survives_words(shown), Tone.GOOD if low else Tone.BAD, short if is_short else note)
         cost, _, reason = shown.write_penalty.partition(": ")
         write.show_text(cost, note="for one write")
         why.update(f"A small write: {reason}." if reason else "")
@@ -245,6 +249,9 @@ class BuildScreen(ModeScreen):
 
     def on_rack_refused(self, event: Rack.Refused) -> None:
         bay = event.bay
+        if self.app.drills.view is not None:
+            self.notify(f"{bay.name} {bay.note}, and a drill is open", severity="warning")
+            return
         self.app.ask(
             lambda session: session.reset([bay.name]),
             note=f"{bay.name} {bay.note}. A new array needs blank disks.",
@@ -296,7 +303,7 @@ class BuildScreen(ModeScreen):
             bay = self.query_one(Rack).current
             return True if bay and bay.name in self.draft.members and self._preview.can_be_built else None
         if action == "lesson_disks":
-            return bool(self._lesson_disks([disk.name for disk in self.app.lab.free_disks]))
+            return bool(self._lesson_disks([disk.name for disk in self.app.lab.blank_disks]))
         if action == "larger":
             return "utilisation" in self.draft.options and self.app.lab.is_open
         return True
@@ -306,7 +313,11 @@ class BuildScreen(ModeScreen):
 
     def hint(self, state: LabState) -> str | None:
         if not self.draft.disks:
+            if not state.disks or self.app.drills.view is not None:
+                return None
             unused = [bay for bay in bays_of(state) if bay.state is BayState.FREE and not bay.array]
+            if not unused and state.selected is None:
+                return "No disk is free: stopped arrays hold them. [b]1[/b] shows the arrays."
             if not unused:
                 return "No disk is free. [b]1[/b], then [b]Delete[/b] destroys the selected array."
             if all(bay.note for bay in unused):

@@ -269,6 +269,11 @@ class DebriefScreen(Modal[bool]):
         super().__init__()
         self._page = page
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disks are erased only while they hold what the last drill left."""
+        drills = self.app.drills
+        return parameters != (True,) or (drills.left is not None and drills.view is None)
+
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="debrief-box") as box:
             box.border_title = "Debriefing"

@@ -363,7 +363,7 @@ class Rack(LineWidget, can_focus=True):
             self._toggle(name for name in self._chosen if name != bay.name)
         elif bay.state is BayState.FREE:
             self._toggle([*self._chosen, bay.name])
-        elif bay.array:
+        elif bay.array or bay.state is not BayState.REFUSED:
             self.notify(f"{bay.name} is not free: {bay.words(self.glyphs)}", severity="warning")
         else:
             self.post_message(self.Refused(bay))

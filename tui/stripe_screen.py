@@ -41,7 +41,7 @@ from tui.keys import command_key, hidden_key
 from tui.look import Tone, tone_css
 from tui.mode import ModeScreen
 from tui.state import LabState
-from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanner, entitle, shorten, titled
+from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanner, entitle, shorten, titled, wrapped
 
 if TYPE_CHECKING:
     from lab.plans import Plan
@@ -250,7 +250,12 @@ class StripeScreen(ModeScreen):
         at = self._at
         if status is None:
             self._at = Looked()
-            self.query_one(StripeHex).clear("no array is running: press b on the Lab screen to create one")
+            why = "no array is running: press b on the Lab screen to create one"
+            if not state.is_open:
+                why = "the machine is not running"
+            elif state.resting_arrays:
+                why = "no array is running: the Lab screen (1) lists the stopped ones"
+            self.query_one(StripeHex).clear(why)
         elif status.name != at.array:
             self._at = Looked(status.name)
             self._read()
@@ -587,7 +592,7 @@ class StripeHex(LineWidget):
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._columns:
-            return [self.line(width).add(shorten(self._empty, width, self.glyphs.ellipsis), self.style("place"))]
+            return [self.line(width).add(text, self.style("place")) for text in wrapped(self._empty, width)]
         in_row = self.bytes_in_row(width)
         cell = 3 * in_row + 1
         shown = self._in_sight(max(1, (width - _PLACE_CELLS) // cell))

@@ -493,9 +493,10 @@ class Tile(LineWidget):
         if height == 2 and note and figure.room > 5:
             figure.add("  ").add(shorten(note, figure.room - 1, ellipsis), self.style("note"))
         elif note:
-            lines += [
-                self.line(width).add(part, self.style("note")) for part in wrapped(note, width)[: max(0, height - 2)]
-            ]
+            rows, parts = max(0, height - 2), wrapped(note, width)
+            if len(parts) > rows > 0:
+                parts = [*parts[: rows - 1], shorten(" ".join(parts[rows - 1 :]), width, ellipsis)]
+            lines += [self.line(width).add(part, self.style("note")) for part in parts[:rows]]
         return lines
 
 

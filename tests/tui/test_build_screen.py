@@ -10,6 +10,7 @@ from lab.arrays.discovery import BroughtUp
 from lab.arrays.spec import ArrayPreview, ArraySpec
 from lab.plans import Plan, Step
 from tests.tui.fake_lab import DISKS
+from tests.tui.test_frame import DRILL
 from tests.tui.user import User
 from tui.actions import LEVELS, Draft, survives_words
 from tui.build_screen import BuildScreen
@@ -180,12 +181,23 @@ async def test_a_free_disk_with_old_contents_can_be_made_blank(user: User) -> No
     await user.until(lambda: "--all" in user.text, "the plan")
     user.sees("disk01 carries xfs. A new array needs blank disks.")
     await user.press("r")
+    # The disk may become free while the plan still runs: it is proposed then, and must not be chosen twice.
+    user.lab.found = BroughtUp(carried={disk.node: ("xfs",) for disk in DISKS[1:]})
+    await user.show()
     user.jobs[-1].set_result(None)
-    user.lab.found = BroughtUp()
-    user.app.show_soon()
     await user.until(lambda: isinstance(user.screen, BuildScreen), "the end of the plan")
     await user.show()
     assert user.at(BuildScreen).draft.disks == ("disk01",)
+
+
+async def test_no_disk_of_an_open_drill_is_made_blank(user: User) -> None:
+    user.lab.found = BroughtUp(carried={disk.node: ("xfs",) for disk in DISKS})
+    user.app.drills.view = DRILL
+    await user.show()
+    assert "blank" not in str(user.find(HintLine).visual)
+    await user.press("tab", "space")
+    assert user.at(BuildScreen)
+    assert user.jobs == []
 
 
 @pytest.mark.app(is_still=False, shows="raid5", notifications=True)

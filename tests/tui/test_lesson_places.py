@@ -11,8 +11,6 @@ from tests.tui.user import User
 from tui.keys import SCREENS
 from tui.lessons import LessonPanel
 
-pytestmark = pytest.mark.wide
-
 
 async def test_checks_tick_on_the_lab_screen_while_the_student_works(user: User, lesson: str) -> None:
     await begin(user, lesson)
@@ -31,6 +29,7 @@ async def test_checks_tick_on_the_lab_screen_while_the_student_works(user: User,
     assert view_of(user).done_count == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("size", [(120, 40), (160, 50)])
 async def test_the_lesson_is_shown_beside_every_screen_from_the_first_frame(
     user: User, lesson: str, size: tuple[int, int]

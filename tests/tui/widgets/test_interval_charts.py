@@ -4,7 +4,7 @@ import pytest
 
 from tests.tui.widgets.host import shown
 from tui.charts import BARS, DECADES, RATIOS, SHARES, Axis, IntervalChart, IntervalRow
-from tui.look import ASCII, UNICODE, Glyphs, Tone
+from tui.look import UNICODE, Glyphs, Tone
 
 
 def lines(axis: Axis, *rows: IntervalRow, size: tuple[int, int] = (60, 8), glyphs: Glyphs = UNICODE) -> list[str]:
@@ -78,9 +78,3 @@ def test_without_room_for_all_rows_those_around_the_current_one_remain_on_the_sc
     assert "▸ row 4" in shown_rows[1]
     assert [line.split("row ")[1][0] for line in shown_rows] == ["3", "4", "5"]
     assert axis.split() == ["1", "100000"]
-
-
-@pytest.mark.parametrize("axis", [BARS, RATIOS, DECADES])
-def test_a_terminal_without_unicode_gets_ascii_only(axis: Axis) -> None:
-    rows = (IntervalRow("a", 1.1, 0.8, 1.4, "1.10 ×", expected=1.2, is_current=True), IntervalRow("b", None, 0, 0, "…"))
-    assert all(line.isascii() for line in lines(axis, *rows, glyphs=ASCII))
