@@ -9,9 +9,8 @@ import pytest
 from tests.hardening import disks, guests, process, stored, written  # noqa: F401 - each adds its own
 from tests.hardening.workbench import PROMISES, Bench, Promise
 
-pytestmark = pytest.mark.wide
 
-
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "promise",
     [pytest.param(each, id=each.says, marks=[pytest.mark.kernel] if each.needs_machine else []) for each in PROMISES],

@@ -281,6 +281,11 @@ def test_many_streams_leave_short_reads_fast(machine: Machine) -> None:
         machine.read(["/proc/self/stat"])
         delays.append(time.monotonic() - asked)
     assert sorted(delays)[10] < 0.5
+    samples = machine.sample(SampleRequest(0.02, files=("/proc/uptime",)))
+    times = [sample.time_seconds for sample, _ in zip(samples, range(5), strict=False)]
+    samples.stop()
+    assert len(times) == 5
+    assert times == sorted(set(times))
     for stream in streams[8:]:
         stream.stop(signal_number=signal.SIGKILL)
     assert [sum(map(len, stream.chunks())) for stream in streams] == [2_000_000] * 8 + [0] * 8
