@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -45,6 +46,7 @@ from lab.plugins import extension
 from lab.report.page.blocks import render_document, render_page, render_part
 from lab.results.rows import grouped
 from lab.results.store import ResultStore
+from lab.tomlfile import unknown_word
 from lab.units import counted
 
 if TYPE_CHECKING:
@@ -155,19 +157,26 @@ def classroom(
         found = view_class(folder, context.host.state.root / "class", on_progress=bar.show)
     rows = [row for row in found.rows if experiment in (None, row.experiment)]
     left_out = [each for each in found.left_out if experiment in (None, each.experiment)]
+    if experiment and not (rows or left_out):
+        raise unknown_word(
+            "experiment",
+            experiment,
+            {row.experiment for row in found.rows} | {each.experiment for each in found.left_out},
+        )
     for problem in found.problems.values():
         context.narrator.notice(problem)
     for caution in cautions(found):
         context.narrator.notice(visible(caution))
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
-        write_file(page, render_page(class_page(found, visible(title))).encode())
+        chosen = replace(found, rows=tuple(rows), left_out=tuple(left_out))
+        write_file(page, render_page(class_page(chosen, visible(title))).encode())
     if context.json:
         out_json(
             {**msgspec.to_builtins(found), "rows": msgspec.to_builtins(rows), "left_out": msgspec.to_builtins(left_out)}
         )
         return
-    if not (rows or left_out) and (experiment or not (found.practice.drills or found.practice.lessons)):
+    if not (rows or left_out or found.practice.drills or found.practice.lessons):
         raise ResultError(
             f"no bundle in '{folder}' has two arrays of one experiment, or any practice",
             hint="'raidlab export' makes bundles",

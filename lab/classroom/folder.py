@@ -144,6 +144,9 @@ def work_digest(work: Progress | DrillOutcome) -> str:
     """
     if isinstance(work, Progress):
         seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}
+        if not any(map(work.is_done, work.steps)):
+            # A class may begin a lesson in the same second.
+            seen = {**seen, "seed": work.seed}
     else:
         names = ("drill", "began_utc", "ended_utc", "commands", "before", "after", "changed")
         seen = {name: getattr(work, name) for name in names}
@@ -311,7 +314,7 @@ TABLES = {
 ``medians`` has the medians of repeats, since the class view does not need single repeats, which are six times as many.
 """
 Rows = dict[str, list[tuple[object, ...]]]
-CHECKS = 9
+CHECKS = 10
 """Version of the checks on bundles and of the tables; after an increase, all bundles are read and checked again."""
 Stamped = tuple[Path, int, int]
 """A bundle, its size, and its modification time in nanoseconds, taken before it was read."""
@@ -531,7 +534,7 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], lis
     there: dict[str, Stamped] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(SUFFIX):
+            if entry.name.lower().endswith(SUFFIX):
                 # A name may contain bytes that are not UTF-8, which a text column cannot store.
                 there[visible_name(entry.name)] = (Path(entry.path), *_stamp(entry))
     rows = [] if _is_new(database) else database.execute(f"SELECT file, bytes, changed_ns FROM {FILES}").fetchall()
@@ -541,12 +544,12 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], lis
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Size and modification time; for a broken symbolic link, those of the link."""
+    """Size, and time of the last change, also of permissions; for a broken symbolic link, those of the link."""
     try:
         found = entry.stat()
     except OSError:
         found = entry.stat(follow_symlinks=False)
-    return found.st_size, found.st_mtime_ns
+    return found.st_size, max(found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _bring_up_to_date(

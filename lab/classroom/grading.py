@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import datetime
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -242,7 +243,7 @@ def read_roster(path: Path) -> tuple[Student, ...]:
         raise SpecError(f"'{path}' is not a CSV file: {error}", hint="save it as CSV, UTF-8") from None
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
     columns = _columns(rows[0], path) if rows else {}
-    students = tuple(_students(rows[1:], columns))
+    students = tuple(_students(rows[1:], columns, path))
     if not students:
         raise SpecError(f"'{path}' names no student", hint=f"such as:\n{_SAMPLE}")
     if len(students) > MOST_STUDENTS:
@@ -264,7 +265,8 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
         known = [word for word in words if word in places]
         if known:
             found[name] = places[known[0]]
-    if found.get("canvas_id") == found.get("id"):
+    # Canvas's export without the ids of the school: its own number serves as both.
+    if found.get("canvas_id") == found.get("id") and "student" not in places:
         found.pop("canvas_id", None)
     if "id" not in found or not {"name", "last"} & found.keys():
         raise SpecError(
@@ -274,14 +276,18 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
     return found
 
 
-def _students(rows: Iterable[Sequence[str]], columns: Mapping[str, int]) -> Iterator[Student]:
+def _students(rows: Iterable[Sequence[str]], columns: Mapping[str, int], path: Path) -> Iterator[Student]:
     for row in rows:
         words = {name: row[place][:_LONGEST_WORD] if place < len(row) else "" for name, place in columns.items()}
         first, last = words.pop("first", ""), words.pop("last", "")
         name = words.pop("name", "") or f"{first} {last}".strip()
         # The second line of Canvas's export, and the test student that Canvas adds for teachers.
-        if name.startswith("Points Possible") or name == "Student, Test" or not (name and words.get("id")):
+        if name.startswith("Points Possible") or name == "Student, Test" or not name:
             continue
+        # Guests have no id of the school.
+        words["id"] = next((words[each] for each in ("id", "canvas_id", "login", "email") if words.get(each)), "")
+        if not words["id"]:
+            raise SpecError(f"'{path}' gives {visible(name)} no id", hint="add one, or remove the line")
         yield Student(name=name, **words)
 
 
@@ -353,7 +359,8 @@ def _words_of(student: Student) -> list[list[list[str]]]:
 
 
 def _best_by_name(file: str, rules: Mapping[Student, Sequence[Sequence[Sequence[str]]]]) -> list[Student]:
-    words = _split(file.removesuffix(SUFFIX))
+    # A browser adds a number to the name of a second download.
+    words = _split(re.sub(r"\s*\(\d+\)$", "", file.removesuffix(SUFFIX)))
     for rank in range(4):
         found = [
             (max(len(each) for each in fitting), student)
@@ -368,7 +375,8 @@ def _best_by_name(file: str, rules: Mapping[Student, Sequence[Sequence[Sequence[
 
 
 def _split(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text.casefold())
+    # macOS writes the names of files in decomposed form.
+    return re.findall(r"[^\W_]+", unicodedata.normalize("NFC", text).casefold())
 
 
 def _is_in(words: Sequence[str], text: Sequence[str], *, at_start: bool) -> bool:
@@ -582,5 +590,14 @@ def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assi
     for line in lines_of(found, students, assignment):
         if student := line.student:
             points = _points(line.worth(scale, work), work)
-            body.append([student.name, student.canvas_id, student.id, student.login, student.section, *points])
+            body.append(
+                [
+                    student.name,
+                    student.canvas_id,
+                    "" if student.id == student.canvas_id else student.id,
+                    student.login,
+                    student.section,
+                    *points,
+                ]
+            )
     return as_csv(["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *work, TOTAL], body)

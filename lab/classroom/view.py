@@ -358,12 +358,23 @@ _BASELINES = """
 WITH baselines AS (
   SELECT experiment, coalesce(min(unit) FILTER (is_single), min(unit)) AS baseline FROM medians GROUP BY experiment
 )"""
-_ROWS = f"""{_BASELINES}, ratios AS (
-  SELECT ours.experiment, ours.file, ours.unit, ours.workload, ours.direction, baseline, ours.iops / base.iops AS ratio
+# A student's newest result counts, and a copied result once: handing in every week does not give more weight.
+_ROWS = f"""{_BASELINES}, own AS (
+  SELECT ours.experiment, ours.file, ours.unit, ours.workload, ours.direction, baseline, ours.iops / base.iops AS ratio,
+    results.digest
   FROM medians ours JOIN baselines USING (experiment)
+  JOIN results ON results.file = ours.file AND results.result = ours.result
+  JOIN files ON files.file = ours.file
   JOIN medians base ON base.experiment = ours.experiment AND base.file = ours.file AND base.result = ours.result
     AND base.workload = ours.workload AND base.direction = ours.direction AND base.unit = baseline
   WHERE ours.unit <> baseline
+  QUALIFY row_number() OVER (
+    PARTITION BY ours.experiment, coalesce(nullif(files.key, ''), ours.file), ours.unit, ours.workload, ours.direction
+    ORDER BY results.created_utc DESC, ours.file, ours.result
+  ) = 1
+), ratios AS (
+  SELECT * FROM own
+  QUALIFY row_number() OVER (PARTITION BY experiment, digest, unit, workload, direction ORDER BY file) = 1
 ), middles AS (
   SELECT experiment, unit, workload, direction, median(ratio) AS middle, mad(ratio) AS spread FROM ratios GROUP BY ALL
 )
@@ -375,8 +386,8 @@ FROM ratios JOIN middles USING (experiment, unit, workload, direction)
 GROUP BY experiment, unit, workload, direction ORDER BY experiment, workload, direction, any_value(middle) DESC, unit
 """
 _LEFT_OUT = f"""{_BASELINES}
-SELECT experiment, workload, direction, any_value(baseline), count(DISTINCT (ours.file, ours.result))
-FROM medians ours JOIN baselines USING (experiment)
+SELECT experiment, workload, direction, any_value(baseline), count(DISTINCT digest)
+FROM medians ours JOIN baselines USING (experiment) JOIN results USING (experiment, file, result)
 WHERE unit <> baseline AND NOT EXISTS (
   SELECT * FROM medians base WHERE base.experiment = ours.experiment AND base.file = ours.file
     AND base.result = ours.result AND base.workload = ours.workload AND base.direction = ours.direction

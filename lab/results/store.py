@@ -545,7 +545,7 @@ def read_files(file: Path) -> ResultFiles:
 
 
 def _format_of(file: Path) -> ResultFormat | None:
-    return next((each for each in extensions(ResultFormat) if each.suffix == file.suffix), None)
+    return next((each for each in extensions(ResultFormat) if each.suffix == file.suffix.lower()), None)
 
 
 def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
@@ -599,7 +599,7 @@ def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], t
     """
     found = _in_folder(source) if source.is_dir() else read_files(source)
     if not found.ids:
-        raise ResultError(f"there are no results in '{source}'", hint="check the path; practice is for 'raidlab class'")
+        raise ResultError(f"there are no results in '{source}'", hint="check the path; 'raidlab class' reads practice")
     new: dict[str, Sequence[str]] = {}
     known: list[str] = []
     for result_id in found.ids:
