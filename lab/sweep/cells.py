@@ -44,7 +44,7 @@ from lab.host.clock import utc_second_text
 from lab.host.files import ALONE, locked, open_lock, replace_file, take_byte, write_file
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
-from lab.machine.kernel_image import find_kernel, kernel_cache
+from lab.machine.kernel_image import built_folders, find_kernel
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.job import depends_on
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
@@ -517,7 +517,9 @@ def kernel_path(word: str) -> str:
     """
     if not word or "/" in word:
         return word
-    built = {each.name.removeprefix(f"{_FLAVOUR}-"): each for each in sorted(kernel_cache().glob(f"{_FLAVOUR}-*"))}
+    # The user's own kernels take precedence.
+    folders = (each for folder in reversed(built_folders()) for each in sorted(folder.glob(f"{_FLAVOUR}-*")))
+    built = {each.name.removeprefix(f"{_FLAVOUR}-"): each for each in folders}
     found = {version: folder for version, folder in built.items() if f"{version}.".startswith(f"{word}.")}
     if len(found) != 1:
         there = ", ".join(found or built)
