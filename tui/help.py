@@ -173,8 +173,8 @@ Real md arrays on a real kernel, on the lab's own disks. Break everything: \
 nothing outside the lab's disks is written.
 
 {bullet} [bold]Enter[/] builds a RAID 5 of four disks.
-{bullet} Put a load on it, and fail a disk under it.
-{bullet} Add a fresh disk, watch the rebuild, see that no byte is lost.
+{bullet} Put a load on it, and fail one of its disks.
+{bullet} Add a fresh disk, watch the rebuild, and verify the data.
 
 The line at the bottom always says what to do next. [bold]F1[/] explains. \
 [bold]6[/] is a course, lesson by lesson.\

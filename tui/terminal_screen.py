@@ -108,7 +108,7 @@ class TerminalView(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f12", "screen.leave_terminal", "Leave", id="terminal.leave", tooltip="From the terminal to the list"),
         hidden_key("terminal.leave-too", "ctrl+right_square_bracket", "screen.leave_terminal", "Leave", "As F12"),
-        Binding("f11", "screen.full", "Full", id="terminal.full", tooltip="The terminal on the whole screen, and back"),
+        Binding("f11", "screen.full", "Full", id="terminal.full", tooltip="Enlarge the terminal, or restore its size"),
         hidden_key("terminal.older", "shift+pageup", "page(1)", "Older", "Scroll back"),
         hidden_key("terminal.newer", "shift+pagedown", "page(-1)", "Newer", "Scroll forward"),
     ]
@@ -338,7 +338,7 @@ class CommandsScreen(ModeScreen):
         "While the terminal has the focus, its programs receive the keys. F12 or Ctrl+] moves to the list, where the "
         "app's keys work again, and back. F11 gives it the whole screen. Shift+PageUp scrolls back, and so "
         "does PageUp unless an editor or pager uses it.\n\n"
-        "You are root: on the embedded kernel of a machine that has nothing but the lab, elsewhere of that computer."
+        "You are root: with the embedded kernel, on a machine that contains only the lab; otherwise, on that computer."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f2", "all", "All/steps", id="commands.all", tooltip="Show or hide the lab's own commands"),
@@ -354,7 +354,7 @@ class CommandsScreen(ModeScreen):
             action="terminal",
             show=False,
         ),
-        Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal on the whole screen, and back"),
+        Binding("f11", "full", "Full", id="commands.full", tooltip="Enlarge the terminal, or restore its size"),
         hidden_key("commands.leave", "escape", "leave", "Lab", "Back to the Lab screen"),
     ]
 

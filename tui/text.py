@@ -163,7 +163,7 @@ def array_lines(state: LabState) -> Iterator[str]:
             inner = ", ".join(f"{name} {width} {how}" for name, width, how in inner_lines(status))
             yield f"inside {status.name}: {inner}."
     for array in state.resting_arrays:
-        yield f"{array.name}: is not running{f': {array.refusal}' if array.refusal else ''}."
+        yield f"{array.name} is not running{f': {array.refusal}' if array.refusal else ''}."
     free = len(state.free_disks)
     yield f"{len(state.disks)} disks, {free} of them free."
 
@@ -309,7 +309,7 @@ def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
         reads = f"; full writes read: {row.small_write}" if row.small_write else ""
         yield f"{row.level}: {row.usable}, {row.survives}{reads}."
     for name, (data, parity) in zip(shown.array_names, shown.widths, strict=True):
-        yield f"{name} inside: stripes of {data} data and {parity} parity."
+        yield f"{name}: stripes of {data} data and {parity} parity chunks."
 
 
 DRILL_HELP = """\

@@ -214,7 +214,7 @@ class Array(ABC):
         raise self.refusal("changing the bitmap")
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
-        """Reshape to ``disks`` more, to ``count`` members, or to ``level``; without these, use all of each member."""
+        """Add ``disks``, grow to ``count`` members, or change to ``level``; without these, use all of each member."""
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:

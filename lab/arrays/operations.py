@@ -243,7 +243,7 @@ def grow_level(
 ) -> Plan:
     """Change the level in place: raid1 to raid5, raid5 to raid6.
 
-    ``members`` is the present number of slots; ``added`` and ``spares`` the devices that join. RAID 1 must have two
+    ``members`` is the present number of slots; ``added`` and ``spares`` are the devices that join. RAID 1 must have two
     members: a RAID 5 of two holds the same bytes, so nothing moves. RAID 6 needs one device more and a backup file on
     another disk.
     """

@@ -1,4 +1,4 @@
-"""``raidlab findings``: scripts that reproduce findings, on several kernels and mdadms."""
+"""``raidlab findings``: scripts that reproduce findings, on several kernels and versions of mdadm."""
 
 from __future__ import annotations
 

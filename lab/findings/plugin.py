@@ -17,4 +17,4 @@ def _findings() -> Loaded:
     return app
 
 
-PLUGIN = Plugin((Command("findings", _findings, "Scripts that reproduce findings, on several kernels and mdadms."),))
+PLUGIN = Plugin((Command("findings", _findings, "Scripts that reproduce findings, on kernels and versions of mdadm."),))

@@ -335,7 +335,7 @@ class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if self.interval_hours and self.weibull:
-            raise SpecError("a scrub is either periodic or Weibull", hint="remove interval_hours or weibull")
+            raise SpecError("a scrub has both interval_hours and weibull", hint="remove interval_hours or weibull")
         if self.duration_hours and not self.interval_hours:
             raise SpecError("scrub.duration_hours needs scrub.interval_hours", hint="add the interval")
         if self.duration_hours > (self.interval_hours or MOST_HOURS):

@@ -357,7 +357,7 @@ def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     It does not affect the system calls of a guest program: the embedded kernel intercepts them first (ptrace(2),
     PTRACE_SYSEMU), or by a filter of its own whose result takes precedence over a refusal (SECCOMP_RET_TRAP).
     """
-    # Offsets in struct seccomp_data: the call, the architecture, the lower halves of the second and third argument,
+    # Offsets in struct seccomp_data: the call, the architecture, the lower halves of the second and third arguments,
     # and the fifth argument, an address (both halves).
     number, arch, second, third, fifth = 0, 4, 24, 32, 48
     refuse = REFUSE | errno.EPERM

@@ -183,7 +183,7 @@ class Vigil:
         file = self._store_evidence(group)
         return MachineLost(
             f"the embedded kernel is hung: {what}",
-            hint=f"{RUN_AGAIN}: it starts afresh, arrays stay on their disks; report it with {file}",
+            hint=f"{RUN_AGAIN}: arrays remain on their disks; report the hang, with {file}",
         )
 
     def _store_evidence(self, group: int) -> Path:

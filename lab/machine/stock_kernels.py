@@ -250,7 +250,7 @@ def decompressed(data: bytes, processes: Processes) -> bytes:
         create_file(packed, data, is_durable=False)
         done = processes.run(["zstd", "-dqo", str(plain), str(packed)])
         if done.status == 127:
-            raise ToolMissing("this kernel is packed with zstd, which is not installed", hint="apt install zstd")
+            raise ToolMissing("this kernel is compressed with zstd, which is not installed", hint="apt install zstd")
         if done.status:
             raise ValueError(done.stderr.strip())
         return plain.read_bytes()

@@ -568,7 +568,7 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
         if found.kind is None or sector % BLOCK_SECTORS:
             raise ArrayError(
                 f"a block of {mapped.name} cannot begin at sector {sector}: {found.note or found.area}",
-                hint=f"choose a multiple of {BLOCK_SECTORS} that holds data; 'raidlab array map' shows them",
+                hint=f"choose a sector that holds data, a multiple of {BLOCK_SECTORS}; 'raidlab array map' shows them",
             )
     plan = operations.list_bad_block(name, member.device, sector)
     return Plan(plan.title, (*array.awake(status).steps, *plan.steps))

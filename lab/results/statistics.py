@@ -201,7 +201,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Estimate):
-    """``median`` is the Hodges-Lehmann estimate, which lies in the interval; ``n`` the pairs, or the smaller count."""
+    """``median``: the Hodges-Lehmann estimate, which lies in the interval; ``n``: the pairs, or the smaller count."""
 
     p_value: float
     """Two-sided p-value of "there is no difference", for this ratio alone."""

@@ -302,7 +302,7 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """The reads before a write, by the method with fewer reads; by reconstruct-write if they are equal."""
+        """The reads before a write, by the method that needs fewer; by reconstruct-write if both need as many."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:

@@ -129,7 +129,7 @@ def test_the_text_mode_previews_a_volume() -> None:
     draft = Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in UNEQUAL[:5]))
     lines = list(preview_lines(draft.spec("adapt0", UNEQUAL).preview(UNEQUAL), draft.level))
     assert any(line.startswith("AdaptRaid5: 646 MiB, 72 %; full writes read: never") for line in lines)
-    assert "md104 inside: stripes of 2 data and 1 parity." in lines
+    assert "md104: stripes of 2 data and 1 parity chunks." in lines
 
 
 WAIT = Step(("sh", "-c", "wait for md", "wait"), "md works.", only_waits=True)
