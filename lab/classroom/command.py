@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 from cyclopts import Parameter
 
 from lab.classroom.bundle import DRILLS, LESSONS, export_results
@@ -30,7 +29,6 @@ from lab.classroom.grading import (
 from lab.classroom.view import (
     ClassRow,
     ClassView,
-    LeftOut,
     cautions,
     class_page,
     practice_tables,
@@ -155,34 +153,34 @@ def classroom(
         )
     with ProgressBar(quiet=context.quiet) as bar:
         found = view_class(folder, context.host.state.root / "class", on_progress=bar.show)
-    rows = [row for row in found.rows if experiment in (None, row.experiment)]
-    left_out = [each for each in found.left_out if experiment in (None, each.experiment)]
-    if experiment and not (rows or left_out):
-        raise unknown_word(
-            "experiment",
-            experiment,
-            {row.experiment for row in found.rows} | {each.experiment for each in found.left_out},
-        )
+    chosen = _only(found, experiment) if experiment else found
     for problem in found.problems.values():
         context.narrator.notice(problem)
     for caution in cautions(found):
         context.narrator.notice(visible(caution))
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
-        chosen = replace(found, rows=tuple(rows), left_out=tuple(left_out))
         write_file(page, render_page(class_page(chosen, visible(title))).encode())
     if context.json:
-        out_json(
-            {**msgspec.to_builtins(found), "rows": msgspec.to_builtins(rows), "left_out": msgspec.to_builtins(left_out)}
-        )
+        out_json(chosen)
         return
-    if not (rows or left_out or found.practice.drills or found.practice.lessons):
+    if not (chosen.rows or chosen.left_out or found.practice.drills or found.practice.lessons):
         raise ResultError(
             f"no bundle in '{folder}' has two arrays of one experiment, or any practice",
             hint="'raidlab export' makes bundles",
         )
     practised = [] if experiment else [fitted(table) for table in practice_tables(found.practice)]
-    out("\n\n".join([_text(found, rows, left_out), *practised]))
+    out("\n\n".join([_text(chosen), *practised]))
+
+
+def _only(found: ClassView, experiment: str) -> ClassView:
+    """The measurements of one experiment. Raises SpecError if there are none."""
+    rows = tuple(row for row in found.rows if row.experiment == experiment)
+    left_out = tuple(each for each in found.left_out if each.experiment == experiment)
+    if not (rows or left_out):
+        known = {row.experiment for row in found.rows} | {each.experiment for each in found.left_out}
+        raise unknown_word("experiment", experiment, known)
+    return replace(found, rows=rows, left_out=left_out)
 
 
 def _write_sheets(
@@ -213,9 +211,9 @@ def _write_sheets(
         write_file(file, text.encode())
 
 
-def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut]) -> str:
+def _text(found: ClassView) -> str:
     parts = [f"{found.results} results in {found.files} bundles, signed by {counted(len(found.keys), 'key')}"]
-    for experiment, group in grouped(rows, lambda row: row.experiment).items():
+    for experiment, group in grouped(found.rows, lambda row: row.experiment).items():
         highest = max(row.highest for row in group)
         lines = [
             (
@@ -235,7 +233,7 @@ def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut
         parts += [
             f"far from the others in {row.array}, {row.workload}: {', '.join(row.far)}" for row in group if row.far
         ]
-    parts += [f"{each.experiment}, {each.words}" for each in left_out]
+    parts += [f"{each.experiment}, {each.words}" for each in found.left_out]
     return "\n\n".join(parts)
 
 
