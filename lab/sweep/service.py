@@ -189,6 +189,15 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     require_room(folder_of_cells, plan.bytes + RESULT_ROOM_BYTES, "cells")
     store = SweepStore(host)
     cells = tuple(PlannedCell(key=task.key, label=task.label) for task in plan.tasks)
+    if folder and (
+        earlier := cell_store(host).keys({each.key for each in folder.record.cells} - {each.key for each in cells})
+    ):
+        # Its figures stay in it: they were measured under other conditions.
+        what = (
+            f"{counted(len(earlier), 'cell')} of {folder.id} belong to an earlier raidlab, program, kernel or computer"
+        )
+        request.on_notice(f"{what}: this is a new sweep")
+        folder = None
     if folder is None:
         folder = store.begin(plan.sweep, plan.text, cells, is_virtual_time=plan.is_virtual_time)
     with folder.open():

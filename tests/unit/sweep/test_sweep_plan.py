@@ -18,7 +18,7 @@ from lab.sweep.cluster import ClusterKind, SshTable, parse_cluster
 from lab.sweep.command import planning_shown
 from lab.sweep.pool import remote_line
 from lab.sweep.schema import decode_sweep
-from lab.sweep.service import MOST_REASONS, SweepPlan, SweepRequest, plan_lines, plan_sweep
+from lab.sweep.service import MOST_REASONS, SweepPlan, SweepRequest, plan_lines, plan_sweep, run_sweep
 from tests.unit.fakes import FakeClock
 from tests.unit.sweep.made_sweeps import cell_file
 from tests.unit.sweep.test_desk import host as host
@@ -166,3 +166,21 @@ def test_others_are_refused_with_a_hint(text: str) -> None:
 )
 def test_a_worker_on_another_computer_has_the_state_folder_that_the_table_names(table: SshTable, line: str) -> None:
     assert remote_line(table, ("-m", "x")) == line
+
+
+def test_a_sweep_keeps_figures_that_were_measured_under_other_conditions(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr("lab.sweep.service._Run.run", lambda _: None)
+    asked = request(host, on_notice=heard.append)
+    first = run_sweep(planned(host), asked).folder
+    assert first
+    put(cell_store(host), first.record.cells[0].key)
+    assert run_sweep(planned(host), asked, first).folder == first
+    monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: {**HERE, "mdadm": "another"})
+    second = run_sweep(planned(host), asked, first).folder
+    assert heard == [
+        f"1 cell of {first.id} belong to an earlier raidlab, program, kernel or computer: this is a new sweep"
+    ]
+    assert second.id != first.id
