@@ -21,7 +21,9 @@ from lab.cli.session import BreakArrayFlag, PlanFlag, add_verbs, client_of, show
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
 from lab.disks.inventory import (
+    ARRAY_METADATA,
     RAID_MEMBER,
+    VOLUME_LABEL,
     BlockDevice,
     ends_of_file,
     name_is_offer,
@@ -167,9 +169,9 @@ def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> 
     holder = session.found.holder_of(disk.node)
     array = holder or session.found.former_holder_of(disk.node)
     if holder and holder in session.found.started:
-        types = [each for each in types if each != RAID_MEMBER]
-    named = f"{RAID_MEMBER} ({array.metadata_version}, {array.name})" if array else RAID_MEMBER
-    return ", ".join(named if each == RAID_MEMBER else each for each in types)
+        types = [each for each in types if each not in ARRAY_METADATA]
+    named = {RAID_MEMBER: f"{array.metadata_version}, {array.name}", VOLUME_LABEL: array.name} if array else {}
+    return ", ".join(f"{each} ({named[each]})" if each in named else each for each in types)
 
 
 @app.command
@@ -347,7 +349,7 @@ def _require_blank_image(folder: LabFolder, spec: DiskSpec) -> None:
     contents = [f"is a member of array {superblock.array_name}"] if superblock else []
     contents += [f"carries {', '.join(types)}"] if types else []
     if contents:
-        destroy = "'raidlab array destroy' removes the array, " if superblock else ""
+        destroy = "'raidlab array destroy' removes the array, " if superblock or VOLUME_LABEL in types else ""
         raise DeviceRefused(
             f"{spec.name} {' and '.join(contents)}",
             hint=f"{destroy}'raidlab disks reset {spec.name}' makes a disk blank",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.disks.inventory import (
+    ARRAY_METADATA,
     FIRST_BYTES,
     MAPPER,
-    RAID_MEMBER,
     BlockDevice,
     kernel_names,
     read_devices,
@@ -157,7 +157,7 @@ class Guard:
     def check_blank(self, nodes: Iterable[str], *, members: Collection[str] = ()) -> None:
         """Raises DeviceRefused for disks in use, and for those that carry any signature (see ``carried``).
 
-        Disks that were never written are not examined. On ``members`` the metadata of an md array are expected.
+        Disks that were never written are not examined. On ``members`` the metadata of an array are expected.
         """
         nodes = tuple(filter(self.can_hold_data, nodes))
         if not nodes:
@@ -166,7 +166,7 @@ class Guard:
         carried = {
             node: unexpected
             for node, types in self.carried([node for node in nodes if node not in in_use]).items()
-            if (unexpected := [each for each in types if each != RAID_MEMBER or node not in members])
+            if (unexpected := [each for each in types if each not in ARRAY_METADATA or node not in members])
         }
         if not in_use and not carried:
             return

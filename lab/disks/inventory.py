@@ -21,6 +21,9 @@ from lab.units import SECTOR_BYTES
 FIRST_BYTES = 68 * 1024
 """Bytes examined at the beginning of a device: the last signature is that of btrfs."""
 RAID_MEMBER = "linux_raid_member"
+VOLUME_LABEL = "raidlab_volume"
+ARRAY_METADATA = (RAID_MEMBER, VOLUME_LABEL)
+"""The types that a disk of an array carries: a member of an md array, a disk of a volume."""
 PARTITION_TABLE = "dos"
 
 _OLD_RAID = bytes.fromhex("fc4e2ba900000000")

@@ -33,6 +33,7 @@ from lab.adapt.label import (
 )
 from lab.adapt.layout import AdaptLevel, level_out
 from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, compare_systems, new_label
+from lab.disks.inventory import FIRST_BYTES, LAST_BYTES, VOLUME_LABEL, DiskEnds, signatures_in
 from lab.errors import ArrayError, SpecError
 from lab.plans import Danger, Step
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -49,6 +50,12 @@ def area(first: bytes, second: bytes) -> bytes:
 def test_a_label_reads_back() -> None:
     assert decode(encode(LABEL).encode()) == LABEL
     assert encode(LABEL).count("\n") == 2
+
+
+@pytest.mark.parametrize("copies", [(encode(LABEL).encode(), b""), (b"", encode(LABEL).encode())])
+def test_a_disk_with_either_copy_of_a_label_is_not_blank(copies: tuple[bytes, bytes]) -> None:
+    first = area(*copies).ljust(FIRST_BYTES, b"\0")
+    assert signatures_in(DiskEnds(first, bytes(4096), bytes(LAST_BYTES))) == (VOLUME_LABEL,)
 
 
 def test_the_label_of_most_disks_fits_its_place() -> None:

@@ -188,9 +188,10 @@ def test_a_blank_disk_passes(message: str) -> None:
     assert machine.runs[1:] == [("wipefs", "--json", "/dev/ubda")]
 
 
-def test_metadata_of_an_array_are_refused_except_where_they_are_expected() -> None:
-    answer = Scripted(WIPEFS_EXT4.replace("ext4", "linux_raid_member"))
-    with pytest.raises(DeviceRefused, match=r"^/dev/ubda carries linux_raid_member") as refused:
+@pytest.mark.parametrize("kind", ["linux_raid_member", "raidlab_volume"])
+def test_metadata_of_an_array_are_refused_except_where_they_are_expected(kind: str) -> None:
+    answer = Scripted(WIPEFS_EXT4.replace("ext4", kind))
+    with pytest.raises(DeviceRefused, match=rf"^/dev/ubda carries {kind}") as refused:
         blank_check(machine_of(UBDA), answer)
     assert refused.value.hint.endswith("'raidlab disks reset disk01'")
     machine = machine_of(UBDA)
