@@ -55,8 +55,11 @@ def reasons_against(
         found.insert(0, f"the spindle {above} lies on it")
     elif disk is None:
         found.insert(0, "it is not a lab disk")
-    elif device.size_bytes != disk.size_bytes and disk.kind is not DiskKind.PHYSICAL:
+    elif device.size_bytes != disk.size_bytes:
         found.insert(0, f"it has {device.size_bytes} bytes, and the lab's {disk.name} has {disk.size_bytes}")
+    elif disk.kind is DiskKind.PHYSICAL and device.serial != disk.serial:
+        # Real disks may exchange their nodes when they are plugged in again.
+        found.insert(0, f"it has the serial '{device.serial}', and the lab's {disk.name} has '{disk.serial}'")
     return tuple(found)
 
 

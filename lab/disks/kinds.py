@@ -375,7 +375,7 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Raises SpecError for values that no lab disk has; an untrusted machine may report such values."""
         checked_disk_name(self.name)
         checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
-        if not re.fullmatch(r"/dev/[a-z]{1,16}[0-9]{0,8}", self.node):
+        if not re.fullmatch(r"/dev/([a-z]{1,16}[0-9]{0,8}|nvme[0-9]{1,4}n[0-9]{1,4})", self.node):
             raise SpecError(f"disk {self.name}: '{shortened(self.node)}' is not a device", hint="such as /dev/loop0")
         if self.kind is DiskKind.SPINDLE:
             find_drive_model(self.model)

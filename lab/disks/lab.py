@@ -328,6 +328,8 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
         device = devices.get(disk.kernel_name)
         if device is None or device.size_bytes != disk.size_bytes:
             return False
+        if disk.kind is DiskKind.PHYSICAL:
+            return device.serial == disk.serial
         return disk.kind is not DiskKind.LOOP or device.loop_file == disk.backing
 
     return tuple(filter(is_same, listed))
@@ -498,6 +500,8 @@ class Lab:
             serial=device.serial,
             backing=spec.backing,
         )
+        # The list of disks is read only if each disk in it is valid.
+        disk.validate()
         probe = Guard(self.machine, [disk])
         probe.check(Step(("true",), "Ask the guard.", writes_devices=(node,)))
         try:

@@ -84,12 +84,13 @@ def test_a_lab_disk_may_be_written_on(machine: FakeMachine) -> None:
     check(machine, "/dev/md7", "/dev/ubda")
 
 
-def test_a_physical_disk_may_have_any_size() -> None:
-    check(
-        machine_of(Device("sdb", size_bytes=SIZE * 2)),
-        "/dev/sdb",
-        disks=(lab_disk(node="/dev/sdb", kind=DiskKind.PHYSICAL),),
-    )
+def test_a_physical_disk_is_known_by_its_serial_and_its_size() -> None:
+    disks = (lab_disk(node="/dev/sdb", kind=DiskKind.PHYSICAL, serial="Y"),)
+    check(machine_of(Device("sdb", serial="Y")), "/dev/sdb", disks=disks)
+    with pytest.raises(DeviceRefused, match="it has the serial 'X', and the lab's disk01 has 'Y'"):
+        check(machine_of(Device("sdb", serial="X")), "/dev/sdb", disks=disks)
+    with pytest.raises(DeviceRefused, match=f"it has {SIZE * 2} bytes"):
+        check(machine_of(Device("sdb", size_bytes=SIZE * 2, serial="Y")), "/dev/sdb", disks=disks)
 
 
 def test_arrays_of_lab_disks_may_be_written_on_and_others_not() -> None:

@@ -263,6 +263,15 @@ def test_a_disk_that_is_not_what_it_was_is_dropped(machine: FakeMachine) -> None
     assert read_registry(machine) == ()
 
 
+def test_a_physical_disk_in_the_registry_is_known_by_its_serial() -> None:
+    disk = lab_disk("disk01", "/dev/nvme1n1", DiskKind.PHYSICAL, serial="Y")
+    machine = machine_of(Device("nvme1n1", serial="Y"))
+    write_registry(machine, [disk])
+    assert read_registry(machine) == (disk,)
+    machine.files["/sys/block/nvme1n1/serial"] = "X\n"
+    assert read_registry(machine) == ()
+
+
 def entry(name: str = "disk01", node: str = "/dev/loop0", backing: str = LOOP.backing) -> str:
     disk = {"name": name, "kind": "loop", "node": node, "size_bytes": LOOP.size_bytes, "backing": backing}
     return json.dumps(disk)
