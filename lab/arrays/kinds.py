@@ -112,7 +112,8 @@ class MdArray(Array):
         return self._awake_first(status, operations.remove(self.name, node))
 
     def add(self, disk: str) -> Plan:
-        status, node = self.status(), self.arrays.node(disk)
+        # mdadm would write a superblock even for a RAID 0, which md does not assemble with one more device.
+        status, node = self._redundant_status(), self.arrays.node(disk)
         self._check_joins(status, node)
         self.arrays.check_free([node], besides=self.name)
         self._check_fits(status, disk)
@@ -139,11 +140,12 @@ class MdArray(Array):
         return self._awake_first(status, Plan(plan.title, (*before, *plan.steps)))
 
     def replace(self, old: str, new: str) -> Plan:
-        status, old_node, new_node = self.status(), self.arrays.node(old), self.arrays.node(new)
+        status, old_node, new_node = self._redundant_status(), self.arrays.node(old), self.arrays.node(new)
         if not status.member(old_node).is_in_sync:
             raise ArrayError(
                 f"{old} is not working in {self.name}, so nothing can be copied from it", hint="add a disk instead"
             )
+        self._require_complete(status, "no member can be replaced")
         is_spare = any(spare.device == new_node for spare in status.spares)
         if not is_spare:
             self._check_joins(status, new_node)
@@ -182,6 +184,8 @@ class MdArray(Array):
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
         status = self.status()
         joining = self._joining(status, disks, count)
+        if joining:
+            self._require_complete(status, "it cannot grow")
         waiting = [spare.device for spare in status.spares]
         spares = [node for node in joining if node in waiting]
         added = [node for node in joining if node not in waiting]
@@ -218,6 +222,17 @@ class MdArray(Array):
                 f"{more} more disks are needed, and {len(free)} are free", hint="'raidlab disks' shows them"
             )
         return free[:more]
+
+    def _require_complete(self, status: ArrayStatus, otherwise: str) -> None:
+        """Raises ArrayError for a degraded array: md would rebuild it on a new disk at once, and refuse the rest."""
+        if not status.is_degraded:
+            return
+        wait = f"raidlab array wait {self.name}"
+        add = f"raidlab array add {self.name} DISK, then {wait}"
+        raise ArrayError(
+            f"{self.name} is degraded: {otherwise} before it is complete",
+            hint=f"complete it first: {wait if status.awaits_rebuild else add}",
+        )
 
     def _check_joins(self, status: ArrayStatus, node: str) -> None:
         member, disk = next((each for each in status.members if each.device == node), None), self.arrays.disk_name(node)

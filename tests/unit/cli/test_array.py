@@ -179,9 +179,30 @@ def test_a_spare_joins_first_when_an_array_grows(
     machine: FakeMachine, typed: Typed, arguments: list[str], status: int, expected: list[str]
 ) -> None:
     running(machine, "raid5-bitmap-spare")
+    # It was captured during its first sync.
+    machine.files |= {"/sys/block/md0/md/degraded": "0\n", "/sys/block/md0/md/sync_action": "idle\n"}
     printed = typed("--on", "uml:", "array", "grow", "md0", *arguments, "--plan", "--quiet", status=status)
     assert (printed.out or printed.err).splitlines()[: len(expected)] == expected
     assert len(printed.out.splitlines()) in (0, len(expected))
+
+
+@pytest.mark.parametrize(
+    ("capture", "arguments", "message", "hint"),
+    [
+        ("raid0", ["add", "md0", "disk05"], "md0 is raid0", "use an array with redundancy"),
+        ("raid0", ["replace", "md0", "disk01", "disk05"], "md0 is raid0", "use an array with redundancy"),
+        ("raid5-failed", ["grow", "md0", "--members", "disk05"], "md0 is degraded", "array add md0 DISK, then"),
+        ("raid5-failed", ["replace", "md0", "disk01", "disk05"], "md0 is degraded", "array add md0 DISK, then"),
+        ("raid5-rebuilding", ["grow", "md0", "--members", "disk05"], "md0 is degraded", "first: raidlab array wait"),
+    ],
+)
+def test_no_disk_joins_an_array_that_md_would_rebuild_or_break_instead(
+    machine: FakeMachine, typed: Typed, capture: str, arguments: list[str], message: str, hint: str
+) -> None:
+    running(machine, capture)
+    printed = typed("--on", "uml:", "array", *arguments, "--plan", status=1).err
+    assert message in printed
+    assert hint in printed
 
 
 def test_a_bitmap_is_added_where_there_is_none(raid5: FakeMachine, typed: Typed) -> None:
