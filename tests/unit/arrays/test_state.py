@@ -11,6 +11,7 @@ from lab.arrays.array import OpenArrays
 from lab.arrays.kinds import MdArray
 from lab.arrays.status import (
     CONTRADICTION_SECONDS,
+    MDSTAT,
     SETTLE_SECONDS,
     ArrayState,
     SyncAction,
@@ -241,6 +242,21 @@ def test_progress_extends_the_wait() -> None:
     fake.clock = FakeClock(on_sleep=move)
     wait_until_idle(fake, "md0", stall_seconds=10, on_status=lambda status: seen.append(status.level))
     assert set(seen) == {"raid5", "raid6"}
+
+
+def test_progress_that_only_mdstat_shows_extends_the_wait() -> None:
+    fake = machine_with("raid5-rebuilding")
+
+    def move(now_seconds: float) -> None:
+        elapsed = int(now_seconds - 1000)
+        fake.files[MDSTAT] = (
+            f"md0 : active raid5\n      [>....]  recovery =  0.{elapsed}% ({elapsed}/202752) finish=1min"
+        )
+        if elapsed > 60:
+            show(fake, "raid6-assume-clean")
+
+    fake.clock = FakeClock(on_sleep=move)
+    assert wait_until_idle(fake, "md0", stall_seconds=10).level == "raid6"
 
 
 def test_a_stalled_sync_is_given_up() -> None:
