@@ -40,6 +40,16 @@ def load_target(session: LabSession, word: str) -> LoadTarget:
     The free space of a file system is not determined here: see ``with_free_bytes``. Raises ArrayError for an array that
     is not running or has unknown content, DeviceRefused for a disk in use.
     """
+    target = _whole_target(session, word)
+    mark = read_marks(session).get(target.uuid) if target.array and target.is_raw else None
+    if mark is None or not mark.is_raw:
+        return target
+    # The mark of an array that has grown since is still at the former end.
+    return replace(target, available_bytes=min(target.available_bytes, mark.start_bytes))
+
+
+def _whole_target(session: LabSession, word: str) -> LoadTarget:
+    """As ``load_target``, up to the place of a new mark."""
     if not names_array(word):
         disk = session.lab.disk(word)
         session.check_free([disk.node])
@@ -156,7 +166,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 def write_mark(session: LabSession, name: str) -> DataMark:
     """Write known data to the end of a bare array, or to a file on its file system; replaces an older mark."""
-    target = load_target(session, name)
+    target = _whole_target(session, name)
     path, start, length = _where(session, name, target)
     mark = DataMark(
         array=name,
