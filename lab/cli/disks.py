@@ -222,7 +222,8 @@ def reset(
     if not all_disks:
         _require(names)
     context = current()
-    with open_session(client_of(context), start_arrays=not all_disks) as session:
+    # Only arrays that are known can be stopped; on other machines none is started, but some may run.
+    with open_session(client_of(context), start_arrays=not (all_disks and context.is_embedded)) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(session.reset_all() if all_disks else session.reset(chosen))
     _report(context, "blank", chosen)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import __version__
+from lab.arrays.discovery import BroughtUp
 from lab.cli import context as cli_context
 from lab.cli.context import Narrator
 from lab.cli.lesson import print_page
@@ -180,6 +181,23 @@ def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
     cli_context.use_opener(open_fake)
     assert run(["--on", "local:", "disks", "remove", "disk01"]) == 0
     assert machine.runs[-2:] == [("losetup", "--detach", "/dev/loop3"), ("rm", "-f", loop.backing)]
+
+
+@pytest.mark.parametrize(("target", "is_looked_for"), [("uml:", False), ("local:", True)])
+def test_arrays_that_may_run_are_looked_for_before_all_disks_are_blanked(
+    target: str, is_looked_for: bool, monkeypatch: pytest.MonkeyPatch, typed: Typed
+) -> None:
+    looked: list[Lab] = []
+
+    def look(lab: Lab, *_: object, **__: object) -> BroughtUp:
+        looked.append(lab)
+        return BroughtUp()
+
+    monkeypatch.setattr("lab.session.session.bring_up", look)
+    # After the plan, every session looks again.
+    monkeypatch.setattr("lab.session.session.LabSession.run", lambda *_, **__: None)
+    typed("--on", target, "disks", "reset", "--all")
+    assert bool(looked) == is_looked_for
 
 
 def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine, tmp_path: Path, typed: Typed) -> None:
