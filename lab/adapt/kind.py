@@ -782,16 +782,17 @@ class Volume(Array):
         return _awake_first(volume, arrays, f"Add {disk} to {self.name}", steps)
 
     def _go_on(self, volume: VolumeStatus, own: VolumeDisk, disk: str) -> Plan:
-        missing = tuple(window for window in own.windows if window not in own.present)
-        if not missing:
+        unfinished = tuple(window for window in own.windows if window not in own.working)
+        arrays = _arrays(volume, unfinished)
+        at_work = {each.name for each in volume.arrays if each.sync_action.is_busy}
+        if all(number in own.present and name in at_work for number, name in arrays.items()):
             raise ArrayError(f"{disk} is already a disk of {self.name}", hint="choose a free disk")
         if own.faulty:
             raise ArrayError(
                 f"{disk} has failed in {len(own.faulty)} arrays of {self.name}",
                 hint=f"fail it in all of them first: raidlab array fail {self.name} {disk}",
             )
-        arrays = _arrays(volume, missing)
-        steps = operations.rebuild(self._known.label, own.number, arrays)
+        steps = operations.rebuild(self._known.label, own.number, arrays, own.present)
         return _awake_first(volume, arrays, f"Go on with the rebuild of {self.name} on {disk}", steps)
 
     def _place_for(self, volume: VolumeStatus, disk: str) -> VolumeDisk:

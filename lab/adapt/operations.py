@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -167,10 +167,14 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
     yield from rebuild(label, disk, arrays)
 
 
-def rebuild(label: Label, disk: int, arrays: Mapping[int, str]) -> Iterator[Step]:
-    """Rebuild these windows on the slices of a disk, one after another."""
+def rebuild(label: Label, disk: int, arrays: Mapping[int, str], present: Collection[int] = ()) -> Iterator[Step]:
+    """Rebuild these windows on the slices of a disk, one after another.
+
+    The slices of ``present`` are members of their arrays already: md continues their rebuild by itself.
+    """
     for number, name in arrays.items():
-        yield from add_member(name, slice_device(label.name, disk, number)).steps
+        if number not in present:
+            yield from add_member(name, slice_device(label.name, disk, number)).steps
         yield Step(
             ("sh", "-c", _WAIT_FOR_REBUILD, "wait", md_path(name), array_device(name)),
             "The arrays share this disk: the next rebuild begins when this one is complete.",

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from lab.adapt.kind import ADAPT, VolumeStatus, as_array
+from lab.adapt.kind import ADAPT, VolumeStatus, as_array, volumes_in
 from lab.adapt.layout import AdaptLevel
 from lab.adapt.operations import add, scrub
 from lab.adapt.spec import VolumeSpec, slice_rows, unused_lines
+from lab.arrays.array import OpenArrays
+from lab.arrays.discovery import BroughtUp
 from lab.arrays.levels import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind, DiskSpec
-from lab.errors import SpecError
+from lab.errors import ArrayError, SpecError
 from lab.plans import Plan
 from lab.session.monitor import EventKind, events_between
 from lab.session.session import larger_bytes, larger_line, new_specs
 from lab.units import MIB
-from tests.unit.adapt.running import EXAMPLE, disks_of, ready_label, running
+from tests.unit.adapt.running import EXAMPLE, disks_of, labels_on, ready_label, running
 from tests.unit.session.looks import look
 
 LARGE = 3
@@ -85,6 +91,28 @@ def test_a_disk_that_lacks_in_some_array_while_md_rests_is_an_interrupted_rebuil
     assert as_array(running(filled={LARGE: own[:1]})).is_interrupted
     assert not as_array(running(filled={LARGE: own[:1]}, syncing={own[1]: 0.5})).is_interrupted
     assert not as_array(running(failed=[LARGE])).is_interrupted
+
+
+def test_an_interrupted_rebuild_goes_on_with_the_array_that_was_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = running().disks[LARGE].windows
+    asleep = running(filled={LARGE: own[:1]}, syncing={own[1]: 0.5}, action=SyncAction.IDLE)
+    windows = tuple(
+        replace(each, array=replace(each.array, state=ArrayState.READ_AUTO)) if each.array else each
+        for each in asleep.windows
+    )
+    known = BroughtUp(started=volumes_in(labels_on(ready_label())))
+    disk = asleep.disks[LARGE].node
+    volume = ADAPT.array(cast(OpenArrays, SimpleNamespace(found=known, node=lambda _: disk)), "adapt0")
+    monkeypatch.setattr(volume, "volume", lambda: replace(asleep, windows=windows))
+    steps = [step.argv for step in volume.add("disk03").steps]
+    assert ("mdadm", "--readwrite", f"/dev/md{100 + own[1]}") in steps
+    added = [argv[2] for argv in steps if "--add" in argv]
+    assert added == [f"/dev/md{100 + number}" for number in own[2:]]
+    assert [argv[-1] for argv in steps if "wait" in argv] == [f"/dev/md{100 + number}" for number in own[1:]]
+    # Nothing is left to resume where md rebuilds the last array already.
+    monkeypatch.setattr(volume, "volume", lambda: running(filled={LARGE: own[:-1]}, syncing={own[-1]: 0.5}))
+    with pytest.raises(ArrayError, match="already a disk of adapt0"):
+        volume.add("disk03")
 
 
 def test_the_first_sync_works_in_all_arrays_at_once() -> None:
