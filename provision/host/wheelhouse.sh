@@ -7,6 +7,8 @@ set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=provision/host/wheels.sh
 source provision/host/wheels.sh
+# shellcheck source=provision/host/own-folder.sh
+source provision/host/own-folder.sh
 readonly pythons=(3.11 3.12 3.13)
 readonly cache="${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/wheels"
 
@@ -30,12 +32,18 @@ download() {
 }
 
 main() {
-  local target="${1:?a folder}" architecture="${2:-amd64}" kept
+  local target="${1:?a folder}" architecture="${2:-amd64}" kept folder
   wheels_for 3.11 "$architecture" >/dev/null || {
     say "no wheels for '$architecture'; next: wheelhouse.sh FOLDER amd64, or arm64"
     return 2
   }
   target="$(realpath --canonicalize-missing "$target")"
+  for folder in "$target" "$target.new"; do
+    is_free_or_own "$folder" '*.whl' || {
+      say "$folder holds other files; next: name a new folder"
+      return 2
+    }
+  done
   provision/host/venv.sh runtime
   kept="$cache/$(key "$architecture")"
   mkdir -p "$cache" "$(dirname "$target")"

@@ -6,6 +6,8 @@ set -euo pipefail
 readonly most_mib=200
 # shellcheck source=provision/root-image/system.sh
 source "$(dirname "${BASH_SOURCE[0]}")/system.sh"
+# shellcheck source=provision/host/own-folder.sh
+source "$repository/provision/host/own-folder.sh"
 
 say() { printf 'root image: %s\n' "$*" >&2; }
 
@@ -28,6 +30,8 @@ main() {
   local architecture="${1:-}" codename target work size
   check_architecture "$architecture" build.sh
   target="$(realpath --canonicalize-missing "${2:-${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/root-$architecture}")"
+  is_free_or_own "$target" root.squashfs vmlinuz initramfs.gz image.json ||
+    fail "$target holds other files; next: name a new folder" 2
   "$repository/provision/host/packages.sh" root-image
   "$repository/provision/host/venv.sh" runtime
   codename="$(debian_release)"

@@ -1,0 +1,13 @@
+# shellcheck shell=bash
+# Sourced: what a script checks before it replaces a folder that its user named.
+
+# Whether the path is free, or a folder with nothing but files whose names the script itself gives.
+# Usage: is_free_or_own FOLDER NAME...      NAME: a pattern of find(1)
+is_free_or_own() {
+  local folder="$1" name others own=(-false)
+  shift
+  [[ -e $folder ]] || return 0
+  for name in "$@"; do own+=(-o -name "$name"); done
+  [[ -d $folder ]] || return
+  others="$(find "$folder" -mindepth 1 ! \( -type f \( "${own[@]}" \) \) -print -quit)" && [[ -z $others ]]
+}
