@@ -5,7 +5,8 @@ set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
-readonly policy=/usr/sbin/policy-rc.d
+readonly policy="${RAIDLAB_POLICY:-/usr/sbin/policy-rc.d}"
+readonly mark="# raidlab: no service starts while it installs packages"
 # Services of these packages, which would start with the computer.
 declare -rA services=(["openssh-server"]="ssh.service ssh.socket" ["munge"]=munge.service ["slurmctld"]=slurmctld.service ["slurmd"]=slurmd.service)
 
@@ -39,32 +40,51 @@ give_up() {
   exit 3
 }
 
-# Packages with a service would start it; raidlab needs only the programs, so a policy prevents that.
+# Packages with a service would start it; raidlab needs only the programs, so a policy prevents that. Runs as root, in one
+# process: sudo may ask for a password again before the end. A policy with the mark was left by a run that was killed, for
+# the lock goes with the process; somebody else's policy stays. Without names it only removes what was left.
 install_quietly() {
   local name
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)
-  as_root "${apt[@]}" update || say "apt-get update failed; trying with the existing package lists"
-  if [[ ! -e $policy ]]; then
-    trap 'as_root rm -f "$policy"' EXIT
-    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-    as_root chmod 755 "$policy"
+  exec 9<"${policy%/*}"
+  flock 9 || say "no lock, because this file system has none: do not run two of these at once"
+  if [[ ! -e $policy ]] || grep -qsxF "$mark" "$policy"; then
+    trap 'rm -f "$policy"' EXIT
+    # Renamed once it is on the disk: a power cut would leave a file without the mark.
+    printf '#!/bin/sh\n%s\nexit 101\n' "$mark" >"$policy.raidlab"
+    chmod 755 "$policy.raidlab"
+    sync "$policy.raidlab"
+    mv -T "$policy.raidlab" "$policy"
   fi
-  as_root "${apt[@]}" install --yes --no-install-recommends "$@" >&2 || return
+  (($#)) || return 0
+  "${apt[@]}" update 9<&- || say "apt-get update failed; trying with the existing package lists"
+  "${apt[@]}" install --yes --no-install-recommends "$@" >&2 9<&-
   [[ -d /run/systemd/system ]] || return 0
   for name in "$@"; do
     # shellcheck disable=SC2086
-    [[ -z ${services[$name]:-} ]] || as_root systemctl disable --quiet ${services[$name]} || true
+    [[ -z ${services[$name]:-} ]] || systemctl disable --quiet ${services[$name]} || true
   done
+}
+
+# The code as text: root may not be able to read this folder (NFS).
+as_root_install() {
+  local code
+  code="$(declare -p policy mark services && declare -f say install_quietly)"
+  as_root bash -euo pipefail -c "$code; install_quietly \"\$@\"" packages.sh "$@"
 }
 
 main() {
   local missing
   command -v dpkg-query >/dev/null || give_up "this is not Debian or Ubuntu; the packages have other names here" "$(wanted "$@" | xargs)"
   mapfile -t missing < <(missing_of "$@")
-  ((${#missing[@]})) || return 0
+  if ((!${#missing[@]})); then
+    ! grep -qsxF "$mark" "$policy" || as_root_install ||
+      say "an earlier run left $policy, which keeps services from starting; next, as root: rm $policy"
+    return 0
+  fi
   say "installing ${missing[*]}"
   as_root true 2>/dev/null || give_up "installing needs root, and sudo is missing or refuses" "${missing[@]}"
-  install_quietly "${missing[@]}" || give_up "apt-get could not install them" "${missing[@]}"
+  as_root_install "${missing[@]}" || give_up "apt-get could not install them" "${missing[@]}"
 }
 
 main "$@"

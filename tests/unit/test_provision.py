@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,51 @@ def test_a_folder_that_the_script_made_is_replaced(tmp_path: Path) -> None:
     assert run("bash", "-c", check, cwd=REPOSITORY, environment={}).returncode == 0
     (tmp_path / "folder.whl").mkdir()
     assert run("bash", "-c", check, cwd=REPOSITORY, environment={}).returncode == 1
+
+
+@pytest.fixture
+def computer(tmp_path: Path) -> Path:
+    """Programs of a computer without packages: sudo works, and apt-get stores the policy that it finds."""
+    programs = {
+        "sudo": 'shift\nexec "$@"',
+        "dpkg-query": "exit 0",
+        "systemctl": "exit 0",
+        "apt-get": f"cat '{tmp_path}/policy' >>'{tmp_path}/seen'; [ -z \"$KILLED\" ] || kill -KILL $PPID",
+    }
+    (tmp_path / "bin").mkdir()
+    for name, script in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def install(computer: Path, killed: str = "") -> int:
+    environment = {
+        "PATH": f"{computer}/bin:{os.environ['PATH']}",
+        "RAIDLAB_POLICY": f"{computer}/policy",
+        "KILLED": killed,
+    }
+    return run("provision/host/packages.sh", "registers", cwd=REPOSITORY, environment=environment).returncode
+
+
+def test_a_policy_against_services_is_there_only_while_packages_are_installed(computer: Path) -> None:
+    assert install(computer) == 0
+    assert "exit 101" in (computer / "seen").read_text()
+    assert sorted(path.name for path in computer.iterdir()) == ["bin", "seen"]
+
+
+def test_the_policy_of_a_killed_run_is_removed_by_the_next(computer: Path) -> None:
+    assert install(computer, killed="yes") == 3
+    assert "raidlab" in (computer / "policy").read_text()
+    # Now nothing is missing.
+    names = (REPOSITORY / "provision/host/packages/registers.txt").read_text().splitlines()
+    lines = "".join(f"echo installed {name.partition('#')[0].strip()}\n" for name in names)
+    (computer / "bin/dpkg-query").write_text(f"#!/bin/sh\n{lines}")
+    assert install(computer) == 0
+    assert not (computer / "policy").exists()
+
+
+def test_the_policy_of_somebody_else_stays(computer: Path) -> None:
+    (computer / "policy").write_text("#!/bin/sh\nexit 101\n")
+    assert install(computer) == 0
+    assert (computer / "policy").read_text() == "#!/bin/sh\nexit 101\n"
