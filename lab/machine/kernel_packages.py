@@ -11,6 +11,8 @@ from lab.machine.stock_kernels import stock_folder
 
 # Drivers for hardware that no QEMU machine has.
 _UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging", "drivers/infiniband")
+# Others may lack drivers (-azure) or have larger pages (-arm64-16k).
+_ORDINARY = re.compile("-(amd64|arm64|generic)$")
 
 
 def packaged_kernels() -> Packaged:
@@ -22,7 +24,7 @@ def _releases(apt: Apt) -> list[str]:
     found = apt.run("apt-cache", "search", "--names-only", "^linux-image-[0-9]")
     names = re.findall(r"^linux-image-(\d[\w.+~-]*)", found, re.MULTILINE)
     has_numbers = (name for name in names if re.match(r"\d+\.\d+\.\d", name))
-    return [name for name in has_numbers if not re.search(r"-(dbg|unsigned|rt|cloud)(-|$)|template", name)]
+    return [name for name in has_numbers if _ORDINARY.search(name) and not re.search("-(rt|cloud)-", name)]
 
 
 def _install(apt: Apt, release: str, folder: Path) -> None:
