@@ -106,6 +106,8 @@ class Apt:
 
     def __init__(self, processes: Processes, folder: Path, sources: str) -> None:
         self._processes = processes
+        self._lists = folder / "lists"
+        self._has_sources = bool(sources)
         create_file(folder / "sources.list", sources.encode(), is_durable=False)
         for name in ("lists/partial", "archives/partial", "state"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -121,14 +123,25 @@ class Apt:
         )
         self._options = [word for setting in settings for word in ("-o", setting)]
 
+    def update(self) -> None:
+        """Fetch the lists. Raises ToolMissing without apt, LabError with its message or if it reaches no source."""
+        done = self._run("apt-get", "update")
+        # apt-get then only warns. With --error-on=any, one unreachable source of several would fail the others.
+        if self._has_sources and not any(path.is_file() and path.name != "lock" for path in self._lists.iterdir()):
+            reason = done.stderr.partition("\n")[0].removeprefix("W: ")
+            raise LabError(f"no package source can be reached: {shortened(reason, 200)}", hint=_TRY_AGAIN)
+
     def run(self, program: str, *words: str) -> str:
-        """Raises ToolMissing without apt, LabError with apt's message."""
+        """Return a program's output. Raises ToolMissing without apt, LabError with apt's message."""
+        return self._run(program, *words).stdout
+
+    def _run(self, program: str, *words: str) -> Completed:
         done = self._processes.run([program, "-q", *self._options, *words], timeout_seconds=_LIST_SECONDS)
         if done.status == 127:
             raise ToolMissing("apt is not installed", hint=_NO_APT)
         if done.status:
             raise LabError(f"{program} failed: {_last_line(done)}", hint=_TRY_AGAIN)
-        return done.stdout
+        return done
 
     def fetch(self, names: Sequence[str], folder: Path) -> list[Path]:
         """Download packages to a folder, verified, and return their files."""
@@ -203,7 +216,7 @@ def _open_apt(processes: Processes, sources: str, store: Path) -> Iterator[tuple
             if leftover.name != Path(name).name:
                 shutil.rmtree(leftover, ignore_errors=True)
         apt = Apt(processes, Path(name), sources)
-        apt.run("apt-get", "update")
+        apt.update()
         yield apt, Path(name)
 
 
