@@ -36,9 +36,10 @@ install_into() {
   pip="$(find /usr/share/python-wheels -name 'pip-*.whl' | head -n 1)"
   alike="$(find "$home" -maxdepth 2 -path "${venv%-*}-*/complete" | head -n 1)"
   if [[ -n $alike ]]; then
-    # Other code, same requirements: these are shared with the version before, as hard links.
-    cp -al "$(dirname "$alike")" "$venv"
-    rm -f "$venv/complete"
+    # Other code, same requirements: these are shared with the version before, as hard links. The mark is not copied: an
+    # interrupted update would look complete.
+    mkdir "$venv"
+    find "$(dirname "$alike")" -mindepth 1 -maxdepth 1 ! -name complete -exec cp -al -t "$venv" {} +
     sed -i --follow-symlinks "s|$(dirname "$alike")|$venv|" "$venv/pyvenv.cfg"
   else
     "$python" -I -m venv --without-pip "$venv"

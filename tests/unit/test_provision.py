@@ -81,3 +81,19 @@ def test_the_policy_of_somebody_else_stays(computer: Path) -> None:
     (computer / "policy").write_text("#!/bin/sh\nexit 101\n")
     assert install(computer) == 0
     assert (computer / "policy").read_text() == "#!/bin/sh\nexit 101\n"
+
+
+def test_an_update_that_is_interrupted_does_not_look_complete(tmp_path: Path) -> None:
+    home, before = tmp_path / "home", tmp_path / "home/same-before"
+    (before / "bin").mkdir(parents=True)
+    for name in ("complete", "pyvenv.cfg", "bin/python"):
+        (before / name).touch()
+    # Ends after the copy.
+    (tmp_path / "cp").write_text('#!/bin/sh\n/usr/bin/cp "$@"\nkill -KILL $PPID\n')
+    (tmp_path / "cp").chmod(0o755)
+    script = (REPOSITORY / "provision/guest/install-raidlab.sh").read_text()
+    script = script.replace("home=/opt/raidlab", f"home='{home}'")
+    script = script.replace('\nmain "$@"', f"\ninstall_into '{home}/same-after' python wheels")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert run("bash", "-c", script, cwd=tmp_path, environment=path).returncode != 0
+    assert sorted(each.name for each in (home / "same-after").iterdir()) == ["bin", "pyvenv.cfg"]
