@@ -264,7 +264,7 @@ class RoomKeeper:
         self.spare_bytes = spare_bytes
         self.images = [path for path in writable if os.path.isfile(path)]
         self.taken_bytes = 0
-        """Size of the images when the room became scarce."""
+        """Size of the images when the spare room was last free."""
         self.is_scarce = False
         self.paused_at: float | None = None
 
@@ -277,11 +277,17 @@ class RoomKeeper:
         folders = {os.path.dirname(path) for path in self.images}
         return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
 
+    def file_bytes(self) -> int:
+        """Return what the images take, and the console (standard error) if it is on the same disk."""
+        images = [os.stat(path) for path in self.images]
+        disks = {found.st_dev for found in images}
+        return sum(found.st_blocks * 512 for found in (*images, os.fstat(2)) if found.st_dev in disks)
+
     def check(self) -> bool:
         """Pause or resume the kernel according to the room. Returns False if the pause has lasted too long."""
         try:
             room = self.room_bytes()
-            taken = sum(os.stat(path).st_blocks * 512 for path in self.images)
+            taken = self.file_bytes()
         except OSError:
             return True
         if self.paused_at is not None:
@@ -292,7 +298,8 @@ class RoomKeeper:
         if room > self.spare_bytes + LITTLE_BYTES:
             self.is_scarce = False
             return True
-        if not self.is_scarce:
+        # What the kernel took while the spare room was free does not count: another program may take that.
+        if not self.is_scarce or room >= self.spare_bytes:
             self.is_scarce, self.taken_bytes = True, taken
         # A kernel that only reads, or overwrites existing blocks, continues.
         if room < self.spare_bytes and taken - self.taken_bytes > min(MOST_TAKEN_BYTES, room // 8):

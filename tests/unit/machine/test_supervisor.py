@@ -1,9 +1,10 @@
-"""Which processor the supervisor of an embedded kernel chooses."""
+"""Which processor the supervisor of an embedded kernel chooses, and when it pauses the kernel."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +35,31 @@ def test_where_names_cannot_be_had_it_is_the_one_that_the_scheduler_chose(monkey
     assert name
     name.close()
     assert processor in os.sched_getaffinity(0)
+
+
+class ToldRoom(supervisor.RoomKeeper):
+    """Is told the room on the disk and the size of the files, and signals nothing."""
+
+    room, taken = 0, 0
+
+    def room_bytes(self) -> int:
+        return self.room
+
+    def file_bytes(self) -> int:
+        return self.taken
+
+    def signal(self, number: int) -> None:
+        pass
+
+
+def test_a_kernel_is_paused_for_what_it_takes_itself_of_the_spare_room(tmp_path: Path) -> None:
+    (tmp_path / "disk01.img").touch()
+    keeper = ToldRoom(0, [str(tmp_path / "disk01.img")], 64 << 20)
+    # Room and size in MiB. It grows, then only reads while another program fills the disk, then grows again.
+    steps = [(500, 10), (200, 300), (60, 300), (10, 300), (9, 302)]
+    pauses = []
+    for room, taken in steps:
+        keeper.room, keeper.taken = room << 20, taken << 20
+        keeper.check()
+        pauses.append(keeper.paused_at is not None)
+    assert pauses == [False, False, False, False, True]
