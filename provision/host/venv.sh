@@ -36,7 +36,8 @@ inputs_hash() {
 
 is_ready() {
   local kind
-  [[ -x $venv/bin/python ]] || return 1
+  # After an upgrade of the distribution, python is another release, which does not find the packages of the old one.
+  "$venv/bin/python" -I -c 'import lab' 2>/dev/null || return 1
   for kind in "$@"; do
     [[ -f $venv/ready-$kind && "$(<"$venv/ready-$kind")" == "$(inputs_hash "$kind")" ]] && return
   done

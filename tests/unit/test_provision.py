@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,18 @@ def test_an_update_that_is_interrupted_does_not_look_complete(tmp_path: Path) ->
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert run("bash", "-c", script, cwd=tmp_path, environment=path).returncode != 0
     assert sorted(each.name for each in (home / "same-after").iterdir()) == ["bin", "pyvenv.cfg"]
+
+
+def test_an_environment_whose_python_is_another_release_is_not_ready(tmp_path: Path) -> None:
+    for name in ("provision/host/venv.sh", "requirements/runtime.txt", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(REPOSITORY / name, tmp_path / name)
+    script = tmp_path / "provision/host/venv.sh"
+    ask = '\nmkdir -p "$venv"\ninputs_hash runtime >"$venv/ready-runtime"\nis_ready runtime'
+    script.write_text(script.read_text().replace('\nmain "$@"', ask))
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    for status in (0, 1):
+        python.write_text(f"#!/bin/sh\nexit {status}\n")
+        python.chmod(0o755)
+        assert run(str(script), cwd=tmp_path, environment={}).returncode == status
