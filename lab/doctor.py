@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lab.errors import ExitCode, LabError, ToolMissing
+from lab.errors import ExitCode, LabError
 from lab.gates.decoding import decode_json
 from lab.machine.api import Machine, package_of
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
@@ -385,8 +385,7 @@ def _virtual_time(host: Host) -> Found:
     try:
         return Outcome.OK, str(find_kernel(host.processes, host.files, virtual_time=True).path), ""
     except LabError as error:
-        fix = "make uml-kernel" if isinstance(error, ToolMissing) else error.hint
-        return Outcome.MISSING, error.message, fix
+        return Outcome.MISSING, error.message, error.hint.partition(", or choose")[0]
 
 
 def _stock_kernel(host: Host) -> Iterable[Check]:
@@ -492,24 +491,28 @@ def _privilege(host: Host, *, is_root: bool) -> Found:
 
 
 def _kvm(host: Host) -> Found:
-    """Checks the processor's flags: /dev/kvm may exist, and even open, on computers where guests then hang."""
+    """Checks an x86 processor's flags: /dev/kvm may exist, and even open, on computers where guests then hang."""
     flags: set[str] = set()
     for line in (host.files.read("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "flags":
             flags.update(value.split())
     device = host.files.path("/dev/kvm")
-    if not flags & {"vmx", "svm"}:
-        detail = "the processor has neither vmx nor svm, so a virtual machine is emulated, about ten times slower"
+    emulated = "so a virtual machine is emulated, about ten times slower"
+    fix = "switch virtualisation on in the firmware or the outer machine"
+    is_x86 = platform.machine() == "x86_64"
+    if is_x86 and not flags & {"vmx", "svm"}:
+        detail = f"the processor has neither vmx nor svm, {emulated}"
         detail += " (/dev/kvm exists, but guests would hang with it)" if device.exists() else ""
-        fix = "use the embedded kernel (--on uml:), or switch virtualisation on in the firmware or the outer machine"
-        return Outcome.LIMITED, detail, fix
+        return Outcome.LIMITED, detail, f"use the embedded kernel (--on uml:), or {fix}"
     if os.access(device, os.R_OK | os.W_OK):
         detail = "the processor supports virtualisation and /dev/kvm works: virtual machines run at full speed"
         return Outcome.OK, detail, ""
     if device.exists():
         detail = "the processor supports virtualisation, but this user may not use /dev/kvm"
         return Outcome.MISSING, detail, "sudo usermod -aG kvm $USER, then log in again"
+    if not is_x86:
+        return Outcome.LIMITED, f"there is no /dev/kvm, {emulated}", fix
     fix = "sudo modprobe -a kvm_intel kvm_amd; if that fails, switch virtualisation on in the firmware"
     return Outcome.MISSING, "the processor supports virtualisation, but there is no /dev/kvm", fix
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,9 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
     built = (built_part(each) / "linux" for each in dict.fromkeys((flavour, "virtual-time")))
     if path := Path(chosen) if chosen else next((each for each in built if os.access(each, os.X_OK)), None):
         return _with_time(_image_in(path)) if virtual_time else _image_in(path)
+    if platform.machine() != "x86_64":
+        hint = "choose another machine: --on qemu:"
+        raise ToolMissing("the embedded kernel exists for x86-64 only", hint=hint)
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
     fix = "apt install user-mode-linux" if is_packaged else _BUILD
     kind = "with virtual time " if virtual_time else ""

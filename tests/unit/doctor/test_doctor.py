@@ -207,6 +207,24 @@ def test_kvm_is_decided_by_the_processors_flags(
     assert report.is_ready
 
 
+@pytest.mark.parametrize("has_device", [False, True])
+def test_arm64_has_no_embedded_kernel_and_no_flags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_device: bool
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    files = {"proc/cpuinfo": "Features\t: fp asimd\n", **({"dev/kvm": ""} if has_device else {})}
+    report = examine(tmp_path, programs=["fio"], files=files)
+    for name in ("embedded-kernel", "virtual-time"):
+        check = named(report, name)
+        assert (check.detail, check.fix) == (
+            "the embedded kernel exists for x86-64 only",
+            "choose another machine: --on qemu:",
+        )
+    assert "user-mode-linux" not in report.install_command
+    assert named(report, "kvm").outcome is (Outcome.OK if has_device else Outcome.LIMITED)
+    assert "vmx" not in named(report, "kvm").detail
+
+
 CONFINE = "/usr/bin/python3 -IS"
 
 

@@ -107,7 +107,8 @@ def test_the_targets_options_go_first() -> None:
             embedded_options(parse_target(too_little), EmbeddedOptions())
 
 
-def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
+def test_kernels_are_found_packaged_or_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     processes, files = Installed(linux_uml="/usr/bin/linux.uml"), HostFiles(tmp_path)
     assert find_kernel(processes, files) == PACKAGED
     with pytest.raises(ToolMissing) as missing:
