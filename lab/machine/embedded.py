@@ -173,8 +173,7 @@ class EmbeddedKernel:
                 kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         finally:
             self._forget()
-            remove_instance(self._instance.folder)
-            self._instance.close()
+            self._instance.discard()
 
     def end_now(self, seconds: float) -> None:
         """Clean up within that many seconds, regardless of other threads.
@@ -372,8 +371,7 @@ def start_embedded(
     check_path(state.root, image.path, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
-        undo.callback(instance.close)
-        undo.callback(remove_instance, instance.folder)
+        undo.callback(instance.discard)
         folder = instance.folder
         install_agent(folder, python, used)
         console = open_to_append(folder / CONSOLE_LOG, error=LabError)

@@ -46,7 +46,7 @@ from lab.machine.root_images import (
     write_initramfs,
 )
 from lab.machine.stand_still import SILENT_SECONDS
-from lab.machine.state_folder import StateFolder, kernel_group, remove_instance
+from lab.machine.state_folder import StateFolder, kernel_group
 from lab.machine.stock_kernels import (
     COMPUTER_TAG,
     INIT_VARIABLE,
@@ -317,8 +317,7 @@ def start_qemu(
     check_path(state.root, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
-        undo.callback(instance.close)
-        undo.callback(remove_instance, instance.folder)
+        undo.callback(instance.discard)
         folder = instance.folder
         boot = _boot(options, asked, processes, python, folder)
         fast = fast_image(boot.kernel, processes)

@@ -147,6 +147,18 @@ class FolderLock:
             os.close(self.fd)
             self.fd = -1
 
+    def discard(self) -> None:
+        """Remove all files of a running machine, whose folder this is, and release the lock."""
+        remove_instance(self.folder)
+        self.close()
+        _remove_emptied(self.folder)
+
+
+def _remove_emptied(folder: Path) -> None:
+    """Remove what NFS leaves: a folder stays as long as a file in it, such as its lock, is open."""
+    with suppress(OSError):
+        folder.rmdir()
+
 
 def read_owner(folder: Path) -> Owner | None:
     """Return the present or last holder of the folder; None if the record is missing or torn."""
@@ -325,4 +337,5 @@ class StateFolder:
             return False
         finally:
             os.close(fd)
+        _remove_emptied(folder)
         return True

@@ -112,6 +112,22 @@ def test_files_of_dead_owners_are_removed_and_reported(state: StateFolder) -> No
     assert state.sweep() == []
 
 
+def test_on_nfs_a_folder_is_removed_when_its_lock_has_been_closed(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_files(folder: Path, **_: bool) -> None:
+        for path in folder.glob("*"):
+            path.unlink()
+
+    gone, mine = leave(state, Owner(DEAD, "raidlab run", 5)), state.new_instance()
+    gone.close()
+    monkeypatch.setattr("shutil.rmtree", remove_files)
+    mine.discard()
+    assert len(state.sweep()) == 1
+    assert not mine.folder.exists()
+    assert not gone.folder.exists()
+
+
 def test_a_client_killed_before_it_could_lock_is_swept_too(state: StateFolder) -> None:
     state.new_instance().close()
     (state.root / "machines" / "99-half").mkdir()
