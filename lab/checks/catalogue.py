@@ -813,7 +813,7 @@ class FaultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FaultPlayed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
-    """The scenario was run during this lesson with this seed, and ended as expected."""
+    """The scenario was run during this lesson with this seed, and ended as expected, or in a known defect of md."""
 
     lasts = True
 
@@ -821,7 +821,9 @@ class FaultPlayed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         if played.seed != self.seed:
             return CheckOutcome(False, "fault-other-seed", {**self.facts, "found": played.seed})
         facts: Facts = {**self.facts, "verdict": played.outcome.verdict.value}
-        return CheckOutcome(played.outcome.verdict is FaultVerdict.AS_EXPECTED, "fault-verdict", facts)
+        # The student cannot change the kernel: on one that has the defect, the step could never be done.
+        is_met = played.outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT)
+        return CheckOutcome(is_met, "fault-verdict", facts)
 
 
 class FaultOtherSeed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):

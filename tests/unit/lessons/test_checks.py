@@ -131,6 +131,7 @@ HOLDS: list[tuple[dict[str, object], CheckedState]] = [
     ({"that": "disk.bad_blocks", "disk": "disk01", "present": False}, lab_state(BAD)),
     ({"that": "array.policy", "policy": "resync"}, lab_state(RAID5)),
     ({"that": "fault.played", "scenario": 17}, hole()),
+    ({"that": "fault.played", "scenario": 17}, hole(FaultVerdict.KNOWN_DEFECT)),
     ({"that": "fault.other_seed", "scenario": 17, "seed": 2}, hole()),
     ({"that": "points.tried", "configuration": MIRROR, "at_least": 50}, tried()),
     (
