@@ -1197,6 +1197,10 @@ class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The first Linux version that has it, or on which it was first seen."""
     hangs: bool = False
     """Whether the machine can no longer be used then, because a request to the array never completes."""
+    facts: tuple[str, ...] = ()
+    """The facts that may then differ from what is expected. Any other difference, and a step that cannot be carried
+    out, is not explained by the defect.
+    """
 
     def is_in(self, kernel_release: str) -> bool:
         return version_numbers(kernel_release) >= version_numbers(self.since)
@@ -1277,6 +1281,9 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             array = convert_tree({**self.array, **variant.array}, SceneArray, source=where)
             built_in = built_in_values(array, seed)
             values = {**built_in, **fill_tree(variant.values, built_in)}
+            defect = variant.defect
+            if defect:
+                defect = msgspec.structs.replace(defect, facts=tuple(fill_tree(defect.facts, values)))
             listed = tuple(
                 step_of(fill_tree(tree, values), f"{self.id}: step {number}")
                 for number, tree in enumerate(steps, 1)
@@ -1289,7 +1296,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 array=array,
                 steps=(*listed, *last),
                 seed=f"{seed}:{self.id}",
-                defect=variant.defect,
+                defect=defect,
                 kernels=variant.kernels,
             )
 

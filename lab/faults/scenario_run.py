@@ -80,7 +80,11 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def is_expected(self) -> bool:
-        return not self.problem and all(check.is_met for check in self.checks)
+        return self.is_expected_but_for(())
+
+    def is_expected_but_for(self, facts: Sequence[str]) -> bool:
+        """Whether nothing but these facts differs from what is expected."""
+        return not self.problem and all(check.is_met or check.what in facts for check in self.checks)
 
 
 class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -615,7 +619,7 @@ class ScenarioRunner:
             raise
         except MachineLost as error:
             self.is_machine_lost = True
-            if watchdog.is_silent and self._playing and self._playing.finding:
+            if watchdog.is_silent and self._playing:
                 done.append(self._playing)
             else:
                 silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it hangs or computes endlessly"
@@ -663,7 +667,7 @@ class ScenarioRunner:
             steps = self._apart(one, stored) if variant.name in apart else tuple(self._judged(one, documents, stored))
             watchdog.feed()
             outcome = msgspec.structs.replace(outcome, steps=steps)
-            if defect and not outcome.is_expected:
+            if defect and not outcome.is_expected and all(step.is_expected_but_for(defect.facts) for step in steps):
                 outcome = msgspec.structs.replace(outcome, finding=defect.finding)
             yield outcome
 
@@ -720,6 +724,11 @@ class ScenarioRunner:
             outcome, facts = judged_step(step, evidence, lines, played, stored)
             if step.keep:
                 stored[step.keep] = facts
+            if self._playing:
+                # A hang explains nothing that went wrong before it.
+                steps = (*self._playing.steps, outcome)
+                finding = self._playing.finding if outcome.is_expected else 0
+                self._playing = msgspec.structs.replace(self._playing, steps=steps, finding=finding)
             self.hooks.on_step(outcome)
             yield outcome
             if outcome.problem:

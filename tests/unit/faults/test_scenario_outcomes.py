@@ -20,7 +20,7 @@ from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultErr
 from lab.faults import place, scenario_run
 from lab.faults.guest.player import Alive
 from lab.faults.place import FaultPlace, SilenceWatchdog
-from lab.faults.scenario import FactCheck, KernelDefect, Scenario, find_scenario
+from lab.faults.scenario import FactCheck, KernelDefect, Scenario, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     PlayedVariant,
@@ -397,3 +397,40 @@ def test_closing_after_the_machine_was_lost_raises_nothing() -> None:
     assert next(documents) == {"step": 1}
     documents.close()  # type: ignore[attr-defined]
     assert stream.stops == 1
+
+
+@pytest.mark.parametrize(
+    ("differing", "problem", "verdict"),
+    [
+        ("mismatch_cnt", "", FaultVerdict.KNOWN_DEFECT),
+        ("data", "", FaultVerdict.NOT_AS_EXPECTED),
+        ("mismatch_cnt", "md did not become idle in time", FaultVerdict.NOT_AS_EXPECTED),
+    ],
+)
+def test_a_known_defect_explains_only_the_facts_that_it_names(
+    monkeypatch: pytest.MonkeyPatch, differing: str, problem: str, verdict: FaultVerdict
+) -> None:
+    changing = find_scenario("20")
+    scenario = msgspec.structs.replace(changing, variants=tuple(each for each in changing.variants if each.defect))
+    check = FactCheck(what=differing, wanted="0", found="8", is_met=False)
+    replacements: dict[str, Any] = {
+        "_require_drives": lambda *_: None,
+        "_missing": lambda *_: (),
+        "_documents": lambda *_: iter(()),
+        "_judged": lambda *_: iter([StepOutcome(do="check", checks=(check,), problem=problem)]),
+    }
+    for name, replacement in replacements.items():
+        monkeypatch.setattr(ScenarioRunner, name, replacement)
+    monkeypatch.setattr(PlayedVariant, "history", lambda *_: {})
+    place = SimpleNamespace(lab=SimpleNamespace(machine=ClosableMachine("7.2.12")), nodes=())
+    assert ScenarioRunner(place).play(scenario).verdict is verdict  # type: ignore[arg-type]
+
+
+def test_the_facts_of_each_known_defect_are_expected_by_a_step() -> None:
+    found = [variant for scenario in all_scenarios() for variant in scenario.ready(1) if variant.defect]
+    for variant in found:
+        assert variant.defect is not None
+        expected = {fact for step in variant.steps for fact in step.expect}
+        assert set(variant.defect.facts) <= expected, variant.name
+        assert variant.defect.facts or variant.defect.hangs, variant.name
+    assert len(found) == 5
