@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import msgspec
 
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import ArrayState, ArrayStatus
 from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, examine_members, freshest_events
 from lab.drills.case import (
     CHANGED_FILE,
@@ -266,6 +266,7 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
     for status in session.statuses():
         if not _is_drill_array(desk, status.name, array):
             continue
+        _begin_rebuild(session, status)
         # The array may no longer exist.
         with suppress(CommandFailed):
             run_lines(session, f"settle /dev/{status.name}", {})
@@ -276,6 +277,15 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
         return max(found, key=lambda each: (each.percent, not each.is_on_overlays, -len(each.missing)))
     asked = lacking(f"{array or 'a running array'} has the file system", "it does not" if array else "none has it")
     return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (asked,))
+
+
+def _begin_rebuild(session: LabSession, status: ArrayStatus) -> None:
+    """Let md begin a due rebuild, which waits for the first write to an array that was started read-auto or read-only.
+
+    The disks have been read by then. The goal is about the array once it is in use.
+    """
+    if status.awaits_rebuild and status.state in (ArrayState.READ_AUTO, ArrayState.READONLY):
+        session.machine.run(("mdadm", "--readwrite", f"/dev/{status.name}"), check=False, timeout_seconds=_SECONDS)
 
 
 def _examine_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
