@@ -64,8 +64,12 @@ def _start_what_was_repaired(desk: DrillDesk, array: str) -> str:
     written = dict.fromkeys(picture.uuid for picture in changed)
     if written:
         _stop_inactive(session)
+    if array in {status.name for status in session.statuses()}:
+        # Another array has the name, and must not be stopped here.
+        return ""
     for number, uuid in enumerate(written, _FIRST_NUMBER):
-        name = f"md{number}"
+        # Only an array with the requested name counts.
+        name = array or f"md{number}"
         argv = ("mdadm", "--assemble", "--readonly", "--run", f"/dev/{name}", f"--uuid={uuid}")
         result = session.machine.run(argv, check=False, timeout_seconds=_SECONDS)
         if runs():

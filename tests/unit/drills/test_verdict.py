@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.arrays.status import ArrayState, ArrayStatus
+from lab.checks.state import MemberPicture
 from lab.drills import verdict
 from tests.unit.fakes import FakeMachine
 from tests.unit.lessons.samples import array, member
@@ -39,3 +40,27 @@ def test_a_due_rebuild_begins_before_the_array_is_judged(
     verdict._examine_data(desk_with(machine, array(members=members, degraded=1, state=state)), "")
     assert (("mdadm", "--readwrite", "/dev/md0") in machine.runs) is is_made_writable
     assert done == ["settle /dev/md0"]
+
+
+@pytest.mark.parametrize(("asked", "name"), [("", "md90"), ("md0", "md0"), ("md1", "")])
+def test_a_repaired_array_is_started_under_the_requested_name(
+    monkeypatch: pytest.MonkeyPatch, asked: str, name: str
+) -> None:
+    machine = FakeMachine()
+
+    def is_found(_: Any, found: str, wanted: str) -> bool:
+        return wanted in ("", found) and found != "md1"
+
+    def statuses() -> tuple[ArrayStatus, ...]:
+        started = [argv[4].removeprefix("/dev/") for argv in machine.runs if "--assemble" in argv]
+        return tuple(array(name=each) for each in ("md1", *started))
+
+    monkeypatch.setattr(verdict, "_is_drill_array", is_found)
+    monkeypatch.setattr(verdict, "examine_members", lambda *_: {"disk01": MemberPicture(disk="disk01", uuid="u")})
+    desk = desk_with(machine)
+    desk.session.statuses = statuses
+    machine.files["/proc/mdstat"] = ""
+    assert verdict._start_what_was_repaired(desk, asked) == ""
+    made_writable = [argv[2] for argv in machine.runs if "--readwrite" in argv]
+    assert made_writable == ([f"/dev/{name}"] if name else [])
+    assert not [argv for argv in machine.runs if "--stop" in argv]
