@@ -347,8 +347,11 @@ class LessonSession:
             began = moment(self.progress.began_utc).replace(microsecond=0)
             for result_id in self._results.ids():
                 # An id consists of the time, the experiment, and possibly a number: see ResultStore.new_id.
-                if word not in result_id or (name in self._found and self._found[name].id == result_id):
+                if word not in result_id:
                     continue
+                if name in self._found and self._found[name].id == result_id:
+                    # No newer result matches, and an older one must not replace it.
+                    break
                 record = self._load(result_id)
                 is_same = record and as_meant(record.experiment_toml) == as_meant(text)
                 if record and is_same and moment(record.created_utc) >= began:

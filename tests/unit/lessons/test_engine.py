@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,8 +14,10 @@ from lab.errors import LessonError, SpecError
 from lab.lessons import engine
 from lab.lessons.course import Lesson, ReadyLesson, Values, built_in_course, draw, fill, fill_tree, make_ready
 from lab.lessons.engine import Progress
+from lab.lessons.student import LessonSession
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON, array, lab_state, member
+from tests.unit.results import records
 
 READ = """[steps.read]
 question = "What does md0 hold?"
@@ -297,3 +303,16 @@ def test_every_lesson_of_the_course_can_be_drawn(seed: str) -> None:
             *(text for step in ready.steps for text in (step.text, step.explain, *step.hints_by_hand)),
         ]
         assert not [text for text in texts if "{seed." in text or "{by_hand}" in text]
+
+
+def test_an_older_measurement_does_not_replace_the_newest(begun: Progress) -> None:
+    newest, older = (records.record(f"{day}-lesson-x-m", created_utc=LATER) for day in (2, 1))
+    lesson: Any = SimpleNamespace(id="x", steps=(), measures={"m": (None, newest.experiment_toml)})
+    host: Any = SimpleNamespace(state=SimpleNamespace(results=Path("none")))
+    opened = LessonSession(lesson, begun, store=lambda _: None, host=host)
+    stored = {newest.id: newest, older.id: older}
+    fake: Any = SimpleNamespace(ids=lambda: tuple(stored), load=stored.__getitem__)
+    opened._results = fake
+    for _ in range(2):
+        opened.find_results()
+        assert opened.results == {"m": newest}
