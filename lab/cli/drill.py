@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -117,12 +118,12 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
             if clears:
                 session.run(session.reset_all())
             require_blank(session, chosen)
-            terms = (
-                begin_exam(context.host, chosen.id, seed=word, minutes=verb.exam, again=verb.again)
+            attempt = (
+                partial(begin_exam, context.host, chosen.id, seed=word, minutes=verb.exam, again=verb.again)
                 if verb.exam is not None
                 else None
             )
-            DrillDesk.begin(session, chosen, terms)
+            DrillDesk.begin(session, chosen, attempt)
     finally:
         if not is_open:
             # The open drill continues unchanged.

@@ -7,7 +7,7 @@
     STATE/labs/<lab>/drill/oracle-*.jsonl  the oracle's ledger of the files
     STATE/labs/<lab>/drill/disks/          copies of the disks when the drill began, if they are files
     STATE/drills/<id>/<time>.json          an ended drill with its verdict
-    STATE/drills/exams.jsonl               every attempt at an exam, one per line, written when it begins
+    STATE/drills/exams.jsonl               every attempt at an exam, one per line, written once its disaster exists
 
 Every change is stored at once, so the next program finds the drill as it was, however the previous program ended.
 

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -558,8 +558,12 @@ class DrillDesk:
         self._written = self._counters()
 
     @classmethod
-    def begin(cls, session: LabSession, drill: ReadyDrill, exam: ExamTerms | None = None) -> DrillDesk:
+    def begin(
+        cls, session: LabSession, drill: ReadyDrill, begin_exam: Callable[[], ExamTerms] | None = None
+    ) -> DrillDesk:
         """Create the disaster on blank disks, copy the disks, and start the machine as the drill specifies.
+
+        ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
         Raises DrillError if the disaster cannot be made or the lab's disks are in use, UnfitVersion.
         """
@@ -585,12 +589,12 @@ class DrillDesk:
             file_system_uuid=maker.uuid,
             blocks=maker.blocks,
             before=examine_members(session.machine, disks),
-            exam=exam,
         )
         case = DrillCase(folder, record, drill)
         images_of(session, case.images, disks, "keep")
         begin_truth(session, disks, folder)
-        case.change()
+        # A lab that cannot make the disaster costs the student no attempt. Nothing has been shown yet.
+        case.change(exam=begin_exam() if begin_exam else None)
         desk = cls(session, case)
         desk._arrive()
         return desk

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +17,7 @@ from lab.arrays.discovery import plain_uuid
 from lab.checks.state import parse_examine
 from lab.classroom.folder import DrillTry, decode_outcome
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
+from lab.drills import desk
 from lab.drills.case import (
     OUTCOME_VERSION,
     CaseRecord,
@@ -39,6 +43,7 @@ from lab.session.session import Leftovers, left_words, read_leftovers, still_the
 from lab.units import KIB, MIB
 from tests.unit.disks.machines import host_in
 from tests.unit.drills.outcomes import put_outcome
+from tests.unit.fakes import FakeMachine
 
 
 def opened(lab_folder: Path, exam: ExamTerms | None = None) -> DrillCase:
@@ -126,6 +131,37 @@ def test_a_line_that_was_torn_forgets_no_other(host: Host) -> None:
     log = host.state.root / "drills" / "exams.jsonl"
     log.write_bytes(log.read_bytes() + b'{"drill": "a", "minu\n')
     assert begin_exam(host, "a", seed="", minutes=1, again=True).attempt == 2
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_disaster_that_cannot_be_made_costs_no_attempt(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    path = find_drill("11")
+    drill = ready(read_drill(path), path, "otter")
+    session: Any = SimpleNamespace(
+        host=host, folder=tmp_path / "lab", target="uml:", machine=FakeMachine(), is_embedded=False
+    )
+
+    def keep(*_: object) -> None:
+        if fails:
+            raise DrillError("the copies of the disks: no space left on device")
+
+    replaced = ("require_possible", "drill_disks", "store_arrival", "release", "examine_members", "begin_truth")
+    for name in replaced:
+        monkeypatch.setattr(desk, name, lambda *_: {})
+    monkeypatch.setattr(desk, "images_of", keep)
+    monkeypatch.setattr(desk.DisasterMaker, "do", lambda *_: None)
+    monkeypatch.setattr(desk, "environment", lambda *_: {})
+    monkeypatch.setattr(desk.DrillClock, "__init__", lambda *_: None)
+    monkeypatch.setattr(desk.DrillClock, "put_right", lambda *_: None)
+    monkeypatch.setattr(desk.DrillDesk, "_arrive", lambda *_: None)
+    attempt = partial(begin_exam, host, drill.id, seed="otter", minutes=45, again=False)
+    with suppress(DrillError):
+        desk.DrillDesk.begin(session, drill, attempt)
+    assert (host.state.root / "drills" / "exams.jsonl").exists() is not fails
+    if not fails:
+        assert read_again(tmp_path / "lab").record.exam is not None
 
 
 @pytest.mark.parametrize("minutes", [0, -1, 24 * 60 + 1, float("inf"), float("nan")])
