@@ -350,8 +350,10 @@ class Reading:
     def requirement_key(self) -> str:
         return "reading.result" if self.source.is_of_result else "reading"
 
-    def parse(self, text: str) -> float:
+    def parse(self, text: str) -> tuple[float, ...]:
         """The number in typed text, with a decimal point or comma, and with or without the unit.
+
+        A comma before three digits may also separate thousands: then both meanings, the one with thousands first.
 
         Raises SpecError for any other text. The hint has no example of a number, which might be the answer.
         """
@@ -366,9 +368,9 @@ class Reading:
             raise SpecError(f"'{text}' is not a number", hint=asked)
         if match[2] and match[2].lower() != self.unit.lower():
             raise SpecError(f"'{text}' is not in the requested unit", hint=asked)
-        # Lessons and tools print thousands with commas. A decimal comma is not followed by groups of three digits.
-        is_grouped = re.fullmatch(r"[1-9][0-9]{0,2}(,[0-9]{3})+", match[1])
-        return float(match[1].replace(",", "" if is_grouped else "."))
+        # Lessons and tools print thousands with commas, and a student may type three decimals.
+        is_ambiguous = re.fullmatch(r"[1-9][0-9]{0,2},[0-9]{3}", match[1])
+        return tuple(float(match[1].replace(",", mark)) for mark in (("", ".") if is_ambiguous else (".",)))
 
     def compare(self, typed: str, lab: CheckedState) -> CheckOutcome:
         """Compare typed text with the correct number; empty text is no answer.
@@ -382,10 +384,11 @@ class Reading:
         if expected is None:
             return CheckOutcome(False, "reading-nothing-there", facts)
         try:
-            given = self.parse(typed)
+            meanings = self.parse(typed)
         except SpecError:
             # Stored by an earlier raidlab, whose lesson used another unit, or written by hand.
             return CheckOutcome(False, "reading-not-given")
+        given = next((meaning for meaning in meanings if self._is_near(meaning, expected)), meanings[0])
         if self._is_near(given, expected):
             value = self._with_unit(_plain(expected))
             key = "reading-exact" if value == facts["given"] else "reading-right"

@@ -455,9 +455,12 @@ def test_every_source_is_tested_and_documented() -> None:
     assert UNITS[""] == 1.0
 
 
-def test_a_comma_before_three_digits_groups_thousands_as_the_lessons_print_them() -> None:
+def test_a_comma_before_three_digits_groups_thousands_or_is_a_decimal_comma() -> None:
     read = reading(get="number", equals=82_900)
-    assert [read.parse(text) for text in ("82,900", "82,9", "0,125")] == [82_900, 82.9, 0.125]
+    assert [read.parse(text) for text in ("82,900", "82,9", "0,125")] == [(82_900, 82.9), (82.9,), (0.125,)]
+    assert read.compare("82,900", lab_state()).is_passed
+    assert reading(get="number", equals=3.142).compare("3,142", lab_state()).is_passed
+    assert not reading(get="number", equals=314.2).compare("3,142", lab_state()).is_passed
 
 
 def test_a_stored_number_with_another_unit_is_asked_for_again() -> None:
