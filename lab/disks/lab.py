@@ -781,9 +781,11 @@ def _open_attached(
         try:
             yield lab
         finally:
-            # Return them blank, as they were: an array left on them would start with the machine.
+            # Return them blank, as they were, also those below emulated drives: an array left on them would start with
+            # the machine.
+            own = (DiskKind.VIRTIO, DiskKind.PHYSICAL)
             with suppress(LabError):
-                lab.reset([disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)])
+                lab.reset([disk for disk in lab.disks if disk.kind in own or disk.backing.startswith("/dev/")])
             lab.release()
 
 

@@ -189,3 +189,20 @@ def test_an_experiment_leaves_disks_alone_that_carry_something(
         assert [disk.node for disk in lab.disks] == ["/dev/vdb"]
     erased = {word for argv in machine.runs for word in argv if word in ("/dev/vda", "/dev/vdb")}
     assert erased == ({"/dev/vdb"} if size_bytes == SIZE else set())
+
+
+def test_a_disk_below_an_emulated_drive_is_blank_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive = lab_disk("a", "/dev/nbd0", DiskKind.SPINDLE, model="ssd", backing="/dev/vda")
+    machine, blanked = machine_of(), list[str]()
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
+        yield machine
+
+    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    monkeypatch.setattr("lab.disks.lab._choose_plain_disks", lambda lab, _: lab.use([drive]))
+    monkeypatch.setattr(Lab, "reset", lambda _, disks: blanked.extend(disk.node for disk in disks))
+    monkeypatch.setattr(Lab, "release", lambda _: None)
+    with open_lab(parse_target("ssh:somewhere"), host_in(tmp_path), wanted=[]):
+        pass
+    assert blanked == ["/dev/nbd0"]
