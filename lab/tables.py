@@ -108,7 +108,7 @@ class Table:
 
     def _lines(self, row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
         cells = zip(row, widths, strict=True)
-        parts = [[text] if _width(text) <= width else textwrap.wrap(text, width) for text, width in cells]
+        parts = [[text] if _width(text) <= width else _wrapped(text, width) for text, width in cells]
         return (self._line(line, widths) for line in zip_longest(*parts, fillvalue=""))
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
@@ -149,6 +149,11 @@ def _row_lines(head: Sequence[str], row: Sequence[str], width: int) -> list[str]
     cells = [f"{heading}: {text}" for heading, text in zip(head[1:], row[1:], strict=True) if text]
     first = textwrap.wrap(row[0], width) or [""]
     return first + textwrap.wrap("; ".join(cells), width, initial_indent="  ", subsequent_indent="  ")
+
+
+def _wrapped(text: str, cells: int) -> list[str]:
+    """The lines of a text, each at most so wide."""
+    return textwrap.wrap(text, cells if _width(text) == len(text) else cells // 2)
 
 
 def _width(text: str) -> int:

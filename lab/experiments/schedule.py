@@ -298,8 +298,10 @@ class ProgressMeter:
         self._boot_seconds: float | None = None
         """Expected time of the steps before the first one on that machine."""
         self._sample: Sample | None = None
-        planned = planned_keys(experiment)
-        done_count = sum(key in done for key in planned)
+        planned, (jobs, rebuilds) = planned_keys(experiment), remaining(experiment, done)
+        # A rebuild is repeated in full.
+        due = {*(cell.key for cell in jobs), *(key for cell in rebuilds for key in cell.keys)}
+        done_count = sum(key not in due for key in planned)
         self._now = RunProgress("", 0.0, self._total_seconds, done_count, len(planned))
 
     def watch(self, machine: Machine) -> None:

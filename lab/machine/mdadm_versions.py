@@ -66,7 +66,9 @@ def _of_version(chosen: str) -> Path:
 
 
 def _versions(apt: Apt) -> list[str]:
-    return re.findall(r"^ *\S+ \| +(\S+) +\|", apt.run("apt-cache", "madison", _PACKAGE), re.MULTILINE)
+    found = re.findall(r"^ *\S+ \| +(\S+) +\|", apt.run("apt-cache", "madison", _PACKAGE), re.MULTILINE)
+    # A security update is in two suites.
+    return list(dict.fromkeys(found))
 
 
 def _install(apt: Apt, version: str, folder: Path) -> None:

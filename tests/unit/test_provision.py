@@ -40,7 +40,7 @@ def test_a_folder_that_the_script_made_is_replaced(tmp_path: Path) -> None:
 def computer(tmp_path: Path) -> Path:
     """Programs of a computer without packages: sudo works, and apt-get stores the policy that it finds."""
     programs = {
-        "sudo": 'shift\nexec "$@"',
+        "sudo": '[ "$1" != -n ] || shift\nexec "$@"',
         "dpkg-query": "exit 0",
         "systemctl": "exit 0",
         "apt-get": f"cat '{tmp_path}/policy' >>'{tmp_path}/seen'; [ -z \"$KILLED\" ] || kill -KILL $PPID",
@@ -93,7 +93,7 @@ def test_an_update_that_is_interrupted_does_not_look_complete(tmp_path: Path) ->
     (tmp_path / "cp").write_text('#!/bin/sh\n/usr/bin/cp "$@"\nkill -KILL $PPID\n')
     (tmp_path / "cp").chmod(0o755)
     script = (REPOSITORY / "provision/guest/install-raidlab.sh").read_text()
-    script = script.replace("home=/opt/raidlab", f"home='{home}'")
+    script = script.replace("home=/opt/raidlab", f"home='{home}'").replace("/usr/share/python-wheels", str(tmp_path))
     script = script.replace('\nmain "$@"', f"\ninstall_into '{home}/same-after' python wheels")
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert run("bash", "-c", script, cwd=tmp_path, environment=path).returncode != 0

@@ -69,3 +69,8 @@ def test_a_row_too_wide_for_the_terminal_is_split_into_lines() -> None:
     assert shown.as_text(25).splitlines() == ["raid5", "  is: slow; of: because", "  one disk is", "raid1", "  of: y"]
     titled = Table("T", shown.columns, shown.rows, ("note",))
     assert titled.as_text(25).splitlines()[:3] + titled.as_text(32).splitlines()[-1:] == ["T", "", "raid5", "  note"]
+
+
+def test_wide_characters_wrap_at_the_width_of_the_terminal() -> None:
+    shown = Table.listing(("name", "what"), [("a", "漢" * 40)])
+    assert max(sum(1 + (ord(each) > 0x2E80) for each in line) for line in shown.as_text(50).splitlines()) <= 50
