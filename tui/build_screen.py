@@ -230,10 +230,10 @@ class BuildScreen(ModeScreen):
         short = lost.removeprefix(", ") or note
         usable.show_text(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived
-        note, short = ("depends on which disks", "depends") if low != high else ("any", "any")
-        note, short = (note, short) if high else ("any failure loses all data", "")
-        is_short = len(note) >= survives.size.width
-        survives.show_text(survives_words(shown), Tone.GOOD if low else Tone.BAD, short if is_short else note)
+        notes = ("depends on which disks", "depends") if high > low else ("any", "any")
+        note, short = notes if high else ("any failure loses all data", "")
+        note = note if len(note) < survives.size.width else short
+        survives.show_text(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)
         cost, _, reason = shown.write_penalty.partition(": ")
         write.show_text(cost, note="for one write")
         why.update(f"A small write: {reason}." if reason else "")

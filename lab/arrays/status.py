@@ -699,7 +699,7 @@ def _with_finer_progress(machine: Machine, status: ArrayStatus) -> ArrayStatus:
     """The status with the progress in /proc/mdstat while a sync runs.
 
     md updates md/sync_completed only after each sixteenth of the array, or every five minutes (md_do_sync in
-    drivers/md/md.c): on a large array it stands still for longer than the time-out.
+    drivers/md/md.c): on a large array it does not change within the time-out.
     """
     if not status.sync_action.is_busy:
         return status

@@ -41,8 +41,8 @@ give_up() {
 }
 
 # Packages with a service would start it; raidlab needs only the programs, so a policy prevents that. Runs as root, in one
-# process: sudo may ask for a password again before the end. A policy with the mark was left by a run that was killed, for
-# the lock goes with the process; somebody else's policy stays. Without names it only removes what was left.
+# process: sudo may ask for a password again before the end. A policy with the mark is a left-over of a killed run, because
+# a running one holds the lock. A policy of another program is not touched. Without names, only a left-over is removed.
 install_quietly() {
   local name
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)

@@ -48,6 +48,12 @@ def test_lists_by_hand_and_of_platforms_are_read(tmp_path: Path, text: str) -> N
     assert [each.canvas_id for each in found] == (["71", "72"] if text is CANVAS else ["", ""])
 
 
+def test_a_guest_is_known_by_the_login_and_canvas_number_serves_as_an_id(tmp_path: Path) -> None:
+    assert [each.id for each in roster(tmp_path, "name,id,login\nA B,,guest\n")] == ["guest"]
+    (student,) = roster(tmp_path, 'Student,ID,Section\n"Berg, Asa",71,S1\n')
+    assert (student.id, student.canvas_id) == ("71", "71")
+
+
 @pytest.mark.parametrize(
     ("text", "because"),
     [
@@ -55,6 +61,7 @@ def test_lists_by_hand_and_of_platforms_are_read(tmp_path: Path, text: str) -> N
         ("name,id\n", "names no student"),
         ("who,what\nx,y\n", "no columns for names and ids"),
         ("name,id\na,1\nb,1\n", "has the id 1 twice"),
+        ("name,id\na,1\nb,\n", "gives b no id"),
         ('name,id\n"a,1\n', "not a CSV file"),
         ("\x00\x01", "not text"),
     ],
@@ -65,11 +72,12 @@ def test_an_invalid_roster_is_refused(tmp_path: Path, text: str, because: str) -
     assert caught.value.hint
 
 
-ANN, ANN_LEE, BO, DI = (
+ANN, ANN_LEE, BO, DI, CLEO = (
     Student("Ann Lee", "10", login="ann"),
     Student("Ann-Marie Lee", "11", login="ann-lee"),
     Student("Bo Ek", "12", key="aaaa-bbbb-cccc-dddd"),
     Student("Di Roe", "13", file="group7"),
+    Student("Cl\u00e9o Roy", "14"),
 )
 
 
@@ -85,11 +93,14 @@ ANN, ANN_LEE, BO, DI = (
         ("group7-last.zip", "k", DI),
         ("my-group7.zip", "k", None),
         ("110.zip", "k", None),
+        # A browser's number of a second download is no id, and macOS writes names in decomposed form.
+        ("cléo-roy (10).zip", "k", CLEO),
+        ("Cle\u0301o_Roy.zip", "k", CLEO),
         ("lee.zip", "k", None),
     ],
 )
 def test_a_bundle_is_found_by_key_id_login_or_name(file: str, key: str, owner: Student | None) -> None:
-    found = assign((ANN, ANN_LEE, BO, DI), {file: key})
+    found = assign((ANN, ANN_LEE, BO, DI, CLEO), {file: key})
     assert found.owners.get(file) == owner
     assert bool(found.problems) is (owner is None)
 

@@ -1,4 +1,4 @@
-"""What is fetched from this computer's package sources, and what is said if they cannot be reached."""
+"""The packages that are fetched from this computer's sources, and the error if no source can be reached."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_where_names_cannot_be_had_it_is_the_one_that_the_scheduler_chose(monkey
 
 
 class ToldRoom(supervisor.RoomKeeper):
-    """Is told the room on the disk and the size of the files, and signals nothing."""
+    """Has a given room on the disk and size of the files, and sends no signal."""
 
     room, taken = 0, 0
 

@@ -13,10 +13,10 @@ import pytest
 from lab.adapt.kind import Volume
 from lab.arrays.kinds import MdArray, cannot_do_without
 from lab.arrays.status import SyncAction
-from lab.errors import ArrayError, CommandFailed, SpecError, UnfitVersion
+from lab.errors import ArrayError, CommandFailed, ResultError, SpecError, UnfitVersion
 from lab.machine import Machine
 from lab.plans import Danger, Plan, Step
-from lab.session.session import LabSession, NeededKernel, NeededMdadm, require_kernel, require_mdadm
+from lab.session.session import LabSession, NeededKernel, NeededMdadm, Shell, require_kernel, require_mdadm
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.disks.machines import Device, lab_disks, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
@@ -166,3 +166,16 @@ def test_a_kernel_that_is_too_new_is_named_with_what_goes_wrong(kernel: str) -> 
     # Without a need nothing is asked.
     require_mdadm(machine_with(kernel, "3.0"), None, "drill 1")
     require_kernel(machine_with(kernel, "3.0"), None, "drill 1")
+
+
+def test_a_line_that_cannot_be_noted_neither_runs_nor_blocks_the_shell(
+    machine: FakeMachine, session: LabSession
+) -> None:
+    def note(_: str) -> None:
+        raise ResultError("the disk is full", hint="free some space")
+
+    shell = Shell(session)
+    session.on_typed = note
+    with pytest.raises(ResultError):
+        shell.run("true")
+    assert not shell.is_running
