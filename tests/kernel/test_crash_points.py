@@ -55,7 +55,7 @@ def test_no_promise_is_broken_on_two_processors_and_a_stored_recording_gives_the
     with open_place(parse_target("qemu:"), Host.real("tests"), drives=MOST_DRIVES) as place:
         assert place.lab.machine.facts.cpu_count == 2
         recording = make_recording(place, find_configuration("raid5/ppl/idle/mixed"), "1")
-        cuts, judge = recording.cuts(6), Judge(recording)
+        cuts, judge = recording.cuts(4), Judge(recording)
         verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
         again = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:2], images=recording.images)]
     assert len(verdicts) == len(cuts)
