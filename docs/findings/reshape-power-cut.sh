@@ -50,10 +50,11 @@ create() {
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
 
 # A reshape has a position from its request to its end, even while its thread does not run yet.
-idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
+is_idle() { [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; }
+idle() { until is_idle; do sleep 0.2; done; }
 
-# How many KiB of each member are reshaped; nothing if no reshape runs.
-reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
+# How many KiB of each member are reshaped.
+reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi; }
 
 # What each member holds at one instant goes to its copy; the original goes on to its end and is forgotten.
 cut_power() {
@@ -82,7 +83,7 @@ main() {
   speed 1500
   # shellcheck disable=SC2086
   mdadm --grow "$array" ${GROW:---layout=right-asymmetric --data-offset=2M}
-  until (($(reshaped) >= ${CUT:-5000})) || [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.1; done
+  until (($(reshaped) >= ${CUT:-5000})) || is_idle; do sleep 0.1; done
   cut_power "$@"
   mdadm --examine "$5" | grep -E 'Data Offset|New Offset|Reshape pos'
   mdadm --assemble "$array" "${@:5}"
