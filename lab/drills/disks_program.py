@@ -16,7 +16,8 @@ import fcntl
 import hashlib
 import json
 import os
-import struct
+
+from lab.microscope.extents_program import extents_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +30,8 @@ GRAIN_BYTES = 512
 """Changes are reported in sectors."""
 BLKFLSBUF = 0x1261
 _ZEROS = bytes(PAGE_BYTES)
-_FIEMAP = 0xC020660B
-"""FS_IOC_FIEMAP of linux/fs.h."""
-_EXTENTS = 512
-_LAST, _NOT_WRITTEN = 0x1, 0x80F
-"""Flags of an extent (linux/fiemap.h): the last one; of unknown location, or allocated and unwritten."""
+_NOT_WRITTEN = 0x80E
+"""Flags of an extent (linux/fiemap.h): of unknown location, or allocated and unwritten."""
 _TWICE = bytes((value << 1 ^ (0x11D if value & 0x80 else 0)) & 0xFF for value in range(256))
 """Every value multiplied by 2 in the field of RAID 6 (lab.microscope.picture)."""
 
@@ -195,24 +193,11 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
 def _pages_of(path: str) -> set[int]:
     """Pages of a file or folder on its device; empty for a folder if the file system does not report them."""
     found: set[int] = set()
-    start = 0
-    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
-        while True:
-            answer = bytearray(struct.pack("=QQIIII", start, (1 << 64) - 1 - start, 1, 0, _EXTENTS, 0))
-            answer += bytes(56 * _EXTENTS)
-            try:
-                fcntl.ioctl(fd, _FIEMAP, answer)
-            except OSError:
-                return found
-            count = struct.unpack_from("=I", answer, 20)[0]
-            flags = _LAST
-            for number in range(count):
-                logical, physical, length, _, _, flags = struct.unpack_from("=QQQQQI", answer, 32 + 56 * number)
-                start = logical + length
-                if not flags & _NOT_WRITTEN & ~_LAST:
-                    found.update(range(physical // PAGE_BYTES, -(-(physical + length) // PAGE_BYTES)))
-            if not count or flags & _LAST:
-                return found
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd, contextlib.suppress(OSError):
+        for _, physical, length, flags in extents_of(fd, lambda: False):
+            if not flags & _NOT_WRITTEN:
+                found.update(range(physical // PAGE_BYTES, -(-(physical + length) // PAGE_BYTES)))
+    return found
 
 
 def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[Any]]:
