@@ -212,12 +212,10 @@ _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKin
 class DiskTruth:
     """How much of a drill's data its disks hold."""
 
-    blocks: int
-    """Number of 4 KiB blocks in files."""
-    lost: int
-    """Number of those that are not on the disks and cannot be computed from the disks."""
-    lost_at_begin: int
-    """As ``lost``, when the drill began."""
+    recoverable_percent: float
+    """Percentage of the files' 4 KiB blocks that are on the disks or can be computed from them."""
+    begun_percent: float
+    """As ``recoverable_percent``, when the drill began."""
     lost_meta: int
     """Number of metadata blocks that were destroyed since the drill began: files named there have lost their names."""
     damaged_data: int
@@ -227,17 +225,10 @@ class DiskTruth:
     uuid: str
     """UUID of the array that had the data."""
 
-    @property
-    def recoverable_percent(self) -> float:
-        """Percentage of the files' blocks that can still be recovered, rounded down."""
-        return self._percent(self.lost)
 
-    @property
-    def begun_percent(self) -> float:
-        return self._percent(self.lost_at_begin)
-
-    def _percent(self, lost: int) -> float:
-        return int(10_000 * (self.blocks - lost) / self.blocks) / 100 if self.blocks else 0.0
+def percent_of(count: int, total: int) -> float:
+    """A share in per cent, rounded down, so that one lost block is visible; 0 without blocks."""
+    return int(10_000 * count / total) / 100 if total else 0.0
 
 
 def map_files(session: LabSession, place: str, node: str, file_system: str) -> dict[str, list[int]]:
@@ -304,10 +295,10 @@ def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> D
     begun = json.loads((folder / _BEGUN).read_text(encoding="utf-8"))
     now = _examine(session, disks, folder)
     marks = list(zip(begun["cells"], now["cells"], strict=True))
+    blocks = len(noted["files"])
     return DiskTruth(
-        blocks=len(noted["files"]),
-        lost=len(now["files"]),
-        lost_at_begin=len(begun["files"]),
+        recoverable_percent=percent_of(blocks - len(now["files"]), blocks),
+        begun_percent=percent_of(blocks - len(begun["files"]), blocks),
         lost_meta=len({*now["meta"]} - {*begun["meta"]}),
         damaged_data=sum(mark == "D" != after for mark, after in marks),
         damaged_parity=sum(mark == "P" != after for mark, after in marks),

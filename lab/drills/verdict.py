@@ -29,7 +29,7 @@ from lab.drills.case import (
     ended_words,
     exam_words,
 )
-from lab.drills.desk import GUEST_FOLDER, PLACE, DiskTruth, DrillDesk, run_lines
+from lab.drills.desk import GUEST_FOLDER, PLACE, DiskTruth, DrillDesk, percent_of, run_lines
 from lab.drills.schema import EndedMistake, ReadyDrill, file_digest, find_drill, read_drill, ready
 from lab.errors import CommandFailed, DrillError, LabError, MachineLost
 from lab.faults.guest.ledger import ALLOWED
@@ -106,20 +106,14 @@ for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; d
 
 
 class DrillVerdict(StrEnum):
-    """Verdicts, the best first."""
+    """Verdicts, the best first; ``_VERDICT_TEXTS`` explains them."""
 
     SAVED = "saved"
-    """All data that could be saved are saved, the array meets the goal, and nothing was written before the commit."""
     RISKED = "saved, at risk"
-    """As ``SAVED``, but the disks themselves were written before the commit."""
     UNFINISHED = "saved, unfinished"
-    """The data are saved, but the array does not meet the goal."""
     STOPPED = "not recovered"
-    """Some data that could be saved are not, but all of them can still be recovered from the disks."""
     PARTLY = "partly lost"
-    """Data that could have been saved are destroyed."""
     LOST = "lost"
-    """All data are destroyed: nothing can be recovered from the disks."""
 
 
 class NothingRuns(DrillError):
@@ -301,8 +295,7 @@ def _examine_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
     if there < total:
         # The oracle reports no blocks for files that do not exist.
         blocks = blocks | {MISSING: missing} if (missing := total - sum(blocks.values())) > 0 else blocks
-    # Rounded down, so that one lost block is visible.
-    percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
+    percent = percent_of(min(there, total), total)
     lacks = [why] if why else []
     is_on_overlays = not members or _has_overlays(desk.session, status)
     if is_on_overlays:

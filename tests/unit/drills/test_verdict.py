@@ -9,9 +9,14 @@ import pytest
 
 from lab.arrays.status import ArrayState, ArrayStatus
 from lab.checks.state import MemberPicture
-from lab.drills import verdict
+from lab.drills import desk, verdict
 from tests.unit.fakes import FakeMachine
 from tests.unit.lessons.samples import array, member
+
+
+def test_one_lost_block_is_visible() -> None:
+    assert [desk.percent_of(count, 99_999) for count in (99_999, 99_998, 0)] == [100.0, 99.99, 0.0]
+    assert desk.percent_of(0, 0) == 0.0
 
 
 def desk_with(machine: FakeMachine, *arrays: ArrayStatus) -> Any:
@@ -57,10 +62,10 @@ def test_a_repaired_array_is_started_under_the_requested_name(
 
     monkeypatch.setattr(verdict, "_is_drill_array", is_found)
     monkeypatch.setattr(verdict, "examine_members", lambda *_: {"disk01": MemberPicture(disk="disk01", uuid="u")})
-    desk = desk_with(machine)
-    desk.session.statuses = statuses
+    found = desk_with(machine)
+    found.session.statuses = statuses
     machine.files["/proc/mdstat"] = ""
-    assert verdict._start_what_was_repaired(desk, asked) == ""
+    assert verdict._start_what_was_repaired(found, asked) == ""
     made_writable = [argv[2] for argv in machine.runs if "--readwrite" in argv]
     assert made_writable == ([f"/dev/{name}"] if name else [])
     assert not [argv for argv in machine.runs if "--stop" in argv]
