@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from itertools import takewhile
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -194,25 +194,22 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
     """The disk is an active member of the array: it has a slot and is in sync."""
 
+    states: ClassVar[tuple[str, ...]] = ("in sync",)
     disk: str
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         state = _state(lab.member(self.array, self.disk))
-        return self.outcome(state == "in sync", "disk-is", disk=self.disk, state=state)
+        return self.outcome(state in self.states, "disk-is", disk=self.disk, state=state)
 
 
-class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
+class DiskOut(DiskInArray, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
     """The array runs without this disk: the disk is faulty, or not a member.
 
     On the embedded kernel a faulty disk is no longer a member at the next command, because md omits it when the array
     is assembled again.
     """
 
-    disk: str
-
-    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        state = _state(lab.member(self.array, self.disk))
-        return self.outcome(state in ("faulty", "not a member"), "disk-is", disk=self.disk, state=state)
+    states = ("faulty", "not a member")
 
 
 class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
