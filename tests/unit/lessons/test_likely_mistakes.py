@@ -88,8 +88,8 @@ def view_of(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Pat
     return view_at(lesson, step.id, lab, folder, answer=answer, reading=typed)
 
 
-Wrong = str | Callable[[float], float]
-"""A typed number, or a function of the right one."""
+Wrong = str | float | None
+"""A typed number, a factor by which the right one is multiplied, or None for the inverse of the right one."""
 OTHER_UNIT, ROW, COLUMN = "reading-other-unit", "reading-other-row", "reading-other-column"
 UPSIDE, ALONE, FIGURE, FACT = "reading-upside-down", "reading-not-divided", "reading-other-figure", "reading-other-fact"
 OFF, OFF_RESULT = "reading-off", "reading-off-result"
@@ -106,8 +106,8 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("01-what-a-disk-promises", "depth"): (
         (of_row(1), ROW),
         (of_row(2, "p99"), FIGURE),
-        (lambda right: right / 1000, OTHER_UNIT),
-        (lambda right: right / 8, OFF_RESULT),
+        (1 / 1000, OTHER_UNIT),
+        (1 / 8, OFF_RESULT),
     ),
     ("01-what-a-disk-promises", "promises"): (
         ("100", "bits"),
@@ -118,34 +118,18 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("04-parity", "room"): (("1110101", "without-parity"), ("10101", "inverted"), ("1001 1111", "parity-itself")),
     ("06-small-writes", "count"): (("200", "together"), ("20", "writes-alone"), ("50", "as-many"), ("400", OFF)),
     ("06-small-writes", "measure"): (
-        (lambda right: 1 / right, UPSIDE),
+        (None, UPSIDE),
         (of_row(1, "iops"), ALONE),
         (of_row(3, "iops"), ALONE),
         ("4.0", OFF_RESULT),
     ),
     ("08-two-failures", "why"): (("48", "all-disks"), ("8", "one-disk"), ("32", "two-fewer"), ("40000", OTHER_UNIT)),
     ("12-choosing-a-level", "question"): (("95.1", "not-divided"), ("31700", OTHER_UNIT), ("41.45", OFF)),
-    ("12-choosing-a-level", "measure"): (
-        (lambda right: 1 / right, UPSIDE),
-        (of_row(2, "iops"), ALONE),
-        ("2", OFF_RESULT),
-    ),
-    ("13-two-new-disks", "room"): (
-        (lambda right: right * 1048576, OTHER_UNIT),
-        ("93", OFF),
-        (lambda right: right / 1024, OTHER_UNIT),
-    ),
-    ("13-two-new-disks", "tiers"): (
-        (lambda right: right * 1024, OTHER_UNIT),
-        ("128", OFF),
-        ("160", OFF),
-    ),
+    ("12-choosing-a-level", "measure"): ((None, UPSIDE), (of_row(2, "iops"), ALONE), ("2", OFF_RESULT)),
+    ("13-two-new-disks", "room"): ((1048576, OTHER_UNIT), ("93", OFF), (1 / 1024, OTHER_UNIT)),
+    ("13-two-new-disks", "tiers"): ((1024, OTHER_UNIT), ("128", OFF), ("160", OFF)),
     ("13-two-new-disks", "divisors"): (("0", ROW), ("100", ROW), ("33", OFF)),
-    ("13-two-new-disks", "measure"): (
-        (lambda right: 1 / right, UPSIDE),
-        (of_row(1, "iops"), ALONE),
-        (of_row(2, "iops"), ALONE),
-    ),
+    ("13-two-new-disks", "measure"): ((None, UPSIDE), (of_row(1, "iops"), ALONE), (of_row(2, "iops"), ALONE)),
     ("13-two-new-disks", "failure"): (("1", ROW), ("9", OFF), ("2", ROW)),
     ("14-where-a-block-lives", "build"): (("1", OTHER_UNIT), ("1048576", OTHER_UNIT), ("256", OTHER_UNIT)),
     ("14-where-a-block-lives", "stripe"): (("46", "all-disks"), ("187", "chunk"), ("13", "block-by-disks")),
@@ -155,11 +139,7 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("14-where-a-block-lives", "file"): (("2", OTHER_UNIT), ("16", OTHER_UNIT), ("8", OTHER_UNIT)),
     ("15-the-write-hole", "by-hand"): (("11001010", "fitting"), ("101100", "new-parity"), ("1111000", OFF)),
     ("15-the-write-hole", "seen"): (("120", "refused"), ("37", ROW), ("19", ROW), ("0", ROW)),
-    ("15-the-write-hole", "price"): (
-        (lambda right: 1 / right, UPSIDE),
-        (of_row(1, "iops"), ALONE),
-        (of_row(2, "iops"), ALONE),
-    ),
+    ("15-the-write-hole", "price"): ((None, UPSIDE), (of_row(1, "iops"), ALONE), (of_row(2, "iops"), ALONE)),
     ("15-the-write-hole", "journal"): (("0", ROW), ("30", FACT), ("120", OFF_RESULT)),
     ("16-an-unreadable-sector", "count"): (("0.32", "one-disk"), ("1.28", "all-four"), ("0.12", "bytes")),
     ("16-an-unreadable-sector", "real"): (("1", "one"), ("36", OFF), ("40", OFF)),
@@ -167,36 +147,20 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("17-the-power-cut", "fsync"): (("77", "answered"), ("80", "next-fsync"), ("5", "the-others")),
     ("17-the-power-cut", "mirror"): (("0", ROW), ("20", OFF_RESULT), ("39", OFF_RESULT)),
     ("17-the-power-cut", "parity"): (("13", "kept"), ("0", ROW), ("40", "reading-all-of-them")),
-    ("17-the-power-cut", "restart"): (
-        (lambda right: 1 / right, "upside-down"),
-        ("2187", ALONE),
-        ("139", ALONE),
-    ),
-    ("17-the-power-cut", "bitmap"): (
-        (lambda right: 1 / right, "upside-down"),
-        ("8222", ALONE),
-        ("270", ALONE),
-    ),
+    ("17-the-power-cut", "restart"): ((None, "upside-down"), ("2187", ALONE), ("139", ALONE)),
+    ("17-the-power-cut", "bitmap"): ((None, "upside-down"), ("8222", ALONE), ("270", ALONE)),
     ("18-time-limits", "two-clocks"): (("110", "whole"), ("30", "kernel"), ("80000", OTHER_UNIT)),
     ("18-time-limits", "scterc"): (("7", "seconds"), ("7000", "milliseconds"), ("0.7", OFF)),
     ("19-will-not-assemble", "examine"): (("25", "count-itself"), ("2", "the-other"), ("36", "highest")),
     ("20-ailing-but-alive", "find"): (("16", ROW), ("32", ROW), ("98", OFF)),
     ("21-operating-an-array", "scrub"): (("64", OTHER_UNIT), ("16", OTHER_UNIT), ("65536", OTHER_UNIT)),
-    ("22-arithmetic-of-reliability", "measure"): (
-        (lambda right: right * 1024, OTHER_UNIT),
-        (lambda right: right * 1048576, OTHER_UNIT),
-        ("93", OFF_RESULT),
-    ),
-    ("22-arithmetic-of-reliability", "large"): (
-        (lambda right: right * 3600, OTHER_UNIT),
-        (lambda right: right * 60, OTHER_UNIT),
-        (lambda right: right / 24, OTHER_UNIT),
-    ),
+    ("22-arithmetic-of-reliability", "measure"): ((1024, OTHER_UNIT), (1048576, OTHER_UNIT), ("93", OFF_RESULT)),
+    ("22-arithmetic-of-reliability", "large"): ((3600, OTHER_UNIT), (60, OTHER_UNIT), (1 / 24, OTHER_UNIT)),
     ("22-arithmetic-of-reliability", "mttdl"): (
-        (lambda right: right / 8766, "hours"),
-        (lambda right: right * 7, "once"),
-        (lambda right: right * 0.015, "not-squared"),
-        (lambda right: right * 8766, OTHER_UNIT),
+        (1 / 8766, "hours"),
+        (7, "once"),
+        (0.015, "not-squared"),
+        (8766, OTHER_UNIT),
     ),
     ("22-arithmetic-of-reliability", "sectors"): (
         ("5.82", "bytes"),
@@ -206,21 +170,13 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ),
     ("23-sequential-and-random", "two-speeds"): (("80", "iops"), ("320", OTHER_UNIT), ("120", "in-order")),
     ("23-sequential-and-random", "predict"): (("8", "no-penalty"), ("7", "full-stripes"), ("4", "two-writes")),
-    ("23-sequential-and-random", "in-order"): (
-        (lambda right: 1 / right, UPSIDE),
-        ("4", OFF_RESULT),
-        (lambda right: right * 2, OFF_RESULT),
-    ),
-    ("23-sequential-and-random", "at-random"): (
-        (lambda right: 1 / right, UPSIDE),
-        (of_row(8, "iops"), ALONE),
-        ("2.5", OFF_RESULT),
-    ),
-    ("24-scrub-and-the-years", "as-it-is"): ((lambda right: right / 100, OTHER_UNIT), ("5", OFF), ("40", COLUMN)),
-    ("24-scrub-and-the-years", "never"): ((lambda right: right / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
-    ("24-scrub-and-the-years", "oftener"): ((lambda right: right / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
-    ("24-scrub-and-the-years", "shelf"): ((lambda right: right + 1, OFF), ("1", OFF), ("9", OFF)),
-    ("24-scrub-and-the-years", "mttdl"): ((lambda right: right / 2, OFF), ("1", OFF), ("10", OFF)),
+    ("23-sequential-and-random", "in-order"): ((None, UPSIDE), ("4", OFF_RESULT), (2, OFF_RESULT)),
+    ("23-sequential-and-random", "at-random"): ((None, UPSIDE), (of_row(8, "iops"), ALONE), ("2.5", OFF_RESULT)),
+    ("24-scrub-and-the-years", "as-it-is"): ((1 / 100, OTHER_UNIT), ("5", OFF), ("40", COLUMN)),
+    ("24-scrub-and-the-years", "never"): ((1 / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
+    ("24-scrub-and-the-years", "oftener"): ((1 / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
+    ("24-scrub-and-the-years", "shelf"): ((2, OFF), ("1", OFF), ("9", OFF)),
+    ("24-scrub-and-the-years", "mttdl"): ((1 / 2, OFF), ("1", OFF), ("10", OFF)),
 }
 
 
@@ -239,20 +195,21 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     assert step.read is not None
     right = step.read.expected(lab)
     assert right is not None
-    typed = wrong[0] if isinstance(wrong[0], str) else f"{wrong[0](right):.10g}"
+    number, message = wrong
+    typed = number if isinstance(number, str) else f"{1 / right if number is None else number * right:.10g}"
     view = view_of(lesson, step, lab, tmp_path, typed)
     outcome = view.checks[-1].outcome
     assert outcome is not None
     assert not outcome.is_passed, f"{typed} passes for {right}"
     keys = {outcome.key, view.mistake.id if view.mistake else ""}
-    assert wrong[1] in keys, (typed, right, keys)
+    assert message in keys, (typed, right, keys)
     plan = files_of(place[0]).lesson.step(place[1])
     if plan and plan.read and plan.read.value["get"].startswith(KNOWN_HERE_ALONE) and place != ALL_OF_THEM:
         assert not written(in_app(lesson, step, lab, tmp_path), step, right)
     # The message must not contain the right number.
     shown = displayed(words_in("en"), view)
-    number = f"{right:.4g}"
-    assert len(number) < 3 or number not in shown.checks[-1].found.replace(typed, ""), "the right number is not told"
+    told = f"{right:.4g}"
+    assert len(told) < 3 or told not in shown.checks[-1].found.replace(typed, ""), "the right number is not told"
 
 
 RATIOS = [

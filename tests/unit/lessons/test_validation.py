@@ -16,12 +16,10 @@ from lab.lessons.course import (
     ACTIONS,
     COURSE_FOLDER,
     WORDS_FOLDER,
-    Course,
     built_in_course,
     check_file,
     course_problems,
     lesson_problems,
-    make_action,
     placeholders,
     read_course,
     read_lesson,
@@ -66,19 +64,8 @@ def test_commands_in_lessons_are_quoted_so_that_the_app_can_show_them_as_keys() 
                     assert "raidlab " not in bare, (files.lesson.id, language, step.id, text)
 
 
-def test_a_measurement_knows_its_command() -> None:
-    action = make_action({"act": "measure", "measure": "depth"}, where="test")
-    assert action.by_hand() == "raidlab lesson measure depth"
-
-
 def test_the_course_is_sound() -> None:
     assert course_problems(built_in_course()) == ()
-
-
-def test_the_course_has_its_lessons_in_order() -> None:
-    ids = built_in_course().ids
-    assert len(ids) >= 10
-    assert [int(each[:2]) for each in ids] == list(range(1, len(ids) + 1))
 
 
 def test_no_stray_files_lie_in_the_course() -> None:
@@ -86,10 +73,6 @@ def test_no_stray_files_lie_in_the_course() -> None:
     found = [path for folder in folders for path in folder.iterdir()]
     assert {path.name.split(".")[0] for path in found} == set(built_in_course().ids)
     assert {path.suffix for path in found} == {".toml"}
-
-
-def test_the_sample_is_sound(tmp_path: Path) -> None:
-    assert lesson_problems(read_lesson(write(tmp_path, sv=TRANSLATION))) == ()
 
 
 READ_ERRORS = [
@@ -108,6 +91,11 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, word
     assert caught.value.hint
 
 
+def read(value: str, *more: str, question: str = "?") -> str:
+    """A reading of a step, before its question."""
+    return "\n".join(["[steps.read]", f'question = "{question}"', f"value = {{ {value} }}", *more, "[steps.ask]"])
+
+
 ERRORS = [
     ("format_version = 2", "format_version = 9", "format_version is 9; this raidlab reads 2"),
     ('id = "01-first"', 'id = "01-frist"', 'write id = "01-first"'),
@@ -122,11 +110,7 @@ ERRORS = [
     ('options = { yes = "yes", no = "no" }', 'options = { yes = "yes" }', "fewer than two options"),
     ('answer = "yes"', 'answer = "yse"', "the answer 'yse' is no option: did you mean 'yes'?"),
     ('answer = "yes"', 'answer = "{seed.level}"', "the answer 'raid1' is not an option"),
-    (
-        'that = "array.degraded"',
-        'that = "array.degrade"',
-        "there is no check 'array.degrade': did you mean 'array.degraded'?",
-    ),
+    ('that = "array.degraded"', 'that = "array.degrade"', "no check 'array.degrade': did you mean 'array.degraded'?"),
     ('that = "array.degraded", ', "", "step fail: a check without 'that'"),
     ("equals = 1", "equal = 1", "unknown key 'equal': did you mean 'equals'?"),
     ("equals = 1", 'equals = "one"', "equals: Expected `int`, got `str`"),
@@ -136,34 +120,14 @@ ERRORS = [
     (
         'check = [{ that = "array.degraded", equals = 1 }, { that = "scrub.found" }]',
         "",
-        "step fail: nothing is checked, so a guess passes it",
+        "step fail: nothing is checked",
     ),
-    (
-        'say = "Let {seed.victim}',
-        'say = "Let {seed.victm}',
-        "there is no seed variable 'victm': did you mean 'victim'?",
-    ),
-    ("[steps.ask]", '[steps.read]\nquestion = "?"\nvalue = { get = "array.sise" }\n[steps.ask]', "mean 'array.size'?"),
-    (
-        "[steps.ask]",
-        '[steps.read]\nquestion = "?"\nvalue = { get = "array.size" }\nunit = "MB"\n[steps.ask]',
-        "no unit in lesson 01-first, step build 'MB'",
-    ),
-    (
-        "[steps.ask]",
-        '[steps.read]\nquestion = "?"\nvalue = { get = "array.size" }\nwithin_percent = 60.0\n[steps.ask]',
-        "within_percent is 60: write 0 to 10, or a guess passes it",
-    ),
-    (
-        "[steps.ask]",
-        '[steps.read]\nquestion = " "\nvalue = { get = "array.size" }\n[steps.ask]',
-        "step build: its reading asks nothing: write the question",
-    ),
-    (
-        "[steps.ask]",
-        '[steps.read]\nquestion = "?"\nvalue = { get = "result.figure", measure = "x", of.array = "a" }\n[steps.ask]',
-        "step build: there is no measurement 'x'",
-    ),
+    ("Let {seed.victim}", "Let {seed.victm}", "there is no seed variable 'victm': did you mean 'victim'?"),
+    ("[steps.ask]", read('get = "array.sise"'), "mean 'array.size'?"),
+    ("[steps.ask]", read('get = "array.size"', 'unit = "MB"'), "no unit in lesson 01-first, step build 'MB'"),
+    ("[steps.ask]", read('get = "array.size"', "within_percent = 60.0"), "within_percent is 60: write 0 to 10"),
+    ("[steps.ask]", read('get = "array.size"', question=" "), "step build: its reading asks nothing"),
+    ("[steps.ask]", read('get = "result.figure", measure = "x", of.array = "a"'), "there is no measurement 'x'"),
     ('mistake = "striped"', 'mistake = "stripes"', "there is no mistake 'stripes': did you mean 'striped'?"),
     ('step = "build"', 'step = "bild"', "wrong solution: there is no step 'bild': did you mean 'build'?"),
     ('hint = "That is a RAID 0."', 'hint = ""', "step build: mistake striped needs 'when' or 'types', and 'hint'"),
@@ -171,7 +135,7 @@ ERRORS = [
     (
         'act = "array.fail", disk = "{seed.victim}"',
         'act = "measure", measure = "x"',
-        "no measurement of lesson 01-first 'x'",
+        "measurement of lesson 01-first 'x'",
     ),
     ('level = { one_of = ["raid1", "raid5"] }', "level = { one_of = [] }", "seed.level has 0 of the keys"),
     ("raid5 = 3 }", "raid6 = 3 }", "seed.members has no value for level = raid5"),
@@ -218,31 +182,24 @@ RATIO = '{ that = "ratio", measure = "speed", of = { array = "drive" }, to = { a
 MEASURED = LESSON.replace("[[steps]]\n", EXPERIMENT, 1).replace('{ that = "scrub.found" }', RATIO)
 
 
-def test_a_measurement_is_checked_with_its_lesson(tmp_path: Path) -> None:
-    assert lesson_problems(read_lesson(write(tmp_path, MEASURED))) == ()
+@pytest.mark.parametrize("text", [LESSON, MEASURED])
+def test_the_samples_are_sound(tmp_path: Path, text: str) -> None:
+    assert lesson_problems(read_lesson(write(tmp_path, text, sv=TRANSLATION))) == ()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            'of = { array = "drive" }',
-            'of = { array = "drvie" }',
-            "measurement speed has no array 'drvie': did you mean 'drive'?",
-        ),
-        (
-            'workload = "reads" } }',
-            'workload = "rads" } }',
-            "measurement speed has no workload 'rads': did you mean 'reads'?",
-        ),
+        ('of = { array = "drive" }', 'of = { array = "drvie" }', "speed has no array 'drvie': did you mean 'drive'?"),
+        ('workload = "reads" } }', 'workload = "rads" } }', "speed has no workload 'rads': did you mean 'reads'?"),
         ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
-        ('model = "hdd-7200"', 'model = "hdd-720"', "no drive model 'hdd-720'"),
+        ('model = "hdd-7200"', 'model = "hdd-720"', "hdd-720"),
         ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use lowercase letters"),
     ],
 )
 def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     problems = "".join(lesson_problems(read_lesson(write(tmp_path, MEASURED.replace(old, new, 1)))))
-    assert message.replace("no drive model 'hdd-720'", "hdd-720") in problems
+    assert message in problems
 
 
 TRANSLATION_ERRORS = [
@@ -254,11 +211,7 @@ TRANSLATION_ERRORS = [
     ('no = "nej"', 'nay = "nej"', "steps.build.ask.options.no is missing"),
     ('striped = "Det', 'strped = "Det', "steps.build.mistakes.striped is missing"),
     ('hints = ["ett", "två", "{by_hand}"]', 'hints = ["ett", "två"]', "steps.build.hints has 2 texts and the lesson 3"),
-    (
-        'hints = ["ett", "två", "{by_hand}"]',
-        'hints = ["ett", "två", "x"]',
-        "steps.build.hints, number 3 lacks {by_hand}",
-    ),
+    ('"två", "{by_hand}"]', '"två", "x"]', "steps.build.hints, number 3 lacks {by_hand}"),
     ("av {seed.disks}", "av {seed.victim}", "steps.build.say lacks {seed.disks} and has {seed.victim}"),
     ('explain = "Därför."', 'explain = ""', "steps.build.explain is empty: translate it"),
     ('goal = "Bygg en {seed.level}."', 'goal = "Bygg."', "goal lacks {seed.level}"),
@@ -280,8 +233,7 @@ def test_a_question_that_is_not_translated_is_named(tmp_path: Path) -> None:
 
 
 def test_a_reading_that_is_not_translated_is_named(tmp_path: Path) -> None:
-    reading = '[steps.read]\nquestion = "{seed.level}?"\nvalue = { get = "array.size" }\n[steps.ask]'
-    text = LESSON.replace("[steps.ask]", reading)
+    text = LESSON.replace("[steps.ask]", read('get = "array.size"', question="{seed.level}?"))
     problems = lesson_problems(read_lesson(write(tmp_path, text, sv=TRANSLATION)))
     assert problems == ("01-first.sv.toml: steps.build.read is missing: translate it",)
     translated = TRANSLATION.replace('explain = "Därför."', 'explain = "Därför."\nread = "?"')
@@ -290,13 +242,9 @@ def test_a_reading_that_is_not_translated_is_named(tmp_path: Path) -> None:
 
 
 def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:
-    needs = 'minutes = 5\nneeds = ["02-second"]'
-    write(tmp_path, LESSON.replace("minutes = 5", needs))
-    write(
-        tmp_path,
-        LESSON.replace("01-first", "02-second").replace("minutes = 5", 'needs = ["01-frist"]\nminutes = 5'),
-        "02-second",
-    )
+    for name, need in (("01-first", "02-second"), ("02-second", "01-frist")):
+        text = LESSON.replace("01-first", name).replace("minutes = 5", f'minutes = 5\nneeds = ["{need}"]')
+        write(tmp_path, text, name)
     problems = course_problems(read_course(sorted(tmp_path.iterdir())))
     assert problems == (
         "01-first.toml: needs '02-second', which does not come before it: change needs or the numbers",
@@ -339,10 +287,6 @@ def test_the_course_does_not_measure_what_its_own_lint_would_fault(seed: str) ->
             assert "unequal-members" not in {finding.rule_id for finding in found}, files.lesson.id
 
 
-def test_an_empty_course_is_a_course() -> None:
-    assert course_problems(Course(())) == ()
-
-
 def test_all_languages_have_the_same_words_with_the_same_placeholders() -> None:
     def sentences(language: str) -> dict[str, set[str]]:
         tables = msgspec.structs.asdict(words_in(language))
@@ -354,8 +298,4 @@ def test_all_languages_have_the_same_words_with_the_same_placeholders() -> None:
     for language in word_languages():
         assert words_in(language).language == language
         assert sentences(language) == sentences("en")
-
-
-def test_every_translated_lesson_has_words_in_its_language() -> None:
-    languages = {language for files in built_in_course().lessons for language in files.languages}
-    assert languages <= set(word_languages())
+    assert {language for files in built_in_course().lessons for language in files.languages} <= set(word_languages())
