@@ -25,14 +25,8 @@ BEFORE = {
 
 
 def evidence(**changes: Any) -> DrillEnd:
-    known: dict[str, Any] = {
-        "before": BEFORE,
-        "after": BEFORE,
-        "changed": {},
-        "saved_percent": 100.0,
-        "touched_bytes": 0,
-    }
-    return DrillEnd(**{**known, **changes})
+    untouched: dict[str, Any] = {"before": BEFORE, "after": BEFORE, "changed": {}, "saved_percent": 100.0}
+    return DrillEnd(**{**untouched, "touched_bytes": 0, **changes})
 
 
 def holds(seen: DrillEnd, **written: Any) -> bool:
@@ -139,9 +133,7 @@ def test_an_unknown_check_is_rejected_with_the_nearest_name() -> None:
     with pytest.raises(SpecError) as caught:
         make_check({"that": "superblok"}, where="drill x", in_drill=True)
     assert "superblock" in caught.value.hint
-    with pytest.raises(SpecError):
-        make_check({"that": "typed", "pattern": "mdadm"}, where="drill x", in_drill=True)
-    with pytest.raises(SpecError):
+    with pytest.raises(SpecError, match="did you mean 'at_least_bytes'"):
         make_check({"that": "rewritten", "disk": "disk01", "at_leas_bytes": 3}, where="drill x", in_drill=True)
 
 
@@ -184,8 +176,7 @@ def test_mistakes_that_no_wrong_way_of_the_drill_makes(
 
 
 def test_several_ways_to_make_one_mistake_count_each() -> None:
-    drill = ready(read_drill(catalogue()["01-dropped-members"]), catalogue()["01-dropped-members"])
-    ways = [mistake for mistake in drill.drill.mistakes if mistake.when]
-    twice = replace(drill, drill=msgspec.structs.replace(drill.drill, mistakes=(ways[0], ways[0])))
-    filled = ready(twice.drill, twice.path)
-    assert [mistake.id for mistake, _ in filled.mistakes][:2] == [ways[0].id] * 2
+    path = catalogue()["01-dropped-members"]
+    drill = read_drill(path)
+    twice = msgspec.structs.replace(drill, mistakes=drill.mistakes[:1] * 2)
+    assert [mistake.id for mistake, _ in ready(twice, path).mistakes][:2] == [drill.mistakes[0].id] * 2
