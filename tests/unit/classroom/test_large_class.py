@@ -148,29 +148,20 @@ from pathlib import Path
 from lab.classroom import folder
 from lab.host import signals
 folder._STORE_AFTER = folder._AT_ONCE = 5
-way, number = sys.argv[3], int(sys.argv[4])
-add, transaction = folder._add, folder._transaction
-done = []
+transaction = folder._transaction
+begun = []
 # A background process ignores SIGINT, so set its handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-def kill():
-    os.kill(os.getpid(), number)
-
-def adds(database, rows):
-    add(database, rows)
-    done.append(1)
-    if way == "between" and len(done) == 3:
-        kill()
 
 @contextmanager
 def transactions(database):
     with transaction(database):
+        begun.append(1)
         yield
-        if way == "written" and len(done) == 3:
-            kill()
+        if len(begun) == 4:
+            os.kill(os.getpid(), int(sys.argv[3]))
 
-folder._add, folder._transaction = adds, transactions
+folder._transaction = transactions
 signals.install()
 with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
     pass
@@ -178,12 +169,11 @@ with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["between", "written"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_reading_of_bundles_resumes_from_the_cache(
-    way: str, number: signal.Signals, folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    argv = [sys.executable, "-c", READS, str(folder), str(cache), way, str(int(number))]
+    argv = [sys.executable, "-c", READS, str(folder), str(cache), str(int(number))]
     ended = subprocess.run(argv, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     assert ended.returncode == (-number if number == signal.SIGKILL else 1), ended.stderr
     kept = bundles_in(cache)
