@@ -54,10 +54,6 @@ def test_a_script_is_given_as_many_disks_as_its_usage_names(tmp_path: Path, usag
     path = tmp_path / "a.sh"
     path.write_text(f"#!/usr/bin/env bash\n# A question?\n{usage}\ntrue\n")
     assert read_script(path).disks == disks
-
-
-def test_a_script_that_names_no_disks_is_refused_with_the_line_to_write(tmp_path: Path) -> None:
-    path = tmp_path / "a.sh"
     path.write_text("#!/usr/bin/env bash\ntrue\n")
     with pytest.raises(SpecError, match="which disks it needs") as raised:
         read_script(path)

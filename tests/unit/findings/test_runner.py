@@ -56,37 +56,37 @@ def test_runs_alternate_read_only_starts_and_pairs_of_runs_alternate_udev() -> N
     assert [argv for argv in fake.runs if "udevadm" in argv] == [("udevadm", "control", "--exit")]
 
 
-@pytest.mark.parametrize("left", ["md119", "dm-0"])
-def test_a_machine_with_an_array_or_a_layer_left_is_replaced(left: str) -> None:
-    fake = a_machine(Scripted(status=2), left=(left,))
-    _, is_reusable = ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
-    assert not is_reusable
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome", "message"),
-    [
-        (CommandTimedOut("a.sh", hint=""), Outcome.HUNG, "not finished after 60 s"),
-        (MachineLost("the kernel crashed: Kernel panic", hint=""), Outcome.LOST, "the kernel crashed: Kernel panic"),
-    ],
-)
-def test_a_script_that_does_not_end_or_crashes_the_kernel_is_a_result(
-    error: Exception, outcome: Outcome, message: str
-) -> None:
+def raising(error: Exception) -> Scripted:
     def fail() -> None:
         raise error
 
-    cell, is_reusable = ScriptMachine(as_machine(a_machine(Scripted(act=fail))), NODES).run(SCRIPT, 0, 60.0)
+    return Scripted(act=fail)
+
+
+PANIC = "the kernel crashed: Kernel panic"
+
+
+@pytest.mark.parametrize(
+    ("answer", "left", "outcome", "message"),
+    [
+        (Scripted(status=2), ("md119",), Outcome.UNTRIED, ""),
+        (Scripted(status=2), ("dm-0",), Outcome.UNTRIED, ""),
+        (raising(CommandTimedOut("a.sh", hint="")), (), Outcome.HUNG, "not finished after 60 s"),
+        (raising(MachineLost(PANIC, hint="")), (), Outcome.LOST, PANIC),
+    ],
+)
+def test_a_machine_that_hangs_crashed_or_has_an_array_or_a_layer_left_is_replaced(
+    answer: Scripted, left: tuple[str, ...], outcome: Outcome, message: str
+) -> None:
+    fake = a_machine(answer, left=left)
+    cell, is_reusable = ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
     assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, message)]
     assert not is_reusable
 
 
 def test_a_machine_that_cannot_be_prepared_is_no_result_of_the_script() -> None:
-    def fail() -> None:
-        raise CommandTimedOut("sh", hint="")
-
     fake = a_machine(Scripted())
-    fake.answers[("sh", "-c")] = Scripted(act=fail)
+    fake.answers[("sh", "-c")] = raising(CommandTimedOut("sh", hint=""))
     with pytest.raises(CommandTimedOut):
         ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
     fake.answers[("sh", "-c")] = Scripted(status=1)
