@@ -46,6 +46,7 @@ from lab.lessons.course import (
     LessonFiles,
     LessonWords,
     ReadyStep,
+    built_in_course,
     check_file,
     course_problems,
     is_path,
@@ -101,7 +102,7 @@ def prove_requested(payload: bytes) -> bytes:
         if request.is_drill:
             path = find_drill(request.id)
             return drill_proof.prove(ready(read_drill(path), path, request.word), *place)
-        return prove_apart(Student(host).course.find(request.id).ready(request.word), *place)
+        return prove_apart(built_in_course().find(request.id).ready(request.word), *place)
 
     found = _attempt(request.name, prove)
     return msgspec.json.encode((found, None) if isinstance(found, Proof) else (None, found))
@@ -467,7 +468,7 @@ def verify(
 ) -> None:
     """Check lessons, and list all problems with file, step and remedy."""
     context = current()
-    course = Student(context.host).course
+    course = built_in_course()
     files = [Path(name) if is_path(name) else course.find(name).path for name in names]
     if cluster:
         require_shared(files, (each.path for each in course.lessons), is_proof=prove)

@@ -41,7 +41,6 @@ from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPo
 from lab.lessons.course import (
     HINTS,
     SOURCE_LANGUAGE,
-    Course,
     Lesson,
     LessonFiles,
     LessonWords,
@@ -378,14 +377,9 @@ class LessonSession:
 class Student:
     """All lessons of one student."""
 
-    def __init__(self, host: Host, course: Course | None = None) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._course = course
         self._store = LessonStore(host.state)
-
-    @property
-    def course(self) -> Course:
-        return self._course or built_in_course()
 
     @property
     def state(self) -> StudentState:
@@ -396,7 +390,7 @@ class Student:
         lines: list[CourseLine] = []
         finished: set[str] = set()
         # Lessons come after those that they need.
-        for files in self.course.lessons:
+        for files in built_in_course().lessons:
             progress = self._readable(files.lesson.id)
             done = engine.done_count(files.lesson, progress) if progress else 0
             missing = tuple(need for need in files.lesson.needs if need not in finished)
@@ -407,7 +401,7 @@ class Student:
 
     def find(self, word: str) -> LessonFiles:
         """A lesson of the course, or a lesson file by its path. Raises SpecError."""
-        return check_file(Path(word)) if is_path(word) else self.course.find(word)
+        return check_file(Path(word)) if is_path(word) else built_in_course().find(word)
 
     def language_for(self, files: LessonFiles, requested: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
         """The language to use. Raises SpecError for a requested language that the lesson does not have."""
