@@ -23,6 +23,7 @@ RUN_FOLDER = "/run/raidlab"
 SUITE = f"{RUN_FOLDER}/suite"
 LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
+"""The folder of mdadm and mdmon, first in the agent's PATH."""
 WITNESS = f"{RUN_FOLDER}/suite-witness"
 """The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end; uncached 9p)."""
 DATA = "/var/tmp"  # the suite's default

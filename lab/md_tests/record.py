@@ -25,6 +25,7 @@ from lab.host.clock import utc_second_text
 from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes
 from lab.machine import Host
+from lab.md_tests.prepare_program import BIN
 from lab.store import Journal, RunFolders
 from lab.tables import Table, as_csv
 from lab.tomlfile import unknown_word
@@ -226,8 +227,6 @@ _RULES = {
     "64-md-raid-assembly.rules": "udev-md-raid-assembly.rules",
 }
 """Name in /lib/udev/rules.d -> name in mdadm's sources (target install-udev of its Makefile)."""
-PROGRAMS_FOLDER = "/run/raidlab/bin"
-"""On the machine: the folder of mdadm and mdmon, first in the agent's PATH."""
 _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
 """Suffixes of other files beside tests: notes on failures, instructions for the suite, backups of editors."""
@@ -266,10 +265,6 @@ class Suite:
     """Test -> content of its ``.broken`` file, which says that the test fails sometimes or always."""
     file_kib: tuple[int, int] | None
     """Size of the files for the first eight loop devices, and for the others, in KiB; None if func.sh has none."""
-
-    @property
-    def missing_programs(self) -> tuple[str, ...]:
-        return tuple(name for name in PROGRAMS if not _is_program(self.folder / name))
 
 
 def find_suite(folder: Path) -> Suite:
@@ -316,9 +311,9 @@ def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
 
 def require_built(suite: Suite) -> None:
     """Raise RequirementMissing unless mdadm and mdmon have been built."""
-    if suite.missing_programs:
+    if missing := [name for name in PROGRAMS if not _is_program(suite.folder / name)]:
         raise RequirementMissing(
-            f"{' and '.join(suite.missing_programs)} not built in '{suite.folder}'",
+            f"{' and '.join(missing)} not built in '{suite.folder}'",
             hint=f"make -C {suite.folder} {' '.join((*PROGRAMS, *MORE_PROGRAMS[:2]))}   "
             "(needs the packages gcc, make, pkg-config and libudev-dev)",
         )
@@ -379,7 +374,7 @@ def _needed_files(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
             yield name, _data(folder / name), True
     for name, source in _RULES.items():
         if (folder / source).is_file():
-            rules = _data(folder / source).replace(b"BINDIR", PROGRAMS_FOLDER.encode())
+            rules = _data(folder / source).replace(b"BINDIR", BIN.encode())
             yield f"{RULES_FOLDER}/{name}", rules, False
 
 
