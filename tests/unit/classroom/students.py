@@ -164,7 +164,7 @@ def altered(work: Mapping[str, bytes]) -> dict[str, bytes]:
     }
 
 
-def hand_in(folder: Path, honest: int = 190, copied: int = 5, changed: int = 5) -> Truth:
+def hand_in(folder: Path, honest: int, copied: int = 5, changed: int = 5) -> Truth:
     """Write bundles of so many students: honest ones, some with another's work under their own key, some edited.
 
     The last of the copies has other figures than what it is a copy of.

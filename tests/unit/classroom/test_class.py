@@ -39,6 +39,8 @@ from tests.unit.report.test_page import PLOTS, needs_browser, opened
 from tests.unit.report.test_page import chromium as chromium
 from tests.unit.results.records import with_figures
 
+STUDENTS = 60
+
 
 @dataclass(frozen=True)
 class Class:
@@ -55,9 +57,9 @@ class Class:
 
 @pytest.fixture(scope="module")
 def handed_in(tmp_path_factory: pytest.TempPathFactory) -> Class:
-    """200 bundles: 190 honest, 5 with another's work, 5 edited."""
+    """70 bundles, which several processes read: of STUDENTS honest ones, 5 with another's work, 5 edited."""
     folder, cache = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("cache")
-    truth = students.hand_in(folder)
+    truth = students.hand_in(folder, STUDENTS)
     return Class(folder, cache, truth, view_class(folder, cache))
 
 
@@ -68,12 +70,12 @@ def sheet_of(found: ClassView) -> dict[str, dict[str, str]]:
 
 def test_every_student_counts_once(handed_in: Class) -> None:
     truth, drill = handed_in.truth, handed_in.drill
-    assert (truth.students, handed_in.view.files) == (190, 200)
+    assert (truth.students, handed_in.view.files) == (STUDENTS, STUDENTS + 10)
     assert (drill.drill, drill.tries) == (DRILL, truth.tries)
     first, best = drill.first, drill.best
-    assert (first.saved.count, first.saved.of) == (truth.first_saved, 190)
-    assert (best.saved.count, best.saved.of) == (truth.best_saved, 190)
-    assert 0 < truth.first_saved < truth.best_saved < 190
+    assert (first.saved.count, first.saved.of) == (truth.first_saved, STUDENTS)
+    assert (best.saved.count, best.saved.of) == (truth.best_saved, STUDENTS)
+    assert 0 < truth.first_saved < truth.best_saved < STUDENTS
     assert first.have_data.count == truth.first_saved
     assert first.wrote_first == sum(first.verdicts.values()) - truth.first_saved
     assert (dict(first.mistakes), dict(drill.mistakes)) == (dict(truth.first_mistakes), dict(truth.mistakes))
@@ -117,7 +119,7 @@ def test_a_neighbours_seed_is_named(handed_in: Class) -> None:
 
 def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
     truth, lines = handed_in.truth, sheet_of(handed_in.view)
-    assert len(lines) == 200
+    assert len(lines) == STUDENTS + 10
     honest = [line for file, line in lines.items() if file.startswith("s")]
     assert sum(line[f"{DRILL} verdict"] == "saved" for line in honest) == truth.best_saved
     assert sum(int(line["lessons passed"]) for line in honest) == truth.passed.total()
@@ -169,15 +171,15 @@ def test_the_command_writes_sheet_and_page(
     assert handed_in.drill.first.saved.text() in output.out
     assert "u4-edited.zip" in output.err
     assert "t4-copy.zip" in output.err
-    assert len(sheet.read_text().splitlines()) == 201
+    assert len(sheet.read_text().splitlines()) == STUDENTS + 11
     text = page.read_text()
     found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
     assert found
     figures = json.loads(found[1])
     bars = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "best try"]
-    assert bars[0]["x"] == [pytest.approx(100 * handed_in.truth.best_saved / 190, rel=1e-3)]
+    assert bars[0]["x"] == [pytest.approx(100 * handed_in.truth.best_saved / STUDENTS, rel=1e-3)]
     strokes = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "each student"]
-    assert len(strokes[0]["x"]) == 190
+    assert len(strokes[0]["x"]) == STUDENTS
     # The page has no names, because the class may see it.
     assert not re.search(r"[stu]\d+(-copy|-edited)?\.zip|student-\d", text)
     assert run(["--json", "class", str(handed_in.folder)]) == ExitCode.DONE

@@ -294,49 +294,36 @@ REFUSES = "test: please run test suite without running RAIDs environment."
 CRASH = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggered crash"
 
 
-@pytest.mark.parametrize(
-    ("end", "is_broken", "outcome", "why"),
-    [
-        pytest.param(EndOfTest(0, log_of("00a", SUCCEEDED), BARE), False, "passed", "", id="passes"),
-        pytest.param(EndOfTest(0, log_of("00a", SUCCEEDED)), True, "passed", "", id="passes, known as broken"),
-        pytest.param(EndOfTest(1, log_of("00a", FAILING), DIED), False, "failed", "active raid5 not found", id="fails"),
-        pytest.param(
-            EndOfTest(1, log_of("00a", FAILING + "  (KNOWN BROKEN TEST: always fails)\n"), DIED),
-            True,
-            "failed, as upstream knows",
-            "active raid5 not found",
-            id="fails, known as broken",
-        ),
-        pytest.param(
-            EndOfTest(1, log_of("00a", SUCCEEDED)), False, "failed", None, id="succeeds with a status of failure"
-        ),
-        pytest.param(EndOfTest(1, log_of("00ab", SUCCEEDED)), False, "not started", None, id="words of another test"),
-        pytest.param(
-            EndOfTest(0, log_of("00a", SKIPPED), SKIPS),
-            False,
-            "skipped itself",
-            "fault injection is not enabled",
-            id="skips itself",
-        ),
-        pytest.param(EndOfTest(0, log_of("00a", SKIPPED)), False, "skipped itself", "", id="skips itself silently"),
-        # Upstream counts it as a success.
-        pytest.param(EndOfTest(0, log_of("00a", SUCCEEDED), NOTHING), False, "skipped itself", None, id="does nothing"),
-        pytest.param(
-            EndOfTest(0, log_of("00a", SUCCEEDED), f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{NOTHING}"),
-            False,
-            "passed",
-            "one part was skipped",
-            id="skips a part",
-        ),
-        pytest.param(EndOfTest(log=UNDER_WAY, loss=CRASH), True, "machine lost", CRASH, id="lost"),
-        pytest.param(
-            EndOfTest(loss=CRASH, limit=LimitReached.COMPUTER), False, "machine lost", CRASH, id="lost when time was up"
-        ),
-        pytest.param(EndOfTest(1, f"{BEGINNING}{REFUSES}\n"), True, "not started", REFUSES, id="the suite refuses"),
-        pytest.param(EndOfTest(9), False, "not started", "the suite exited with status 9", id="the suite says nothing"),
-        pytest.param(EndOfTest(137, log_of("00a", "")), False, "failed", "status 137", id="the suite breaks off"),
-    ],
-)
+ANOTHER = log_of("00ab", SUCCEEDED)
+KNOWN = f"{FAILING}  (KNOWN BROKEN TEST: always fails)\n"
+PART = f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{NOTHING}"
+
+
+def ended(status: int, verdict: str, log: str = "") -> EndOfTest:
+    return EndOfTest(status, log_of("00a", verdict), log)
+
+
+ENDS: dict[str, tuple[EndOfTest, bool, str, str | None]] = {
+    "passes": (ended(0, SUCCEEDED, BARE), False, "passed", ""),
+    "passes, known as broken": (ended(0, SUCCEEDED), True, "passed", ""),
+    "fails": (ended(1, FAILING, DIED), False, "failed", "active raid5 not found"),
+    "fails, known as broken": (ended(1, KNOWN, DIED), True, "failed, as upstream knows", "active raid5 not found"),
+    "succeeds with a status of failure": (ended(1, SUCCEEDED), False, "failed", None),
+    "words of another test": (EndOfTest(1, ANOTHER), False, "not started", None),
+    "skips itself": (ended(0, SKIPPED, SKIPS), False, "skipped itself", "fault injection is not enabled"),
+    "skips itself silently": (ended(0, SKIPPED), False, "skipped itself", ""),
+    # Upstream counts it as a success.
+    "does nothing": (ended(0, SUCCEEDED, NOTHING), False, "skipped itself", None),
+    "skips a part": (ended(0, SUCCEEDED, PART), False, "passed", "one part was skipped"),
+    "lost": (EndOfTest(log=UNDER_WAY, loss=CRASH), True, "machine lost", CRASH),
+    "lost when time was up": (EndOfTest(loss=CRASH, limit=LimitReached.COMPUTER), False, "machine lost", CRASH),
+    "the suite refuses": (EndOfTest(1, f"{BEGINNING}{REFUSES}\n"), True, "not started", REFUSES),
+    "the suite says nothing": (EndOfTest(9), False, "not started", "the suite exited with status 9"),
+    "the suite breaks off": (ended(137, ""), False, "failed", "status 137"),
+}
+
+
+@pytest.mark.parametrize(("end", "is_broken", "outcome", "why"), ENDS.values(), ids=ENDS)
 def test_what_became_of_a_test(end: EndOfTest, is_broken: bool, outcome: str, why: str | None) -> None:
     found = judged("00a", end, "always fails" if is_broken else None)
     assert found.outcome == outcome
