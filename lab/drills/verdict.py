@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 
@@ -38,6 +39,7 @@ from lab.gates.decoding import digits
 from lab.gates.text import markdown, shortened, visible
 from lab.lessons.course import words_in
 from lab.session.session import LabSession
+from lab.tomlfile import read_toml
 from lab.units import KIB, counted, human_bytes
 
 _SECONDS = 30.0
@@ -106,7 +108,7 @@ for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; d
 
 
 class DrillVerdict(StrEnum):
-    """Verdicts, the best first; ``_VERDICT_TEXTS`` explains them."""
+    """Verdicts, the best first; words.toml explains them."""
 
     SAVED = "saved"
     RISKED = "saved, at risk"
@@ -404,42 +406,20 @@ _LITTLE_BYTES = 4 * KIB
 _MUCH_SHARE = 0.25
 _MOST_LINES = 20
 """Maximum number of lines shown of one typed command."""
-_VERDICT_TEXTS: dict[str, str] = {
-    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as the task requires, and nothing was "
-    "written before you committed.",
-    DrillVerdict.RISKED: "The data are saved. But you wrote to the disks themselves before you committed: a mistake "
-    "there could not have been undone.",
-    DrillVerdict.UNFINISHED: "The data are present, but the array is not yet as the task requires.",
-    DrillVerdict.STOPPED: "Not all of the data that could be saved can be read now. But nothing is destroyed: the "
-    "disks still hold all of them, or what they can be computed from. The drill ended too early, or after a wrong step "
-    "that can still be undone.",
-    DrillVerdict.PARTLY: "Data that could have been saved are destroyed: the disks no longer hold them, nor anything "
-    "from which they could be computed.",
-    DrillVerdict.LOST: "All of the data are destroyed: nothing on the disks can bring any of them back.",
-}
-_OLD_VERDICT_TEXTS = {
-    "partly lost": "Part of the data that could have been saved was missing at the end.",
-    "lost": "At the end the data were destroyed, or no running array contained them.",
-}
-"""Text for outcomes of format 1, which did not record what the disks still held."""
-RULES = """
-You are root on the machine, with mdadm, dmesg and everything else that is installed.
 
-- Until you **commit**, leave the disks themselves unchanged. `overlays up DEVICE…` puts overlays over them
-  (`/dev/mapper/over-…`), on which you may try anything; `overlays down` removes them. An overlay that you make by
-  hand with `losetup` and `dmsetup` is as good.
-- **commit** says that you write on the disks from now on. **reset** restores them in seconds. **hint** costs
-  nothing, but is recorded. **debrief** ends the drill with the verdict. At the machine's shell these are
-  `drill commit`, `drill reset`, `drill hint` and `drill debrief`.
-"""
-EXAM_RULES = (
-    "**This is an exam.** There are no hints, and you cannot give it up. This computer's clock measures the time; when "
-    "it is over, only the debriefing is left."
-)
-CLEARS = (
-    "The disks are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an "
-    "array of your own; in the app press **b**, in text mode type `drill clear`."
-)
+
+class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of words.toml."""
+
+    rules: str
+    exam_rules: str
+    clears: str
+    verdicts: dict[str, str]
+    verdicts_of_format_1: dict[str, str]
+
+
+_WORDS = read_toml(Path(__file__).with_name("words.toml"), _Words)
+RULES, EXAM_RULES = _WORDS.rules, _WORDS.exam_rules
 PUT_BACK = "the disks are as they were when the drill began"
 
 
@@ -477,8 +457,9 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
     """The complete page. ``can_clear``: the drill's disks are unchanged since its end."""
-    old_texts = _OLD_VERDICT_TEXTS if outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION else {}
-    verdict = old_texts.get(outcome.verdict) or _VERDICT_TEXTS.get(outcome.verdict, "")
+    is_old = outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION
+    old_texts = _WORDS.verdicts_of_format_1 if is_old else {}
+    verdict = old_texts.get(outcome.verdict) or _WORDS.verdicts.get(outcome.verdict, "")
     parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", verdict, _figures(outcome)]
     if outcome.missing:
         parts.append("What the drill requires, and what was found instead:\n\n" + _list(outcome.missing))
@@ -492,7 +473,7 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
     if drill is not None:
         parts.append(f"## What an expert would have done\n\n{drill.drill.expert.strip()}")
     if can_clear:
-        parts.append(f"## The disks\n\n{CLEARS}")
+        parts.append(f"## The disks\n\n{_WORDS.clears}")
     return "\n\n".join(parts) + "\n"
 
 

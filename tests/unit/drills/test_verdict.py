@@ -19,6 +19,10 @@ def test_one_lost_block_is_visible() -> None:
     assert desk.percent_of(0, 0) == 0.0
 
 
+def test_every_verdict_has_its_text() -> None:
+    assert {*verdict._WORDS.verdicts} == {*verdict.DrillVerdict}
+
+
 def desk_with(machine: FakeMachine, *arrays: ArrayStatus) -> Any:
     session = SimpleNamespace(machine=machine, rescan=lambda: None, statuses=lambda: arrays)
     return SimpleNamespace(session=session, disks=(), case=SimpleNamespace(record=SimpleNamespace(before={})))
