@@ -238,7 +238,9 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     text = read_text(path, _MOST_BYTES, hint="export the list of participants as CSV")
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     try:
-        rows = list(csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""), strict=True))
+        # Where the comma is the decimal separator, spreadsheets write semicolons.
+        delimiter = max(",;\t", key=lines[0].count) if lines else ","
+        rows = list(csv.reader(lines, delimiter=delimiter, strict=True))
     except csv.Error as error:
         raise SpecError(f"'{path}' is not a CSV file: {error}", hint="save it as CSV, UTF-8") from None
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
@@ -250,11 +252,6 @@ def read_roster(path: Path) -> tuple[Student, ...]:
         raise SpecError(f"'{path}' names {len(students)} students", hint=f"at most {MOST_STUDENTS} are possible")
     _refuse_doubles(students, path)
     return students
-
-
-def _delimiter(heading: str) -> str:
-    """The delimiter; where the comma is the decimal separator, spreadsheets write semicolons."""
-    return max(",;\t", key=heading.count)
 
 
 def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
