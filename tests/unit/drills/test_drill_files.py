@@ -19,7 +19,6 @@ from lab.drills.schema import (
     DrillStep,
     catalogue,
     drill_problems,
-    find_drill,
     read_drill,
     ready,
 )
@@ -116,10 +115,3 @@ def test_problems_of_a_drill_file_are_reported() -> None:
 def test_a_step_is_one_thing(step: dict[str, object]) -> None:
     with pytest.raises(SpecError):
         msgspec.convert(step, type=DrillStep)
-
-
-def test_a_drill_is_found_by_number_id_or_part() -> None:
-    for word in ("1", "01", FIRST.id, "dropped"):
-        assert find_drill(word).stem == FIRST.id
-    with pytest.raises(SpecError):
-        find_drill("99")

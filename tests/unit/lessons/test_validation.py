@@ -10,6 +10,7 @@ import pytest
 
 from lab.checks.catalogue import CHECKS, SOURCES
 from lab.cli.main import run
+from lab.drills.schema import find_drill
 from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment
 from lab.lessons.course import (
@@ -267,9 +268,10 @@ def test_one_file_is_checked_with_everything_that_is_wrong_in_it(tmp_path: Path)
     assert "did you mean '05-failing-and-rebuilding'?" in caught.value.message
 
 
-def test_lessons_are_found_by_number_and_by_part_of_their_names() -> None:
+def test_lessons_and_drills_are_found_by_number_and_by_part_of_their_names() -> None:
     course = built_in_course()
     assert course.find("5").lesson.id == course.find("failing").lesson.id == "05-failing-and-rebuilding"
+    assert find_drill("01") == find_drill("dropped") == find_drill("01-dropped-members")
     with pytest.raises(SpecError, match="may be"):
         course.find("i")
     with pytest.raises(SpecError) as caught:
