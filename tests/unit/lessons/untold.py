@@ -16,7 +16,7 @@ from lab.cli import lesson as lesson_text
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
 from lab.lessons import engine
-from lab.lessons.course import LessonFiles, ReadyLesson, ReadyStep, built_in_course
+from lab.lessons.course import TRIED_SEEDS, LessonFiles, ReadyLesson, ReadyStep, built_in_course, draw
 from lab.lessons.engine import Progress, StepProgress
 from lab.lessons.student import LessonSession
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
@@ -124,3 +124,10 @@ def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path
 
 def files_of(lesson_id: str) -> LessonFiles:
     return built_in_course().find(lesson_id)
+
+
+def variants(lesson_id: str, count: int) -> list[ReadyLesson]:
+    """The lesson for so many seeds; seeds that select the same values have the same lesson."""
+    files = files_of(lesson_id)
+    seeds = {tuple(draw(files.lesson, seed).items()): seed for seed in TRIED_SEEDS[:count]}
+    return [files.ready(seed) for seed in seeds.values()]
