@@ -69,10 +69,7 @@ def handout(
         raise SpecError("the card of keys accepts no lessons and no seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
-    if context.json:
-        out_json({"file": str(to), "pages": pages})
-    else:
-        out(f"{to}: {counted(pages, 'page')}, A4; print it from a browser")
+    context.out({"file": str(to), "pages": pages}, f"{to}: {counted(pages, 'page')}, A4; print it from a browser")
 
 
 def key_page() -> str:
@@ -256,9 +253,7 @@ def export(names: Sequence[str], file: Path, practice: bool = False) -> None:
     context = current()
     own = practice_of(context.host) if practice else {}
     ids = export_results(ResultStore(context.host.state.results), names, file, own)
-    if context.json:
-        out_json({"exported": ids, "practice": sorted(own), "file": str(file)})
-        return
     counts = [sum(place.startswith(folder) for place in own) for folder in (LESSONS, DRILLS)]
     work = [f"{counted(counts[0], 'lesson')} and {counted(counts[1], 'ended drill')}"] if practice else []
-    out(f"{file}: {', '.join([*ids, *work])}")
+    value = {"exported": ids, "practice": sorted(own), "file": str(file)}
+    context.out(value, f"{file}: {', '.join([*ids, *work])}")
