@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 
+from lab.faults.guest.arrays import exclusive_or, syndrome
 from lab.microscope.extents_program import extents_of
 
 TYPE_CHECKING = False
@@ -32,8 +33,6 @@ BLKFLSBUF = 0x1261
 _ZEROS = bytes(PAGE_BYTES)
 _NOT_WRITTEN = 0x80E
 """Flags of an extent (linux/fiemap.h): of unknown location, or allocated and unwritten."""
-_TWICE = bytes((value << 1 ^ (0x11D if value & 0x80 else 0)) & 0xFF for value in range(256))
-"""Every value multiplied by 2 in the field of RAID 6 (lab.microscope.picture)."""
 
 
 @contextlib.contextmanager
@@ -229,26 +228,15 @@ def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int])
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
     }
-    total = 0
-    for text in texts.values():
-        total ^= int.from_bytes(text, "little")
-    parity = total.to_bytes(PAGE_BYTES, "little")
+    parity = exclusive_or(list(texts.values()))
     found = []
     for slot, (kind, _) in enumerate(cells):
         text = texts.get(slot, parity)
         if kind == "Q":
-            text = _second_parity(texts, slot, len(cells))
+            # The coefficients follow the order of slots, beginning after Q (raid6_d0() in drivers/md/raid5.c).
+            order = [*range(slot + 1, len(cells)), *range(slot)]
+            text = syndrome([texts[other] for other in order if other in texts])
         found.append([slot, at, digest(text), int(kind != "D")])
-    return found
-
-
-def _second_parity(texts: dict[int, bytes], q_slot: int, slots: int) -> bytes:
-    """Q parity; the coefficients follow the order of slots, beginning after Q (raid6_d0() in drivers/md/raid5.c)."""
-    order = [slot % slots for slot in range(q_slot + 1, q_slot + slots)]
-    found = _ZEROS
-    for slot in reversed([slot for slot in order if slot in texts]):
-        mixed = int.from_bytes(found.translate(_TWICE), "little") ^ int.from_bytes(texts[slot], "little")
-        found = mixed.to_bytes(PAGE_BYTES, "little")
     return found
 
 
