@@ -46,7 +46,6 @@ _BEGAN = datetime(2026, 9, 1, 8, tzinfo=UTC)
 class Truth:
     """The true figures of a class."""
 
-    students: int = 0
     tries: int = 0
     first_saved: int = 0
     best_saved: int = 0
@@ -90,7 +89,7 @@ def outcome(way: str, draw: random.Random, *, began: datetime, seed: str) -> Dri
     )
 
 
-def progress(lesson: str, draw: random.Random, *, seed: str, truth: Truth | None) -> Progress:
+def progress(lesson: str, draw: random.Random, *, seed: str, truth: Truth) -> Progress:
     """A completed lesson, or one that ended at some step."""
     names = [step.id for step in built_in_course().find(lesson).ready(seed).steps]
     done = len(names) if draw.random() < 0.6 else draw.randrange(len(names))
@@ -101,18 +100,17 @@ def progress(lesson: str, draw: random.Random, *, seed: str, truth: Truth | None
         times = [f"{began + timedelta(minutes=3 * (place + more)):%Y-%m-%dT%H:%M:%SZ}" for more in (0, 1)]
         done_utc = times[1] if place < done else ""
         steps[name] = StepProgress(began_utc=times[0], done_utc=done_utc, hints=hints, by_lab=by_lab)
-        if truth is not None:
-            truth.all_hints[lesson, name] += hints == 3
-            truth.by_lab[lesson, name] += by_lab
-    if truth is not None:
-        truth.begun[lesson] += 1
-        truth.passed[lesson] += done == len(names)
+        truth.all_hints[lesson, name] += hints == 3
+        truth.by_lab[lesson, name] += by_lab
+    truth.begun[lesson] += 1
+    truth.passed[lesson] += done == len(names)
     began_utc = f"{began:%Y-%m-%dT%H:%M:%SZ}"
     return Progress(format_version=FORMAT_VERSION, lesson=lesson, seed=seed, began_utc=began_utc, steps=steps)
 
 
 def practice(number: int, truth: Truth | None = None) -> dict[str, bytes]:
     """What one student hands in; what was drawn is added to ``truth``."""
+    truth = truth or Truth()
     draw = random.Random(number)
     seed = f"student-{number}"
     began = _BEGAN + timedelta(hours=number)
@@ -121,8 +119,7 @@ def practice(number: int, truth: Truth | None = None) -> dict[str, bytes]:
         way = draw.choice(list(IS_SAVED))
         work.append((way, outcome(way, draw, began=began, seed=seed)))
         began += timedelta(hours=draw.randint(1, 9))
-    if truth is not None:
-        _add(truth, work)
+    _add(truth, work)
     found = {f"drills/{each.id}.json": msgspec.json.encode(each) for _, each in work}
     for lesson in LESSONS[: draw.randint(0, 3)]:
         found[f"lessons/{lesson}.json"] = msgspec.json.encode(progress(lesson, draw, seed=seed, truth=truth))
@@ -133,7 +130,6 @@ def _add(truth: Truth, work: list[tuple[str, DrillOutcome]]) -> None:
     saved = [each.minutes for way, each in work if IS_SAVED[way]]
     # If no try saved the data, the best one is that which kept most: only the forced one kept any.
     forced = [each.minutes for way, each in work if way == "force-the-stale"]
-    truth.students += 1
     truth.tries += len(work)
     truth.first_saved += IS_SAVED[work[0][0]]
     truth.best_saved += bool(saved)
