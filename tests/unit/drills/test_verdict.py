@@ -46,7 +46,7 @@ def test_a_due_rebuild_begins_before_the_array_is_judged(
     monkeypatch.setattr(verdict, "_examine_array", lambda *_: verdict._Saved(None, (), {}, 0.0, ()))
     members = (member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", 2, added))
     machine = FakeMachine()
-    verdict._examine_data(desk_with(machine, array(members=members, degraded=1, state=state)), "")
+    verdict._examine_data(desk_with(machine, array(members=members, degraded_count=1, state=state)), "")
     assert (("mdadm", "--readwrite", "/dev/md0") in machine.runs) is is_made_writable
     assert done == ["settle /dev/md0"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
+from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction
 from lab.checks.state import CheckedState, PlayedFault
 from lab.faults.crash_points import PointJudgement, StoredPoints
 from lab.faults.scenario import FactCheck
@@ -96,44 +98,31 @@ def member(device: str, slot: int | None, *flags: str) -> MemberStatus:
     return MemberStatus(device, slot, frozenset(flags or ("in_sync",)), 0, 2048, 62 << 10)
 
 
-def array(
-    level: str = "raid5",
-    members: tuple[MemberStatus, ...] = (),
-    *,
-    name: str = "md0",
-    degraded: int = 0,
-    state: ArrayState = ArrayState.CLEAN,
-    action: SyncAction = SyncAction.IDLE,
-    progress: SyncProgress | None = None,
-    chunk_bytes: int | None = 64 << 10,
-    layout_number: int | None = 2,
-    mismatches: int = 0,
-    bitmap: str | None = None,
-) -> ArrayStatus:
-    """The status of an array, by default with three members in sync."""
-    members = members or tuple(member(f"/dev/ubd{letter}", slot) for slot, letter in enumerate("abc"))
-    return ArrayStatus(
-        name=name,
+def array(level: str = "raid5", members: tuple[MemberStatus, ...] = (), **changes: Any) -> ArrayStatus:
+    """The status of an array, by default with three members in sync; ``changes`` are other fields."""
+    whole = ArrayStatus(
+        name="md0",
         level=level,
-        state=state,
+        state=ArrayState.CLEAN,
         raid_disks=3,
-        degraded_count=degraded,
+        degraded_count=0,
         size_bytes=124 << 20,
-        chunk_bytes=chunk_bytes,
-        layout_number=layout_number,
+        chunk_bytes=64 << 10,
+        layout_number=2,
         component_size_kib=62 << 10,
         metadata_version="1.2",
         consistency_policy="resync",
-        sync_action=action,
-        sync_progress=progress,
+        sync_action=SyncAction.IDLE,
+        sync_progress=None,
         sync_speed_kib_per_second=None,
-        mismatch_sectors=mismatches,
-        bitmap_location=bitmap,
+        mismatch_sectors=0,
+        bitmap_location=None,
         reshape_position_sectors=None,
         resync_start_sectors=None,
-        members=members,
+        members=members or tuple(member(f"/dev/ubd{letter}", slot) for slot, letter in enumerate("abc")),
         holders=(),
     )
+    return replace(whole, **changes)
 
 
 def lab_state(*arrays: ArrayStatus, **more: object) -> CheckedState:

@@ -26,22 +26,13 @@ BEGAN = "2026-01-01T00:00:00Z"
 LATER = "2026-01-01T00:01:00Z"
 BEFORE = "2025-12-31T23:59:59Z"
 RAID5 = array()
-SYNCING = array(action=SyncAction.RECOVER, progress=SyncProgress(1, 10))
-HALF_RESHAPED = replace(array(action=SyncAction.FROZEN), reshape_position_sectors=9216)
-DEGRADED = array(members=(member("/dev/ubda", 0), member("/dev/ubdb", 1)), degraded=1)
-FAULTY = array(
-    members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", None, "faulty")), degraded=1
-)
-BAD = array(
-    members=(
-        member("/dev/ubda", 0),
-        replace(member("/dev/ubdb", 1), bad_blocks=((14056, 8),)),
-        member("/dev/ubdc", 2),
-    )
-)
-REBUILDING = array(
-    members=(member("/dev/ubda", 0), member("/dev/ubdb", 1), member("/dev/ubdc", 2, "spare")), degraded=1
-)
+SYNCING = array(sync_action=SyncAction.RECOVER, sync_progress=SyncProgress(1, 10))
+HALF_RESHAPED = array(sync_action=SyncAction.FROZEN, reshape_position_sectors=9216)
+FIRST, SECOND, THIRD = RAID5.members
+DEGRADED = array(members=(FIRST, SECOND), degraded_count=1)
+FAULTY = array(members=(FIRST, SECOND, member("/dev/ubdc", None, "faulty")), degraded_count=1)
+BAD = array(members=(FIRST, replace(SECOND, bad_blocks=((14056, 8),)), THIRD))
+REBUILDING = array(members=(FIRST, SECOND, member("/dev/ubdc", 2, "spare")), degraded_count=1)
 SPARE = array(members=(*RAID5.members, member("/dev/ubdd", None, "spare")))
 
 
@@ -127,18 +118,18 @@ HOLDS: list[tuple[Check, CheckedState]] = [
     (check("array.disks", disks="disk03,disk01,disk02"), lab_state(RAID5)),
     (check("array.chunk", equals="64K"), lab_state(RAID5)),
     (check("array.layout", layout="left-symmetric"), lab_state(RAID5)),
-    (check("array.bitmap"), lab_state(array(bitmap="+8"))),
+    (check("array.bitmap"), lab_state(array(bitmap_location="+8"))),
     (check("array.bitmap", present=False), lab_state(RAID5)),
     (check("array.spares", equals=1), lab_state(SPARE)),
     (check("array.lost"), lab_state(array(state=ArrayState.BROKEN))),
-    (check("array.lost", parity_members=1), lab_state(array(degraded=2))),
+    (check("array.lost", parity_members=1), lab_state(array(degraded_count=2))),
     (check("disk.in_array", disk="disk03"), lab_state(RAID5)),
     (check("disk.out_of_array", disk="disk03"), lab_state(DEGRADED)),
     (check("disk.out_of_array", disk="disk03"), lab_state(FAULTY)),
     (check("disk.rebuilt", disk="disk03", at_least_percent=80), came_back(62)),
     (check("disk.rebuilt", disk="disk03", at_most_percent=20), came_back(6)),
     (check("sync.finished"), lab_state(RAID5)),
-    (check("scrub.found"), lab_state(array(mismatches=128))),
+    (check("scrub.found"), lab_state(array(mismatch_sectors=128))),
     (check("mark.written"), lab_state(RAID5, marks={"md0": None})),
     (check("disk.bad_blocks", disk="disk02"), lab_state(BAD)),
     (check("disk.bad_blocks", disk="disk01", present=False), lab_state(BAD)),
@@ -177,7 +168,7 @@ FAILS: list[tuple[Check, CheckedState, str]] = [
     (check("array.layout", layout="n2"), lab_state(RAID5), "the layout of md0 is left-symmetric"),
     (check("array.bitmap"), lab_state(RAID5), "md0 has no bitmap"),
     (check("array.spares", equals=1), lab_state(RAID5), "md0 has 0 spare disks"),
-    (check("array.lost"), lab_state(array(degraded=2)), "md0: 2 of 3 members missing"),
+    (check("array.lost"), lab_state(array(degraded_count=2)), "md0: 2 of 3 members missing"),
     (check("disk.in_array", disk="disk03"), lab_state(REBUILDING), "disk03 in md0: rebuilding"),
     (check("disk.in_array", disk="disk04"), lab_state(SPARE), "disk04 in md0: spare"),
     (check("disk.out_of_array", disk="disk03"), lab_state(RAID5), "disk03 in md0: in sync"),
@@ -185,7 +176,7 @@ FAILS: list[tuple[Check, CheckedState, str]] = [
     (check("disk.rebuilt", disk="disk03", at_most_percent=20), came_back(62), "100 % of disk03 were written"),
     (check("sync.finished"), lab_state(SYNCING), "a sync is running or pending"),
     (check("scrub.found"), lab_state(RAID5), "counted 0 sectors"),
-    (check("scrub.found"), lab_state(array(mismatches=8, action=SyncAction.CHECK)), "a sync is running"),
+    (check("scrub.found"), lab_state(array(mismatch_sectors=8, sync_action=SyncAction.CHECK)), "a sync is running"),
     (check("mark.written"), lab_state(RAID5), "md0 holds no known data"),
     (check("disk.bad_blocks", disk="disk01"), lab_state(BAD), "bad-block list of disk01 is empty"),
     (check("disk.bad_blocks", disk="disk04"), lab_state(BAD), "not a member"),
@@ -229,7 +220,7 @@ def deep(*arrays: ArrayStatus, written: int = 0, **more: Any) -> CheckedState:
 
 AGES = {"disk01": superblock(25), "disk02": superblock(23), "disk04": superblock(90, "another array")}
 MAPPED = array(members=(member("/dev/dm-0", 0), member("/dev/dm-1", 1), member("/dev/dm-2", 2)))
-MENDED = array(members=(replace(RAID5.members[0], error_count=2), *RAID5.members[1:]))
+MENDED = array(members=(replace(FIRST, error_count=2), SECOND, THIRD))
 HOLDS += [
     (check("array.stopped"), deep(resting=frozenset({"md0"}))),
     (check("member.stale", disk="disk02"), deep(superblocks=AGES)),
@@ -353,7 +344,7 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     (reading(get="member.events", disk="disk02"), deep(superblocks=AGES), 23.0),
     (reading(get="member.events", disk="disk02", behind=True), deep(superblocks=AGES), 2.0),
     (reading(get="disk.minor", disk="disk02"), deep(minors={"disk02": 16}), 16.0),
-    (reading("sectors", get="scrub.mismatches"), lab_state(array(mismatches=128)), 128.0),
+    (reading("sectors", get="scrub.mismatches"), lab_state(array(mismatch_sectors=128)), 128.0),
     (reading("MiB/s", get="rebuild.rate", measure="m", array="a"), measured(rebuilds=(REBUILT,)), 100.0),
     # 18 TB at 100 MiB/s.
     (reading("h", get="rebuild.time", **LARGE), measured(rebuilds=(REBUILT,)), 47.6837),

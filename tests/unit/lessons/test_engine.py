@@ -176,12 +176,12 @@ def test_a_mistake_is_recognised_while_the_step_is_open(lesson: ReadyLesson, beg
 
 def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Progress) -> None:
     second = first_step_done(lesson, begun)
-    view, scrubbed = look(lesson, second, lab_state(array("raid1", mismatches=8)))
+    view, scrubbed = look(lesson, second, lab_state(array("raid1", mismatch_sectors=8)))
     assert not view.is_done
     assert scrubbed.in_step("fail").passed == (1,)
     # The next start of the array resets the count; the progress keeps that the check held.
     left = (member("/dev/ubda", 0),)
-    view, done = look(lesson, scrubbed, lab_state(array("raid1", left, degraded=1)))
+    view, done = look(lesson, scrubbed, lab_state(array("raid1", left, degraded_count=1)))
     assert view.is_done
     assert engine.current_step(lesson, done) is None
     assert engine.done_count(lesson, done) == 2
@@ -189,13 +189,15 @@ def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Prog
 
 def test_a_check_that_passed_earlier_must_still_pass(lesson: ReadyLesson, begun: Progress) -> None:
     second = first_step_done(lesson, begun)
-    _, progress = look(lesson, second, lab_state(array("raid1", degraded=1)))
-    view, _ = look(lesson, progress, lab_state(array("raid1", mismatches=8)))
+    _, progress = look(lesson, second, lab_state(array("raid1", degraded_count=1)))
+    view, _ = look(lesson, progress, lab_state(array("raid1", mismatch_sectors=8)))
     assert [check.is_passed for check in view.checks] == [False, True]
 
 
 def test_at_the_end_there_is_nothing_to_look_at(lesson: ReadyLesson, begun: Progress) -> None:
-    done = look(lesson, first_step_done(lesson, begun), lab_state(array("raid1", degraded=1, mismatches=8)))[1]
+    done = look(
+        lesson, first_step_done(lesson, begun), lab_state(array("raid1", degraded_count=1, mismatch_sectors=8))
+    )[1]
     assert engine.evaluate(lesson, done, lab_state()) is None
     with pytest.raises(LessonError, match="is done"):
         engine.take_hint(lesson, done)

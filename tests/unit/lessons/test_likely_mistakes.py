@@ -47,18 +47,12 @@ JUDGED = {
         PointJudgement.EXEMPT: 14,
     },
 }
-FOUR = replace(
-    array(
-        members=tuple(
-            replace(
-                member(f"/dev/ubd{letter}", slot),
-                bad_blocks=((14056, 8),) if letter in "ab" else (),
-                data_offset_sectors=2048,
-            )
-            for slot, letter in enumerate("abcd")
-        ),
-        mismatches=128,
+FOUR = array(
+    members=tuple(
+        replace(member(f"/dev/ubd{letter}", slot), bad_blocks=((14056, 8),) if letter in "ab" else ())
+        for slot, letter in enumerate("abcd")
     ),
+    mismatch_sectors=128,
     raid_disks=4,
     size_bytes=186 << 20,
 )
