@@ -32,11 +32,10 @@ SIZE = 3 * PIECE_BYTES + 4096
 def disk(tmp_path: Path) -> Path:
     """A disk with data at its beginning, across two pieces, and in its last sector."""
     path = tmp_path / "disk"
-    with path.open("wb") as file:
-        file.truncate(SIZE)
-        for at in (0, PIECE_BYTES - 512, SIZE - 512):
-            file.seek(at)
-            file.write(os.urandom(1024 if at + 1024 <= SIZE else 512))
+    path.touch()
+    os.truncate(path, SIZE)
+    for at, length in ((0, 1024), (PIECE_BYTES - 512, 1024), (SIZE - 512, 512)):
+        write(path, at, os.urandom(length))
     return path
 
 
@@ -81,9 +80,8 @@ def test_writes_are_reported_in_whole_sectors_and_undone(
 def test_erased_data_are_restored_too(disk: Path, tmp_path: Path) -> None:
     before = disk.read_bytes()
     save(str(disk), str(tmp_path / "image"))
-    with disk.open("r+b") as file:
-        file.truncate(0)
-        file.truncate(SIZE)
+    os.truncate(disk, 0)
+    os.truncate(disk, SIZE)
     assert sum(end - first for first, end in changed(str(disk), str(tmp_path / "image"))) == 2048 + 512
     put_back(str(disk), str(tmp_path / "image"))
     assert disk.read_bytes() == before
@@ -150,9 +148,7 @@ class Made:
 
     def wipe(self, slot: int, row: int, *, part: int = 0, inner: int = 0) -> None:
         at = OFFSET_PAGES + (part * (ROWS // self.parts) + row) * CHUNK_PAGES + inner
-        with self.members[slot].open("r+b") as file:
-            file.seek(at * PAGE_BYTES)
-            file.write(bytes(PAGE_BYTES))
+        write(self.members[slot], at * PAGE_BYTES, bytes(PAGE_BYTES))
 
     def pages(self, row: int, kinds: tuple[ChunkKind, ...] = (ChunkKind.DATA,), slot: int | None = None) -> set[int]:
         """First pages of the data chunks of a row."""
@@ -266,12 +262,9 @@ def test_what_lies_elsewhere_can_be_had_if_it_is_not_zeros(tmp_path: Path) -> No
 
 def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     made = make(tmp_path / "made", "raid5", 4, "left-symmetric")
-    array = made.folder / "array"
     # The parity of a row of zeros is zeros too.
-    text = bytearray(array.read_bytes())
     row_bytes = 3 * CHUNK_PAGES * PAGE_BYTES
-    text[4 * row_bytes : 5 * row_bytes] = bytes(row_bytes)
-    array.write_bytes(text)
+    write(made.folder / "array", 4 * row_bytes, bytes(row_bytes))
     note(made.folder, made.noted["files"], made.geometry)
     # The members still hold the old data of this row, and zeros elsewhere do not count as copies.
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
