@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -196,7 +195,7 @@ def test_a_scale_counts_the_first_attempt_and_takes_off_for_time() -> None:
     assert chosen_try(scale, line, [practice]) is None
     assert chosen_try(scale, line, [second, practice, first]) is first
     assert drill_worth(scale, line, tried("c", attempt=1)).points == 4
-    assert drill_worth(scale, line, replace(tried("c", attempt=1), exam_over_minutes=0.5)).points == 2
+    assert drill_worth(scale, line, tried("c", attempt=1, over=0.5)).points == 2
     assert drill_worth(scale, line, second).points == 0
 
 
