@@ -1,7 +1,7 @@
 """The doctor: checks this computer and a machine, and reports missing parts with the command to fix each.
 
 All checks run at once, so that one round of fixes is enough. The report is also published as JSON
-(docs/doctor.schema.json).
+(docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that are looked for.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -31,6 +31,7 @@ from lab.machine.qemu import find_qemu, startable_images
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.machine.stock_kernels import static_busybox, stock_kernels
 from lab.machine.target import parse_target
+from lab.tomlfile import read_toml
 from lab.units import GIB, human_bytes
 
 SCHEMA_VERSION = 2
@@ -121,50 +122,11 @@ UML, QEMU, ON_IMAGE, LOCAL, SSH, VAGRANT = EVERY_TARGET = (
     *("uml:", "qemu:", "qemu:?root=IMAGE"),
     *("local:", "ssh:", "vagrant:"),
 )
+_OS_RELEASE = "/etc/os-release"
 _VERSION_SECONDS = 5.0
-_INSTALLERS = {"debian": "apt install", "fedora": "dnf install", "suse": "zypper install", "arch": "pacman -S"}
-# Only names that differ from Debian's.
-_OTHER_NAMES = {
-    "fedora": {"nbd-client": "nbd", "openssh-client": "openssh-clients", "mount": "util-linux"},
-    "suse": {"nbd-client": "nbd", "openssh-client": "openssh-clients", "mount": "util-linux"},
-    "arch": {"nbd-client": "nbd", "openssh-client": "openssh", "mount": "util-linux"},
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """A family of distributions; empty if unknown."""
-
-    family: str
-
-    def package(self, program: str) -> str:
-        debian = package_of(program)
-        return _OTHER_NAMES.get(self.family, {}).get(debian, debian)
-
-    def install_command(self, packages: Iterable[str], *, is_root: bool) -> str:
-        """The command line that installs the packages; empty without packages."""
-        listed = " ".join(dict.fromkeys(packages))
-        if not listed:
-            return ""
-        installer = _INSTALLERS.get(self.family)
-        if not installer:
-            return f"install with your distribution's tools: {listed}"
-        return f"{'' if is_root else 'sudo '}{installer} {listed}"
-
-
-def parse_distribution(os_release: str) -> Distribution:
-    """The family by ID, else by ID_LIKE."""
-    pairs = (line.partition("=") for line in os_release.splitlines())
-    fields = {key: value.strip().strip("\"'") for key, _, value in pairs}
-    words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
-    aliases = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora", "opensuse": "suse"}
-    families = [aliases.get(word, word) for word in words]
-    family = next((family for family in families if family in _INSTALLERS), "")
-    return Distribution(family)
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """A program, and the functions that need it."""
 
     name: str
@@ -173,35 +135,91 @@ class Program:
     useful_for: tuple[str, ...] = ()
 
 
-PROGRAMS = (
-    Program("mdadm", is_required=True),
-    Program("fio", is_required=True),
-    Program("modprobe", is_required=True),
-    Program("nbdkit", useful_for=("spindle disks",)),
-    Program("nbd-client", "-V", useful_for=("spindle disks",)),
-    Program("tcc", "-v", useful_for=("spindle disks with mechanics",)),
-    Program("mkfs.ext4", "-V", useful_for=("workloads on ext4",)),
-    Program("mkfs.xfs", "-V", useful_for=("workloads on XFS",)),
-    Program("parted", useful_for=("drill 4",)),
-    Program("blkdiscard", useful_for=("freeing the space of reset disks",)),
-    Program("dmsetup", "version", useful_for=("arrays of unequal disks (adapt5)",)),
-    Program("losetup", useful_for=("loop disks",)),
-)
+class Driver(msgspec.Struct, frozen=True):
+    """A kernel module, and the function that needs it."""
+
+    module: str
+    brings: str
+    is_required: bool = False
+    also_in: tuple[str, ...] = ()
+    """Equivalent modules in other kernels."""
+
+
+class Feature(msgspec.Struct, frozen=True):
+    """An optional md feature, detected by a kernel function that only this feature has."""
+
+    name: str
+    brings: str
+    function: str
+    module: str
+    option: str
+    """Its kernel configuration option, and the first version that has it."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of machine on this computer."""
+
+    target: str
+    starts_in: str
+    shows: str
+    does_not_show: str
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    programs: tuple[Program, ...]
+    drivers: tuple[Driver, ...]
+    features: tuple[Feature, ...]
+    kinds: tuple[Kind, ...]
+    installers: dict[str, str]
+    """Family of distributions -> the beginning of its command."""
+    families: dict[str, str]
+    """Other distribution -> its family."""
+    packages: dict[str, dict[str, str]]
+    """Family -> Debian's name of a package -> its name there."""
+
+
+TABLES = read_toml(Path(__file__).with_name("doctor.toml"), _Tables)
 _SSH = Program("ssh", is_required=True)
 
 
-def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> list[Check]:
-    """A check for each of PROGRAMS on this computer."""
+def package_in(family: str, program: str) -> str:
+    """The package of a program in a family of distributions."""
+    debian = package_of(program)
+    return TABLES.packages.get(family, {}).get(debian, debian)
+
+
+def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> str:
+    """The command line that installs the packages; empty without packages. The family may be unknown (empty)."""
+    listed = " ".join(dict.fromkeys(packages))
+    if not listed:
+        return ""
+    installer = TABLES.installers.get(family)
+    if not installer:
+        return f"install with your distribution's tools: {listed}"
+    return f"{'' if is_root else 'sudo '}{installer} {listed}"
+
+
+def family_in(os_release: str) -> str:
+    """The family of a distribution by its ID, else by ID_LIKE; empty if it is unknown."""
+    pairs = (line.partition("=") for line in os_release.splitlines())
+    fields = {key: value.strip().strip("\"'") for key, _, value in pairs}
+    words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
+    families = [TABLES.families.get(word, word) for word in words]
+    return next((family for family in families if family in TABLES.installers), "")
+
+
+def program_checks(host: Host, family: str, *, is_root: bool) -> list[Check]:
+    """A check for each program on this computer."""
 
     def check(program: Program) -> Check:
         path = host.processes.find(program.name) or ""
         version = ask_version(host, path, program.version_option) if path else ""
         # Other machines use their own programs.
-        return program_check(program, path, version, distribution, targets=(UML, QEMU, LOCAL), is_root=is_root)
+        return program_check(program, path, version, family, targets=(UML, QEMU, LOCAL), is_root=is_root)
 
     # In parallel: each program takes a long time to start on an emulated processor.
-    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
-        return list(pool.map(check, PROGRAMS))
+    with ThreadPoolExecutor(len(TABLES.programs)) as pool:
+        return list(pool.map(check, TABLES.programs))
 
 
 def ask_version(host: Host, path: str, option: str) -> str:
@@ -211,13 +229,13 @@ def ask_version(host: Host, path: str, option: str) -> str:
 
 
 def program_check(
-    program: Program, found: str, version: str, distribution: Distribution, *, targets: tuple[str, ...], is_root: bool
+    program: Program, found: str, version: str, family: str, *, targets: tuple[str, ...], is_root: bool
 ) -> Check:
     """The check for a program; ``found`` is its path, empty if it is missing."""
-    package = distribution.package(program.name)
+    package = package_in(family, program.name)
     result: Found = (Outcome.OK, f"{version} ({found})" if version else found, "")
     if not found:
-        install = distribution.install_command([package], is_root=is_root)
+        install = install_command(family, [package], is_root=is_root)
         result = Outcome.MISSING, f"{program.name} is not installed", install
     return _check(
         f"program-{program.name}",
@@ -255,15 +273,15 @@ def check_computer(
 ) -> DoctorReport:
     """Run all checks. The verdict is for ``target``."""
     root = os.geteuid() == 0 if is_root is None else is_root
-    distribution = parse_distribution(host.files.read("/etc/os-release") or "")
+    family = family_in(host.files.read(_OS_RELEASE) or "")
     checks = [
         _check("python", "Python", _python(python_version), required_for=EVERY_TARGET),
-        *program_checks(host, distribution, is_root=root),
+        *program_checks(host, family, is_root=root),
         _embedded_kernel(host),
         _check(
             "virtual-time",
             "embedded kernel with virtual time",
-            _virtual_time(host),
+            _search(lambda: find_kernel(host.processes, host.files, virtual_time=True).path),
             useful_for=("slow disks in a fraction of the time: --on 'uml:?time=virtual'",),
         ),
         _check(
@@ -283,7 +301,7 @@ def check_computer(
         _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
         _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
         _check("privilege", "root on this computer", _privilege(host, is_root=root), required_for=(LOCAL,)),
-        program_check(_SSH, host.processes.find("ssh") or "", "", distribution, targets=(SSH, VAGRANT), is_root=root),
+        program_check(_SSH, host.processes.find("ssh") or "", "", family, targets=(SSH, VAGRANT), is_root=root),
         _check("kvm", "hardware virtualisation (KVM)", _kvm(host), useful_for=_VIRTUAL_MACHINE),
     ]
     # Its version is not queried, since that takes Vagrant a second or more.
@@ -293,11 +311,11 @@ def check_computer(
     if vagrant:
         # A running machine needs only ssh.
         checks.append(_check("libvirt", "libvirt", _libvirt(host), useful_for=_VIRTUAL_MACHINE))
-    return make_report(Subject.COMPUTER, "this computer", target, checks, distribution, is_root=root)
+    return make_report(Subject.COMPUTER, "this computer", target, checks, family, is_root=root)
 
 
 def make_report(
-    subject: Subject, name: str, target: str, checks: Iterable[Check], distribution: Distribution, *, is_root: bool
+    subject: Subject, name: str, target: str, checks: Iterable[Check], family: str, *, is_root: bool
 ) -> DoctorReport:
     """The report of some checks, with its verdict."""
     listed = tuple(checks)
@@ -309,38 +327,17 @@ def make_report(
         name=name,
         target=kind,
         is_ready=not any(check.blocks(kind) for check in listed),
-        install_command=distribution.install_command(packages, is_root=is_root),
+        install_command=install_command(family, packages, is_root=is_root),
         checks=listed,
     )
 
 
-class MachineKind(NamedTuple):
-    """A kind of machine on this computer."""
-
-    target: str
-    is_ready: bool
-    words: tuple[str, str, str]
-    """How long its start takes, what it shows, and what it does not show."""
-
-
-_EXACT = f"{UML}?time=virtual"
-_KINDS = {
-    UML: ("2 s", "md's behaviour, faults, lessons and drills", "several processors; times of real disks"),
-    _EXACT: ("2 s", "figures that repeat exactly; every crash point", "several processors; times of this computer"),
-    QEMU: ("6 s emulated, less with KVM", "a distribution's kernel, two processors, races", "times of real disks"),
-    ON_IMAGE: ("10 s emulated", "the same on arm64, or without the lab's programs here", "this computer's files"),
-    LOCAL: ("at once", "this computer's kernel and disks", "everything that needs a separate kernel"),
-    SSH: ("1 s", "another computer's kernel and disks", "everything that needs a separate kernel"),
-    VAGRANT: ("a minute", "a whole system with udev and a boot loader", "times of real disks"),
-}
-
-
-def machine_kinds(report: DoctorReport) -> tuple[MachineKind, ...]:
+def machine_kinds(report: DoctorReport) -> list[tuple[Kind, bool]]:
     """Return all kinds of machine, with whether nothing is missing for each."""
     ready = set(report.ready_targets())
     has_time = any(check.name == "virtual-time" and check.outcome is Outcome.OK for check in report.checks)
-    ready |= {_EXACT} if UML in ready and has_time else set()
-    return tuple(MachineKind(target, target in ready, words) for target, words in _KINDS.items())
+    ready |= {f"{UML}?time=virtual"} if UML in ready and has_time else set()
+    return [(kind, kind.target in ready) for kind in TABLES.kinds]
 
 
 def _check(name: str, title: str, found: Found, **more: tuple[str, ...]) -> Check:
@@ -353,7 +350,7 @@ def _search(find: Callable[[], object]) -> Found:
     try:
         return Outcome.OK, str(find()), ""
     except LabError as error:
-        return Outcome.MISSING, error.message, error.hint
+        return Outcome.MISSING, error.message, error.hint.partition(", or choose")[0]
 
 
 def _python(version: tuple[int, ...]) -> Found:
@@ -379,13 +376,6 @@ def _embedded_kernel(host: Host) -> Check:
         if not release:
             found = Outcome.MISSING, f"{image.path} does not start", "provision/kernel/build-uml.sh standard"
     return _check("embedded-kernel", "embedded kernel", found, packages=packages, required_for=(UML,))
-
-
-def _virtual_time(host: Host) -> Found:
-    try:
-        return Outcome.OK, str(find_kernel(host.processes, host.files, virtual_time=True).path), ""
-    except LabError as error:
-        return Outcome.MISSING, error.message, error.hint.partition(", or choose")[0]
 
 
 def _stock_kernel(host: Host) -> Iterable[Check]:
@@ -534,61 +524,8 @@ def _libvirt(host: Host) -> Found:
 # --- an open machine: its kernel, drivers, md features and programs
 
 _NOT_FOUND = "-"
-_OS_RELEASE = "/etc/os-release"
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A kernel module, and the function that needs it."""
-
-    module: str
-    brings: str
-    is_required: bool = False
-    also_in: tuple[str, ...] = ()
-    """Equivalent modules in other kernels."""
-
-
-DRIVERS = (
-    Driver("raid0", "RAID 0", is_required=True),
-    Driver("raid1", "RAID 1", is_required=True),
-    Driver("raid10", "RAID 10", is_required=True),
-    Driver("raid456", "RAID 4, 5 and 6", is_required=True),
-    Driver("linear", "linear arrays (Linux 6.8 dropped them)", also_in=("md_linear",)),
-    Driver("faulty", "arrays that fail on demand"),
-    Driver("nbd", "spindle disks"),
-    Driver("loop", "loop disks"),
-    Driver("brd", "ram disks"),
-    Driver("scsi_debug", "disks that can be pulled"),
-    Driver("null_blk", "disks in virtual time"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """An optional md feature, detected by a kernel function that only this feature has."""
-
-    name: str
-    brings: str
-    function: str
-    module: str
-    option: str
-    """Its kernel configuration option, and the first version that has it."""
-
-
-FEATURES = (
-    Feature(
-        *("PPL", "closing the write hole of RAID 5 on its own members"),
-        *("ppl_init_log", "raid456", "CONFIG_MD_RAID456, Linux 4.12"),
-    ),
-    Feature(
-        *("journal", "closing the write hole of RAID 4, 5 and 6 by a device that holds the writes"),
-        *("r5l_init_log", "raid456", "CONFIG_MD_RAID456, Linux 4.4"),
-    ),
-    Feature(
-        *("llbitmap", "a bitmap without locks (mdadm --bitmap=lockless, 4.5 or later)"),
-        *("llbitmap_create", "md_mod", "CONFIG_MD_LLBITMAP, Linux 6.18"),
-    ),
-)
 # A function that each of these modules always has: if it is not found, the module's functions are not visible.
 _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
 # RAID 0, 1 and 10 pass the atomic writes of their members on (drivers/md/raid0.c: BLK_FEAT_ATOMIC_WRITES).
@@ -615,25 +552,25 @@ true
 
 def check_machine(machine: Machine) -> DoctorReport:
     """The report on an open machine: kernel, levels and disk drivers, programs."""
-    distribution = parse_distribution(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
-    modules = [name for driver in DRIVERS for name in (driver.module, *driver.also_in)]
+    family = family_in(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
+    modules = [name for driver in TABLES.drivers for name in (driver.module, *driver.also_in)]
     script = _FIND_SCRIPT.format(
-        programs=" ".join(program.name for program in PROGRAMS),
+        programs=" ".join(program.name for program in TABLES.programs),
         modules=" ".join(modules),
         not_found=_NOT_FOUND,
         with_features=" ".join(_ALWAYS),
-        functions="|".join((*_ALWAYS.values(), *(feature.function for feature in FEATURES))),
+        functions="|".join((*_ALWAYS.values(), *(feature.function for feature in TABLES.features))),
     )
     lines = machine.run(["sh", "-c", script]).stdout.splitlines()
-    found, rest = lines[: len(PROGRAMS)], lines[len(PROGRAMS) :]
+    found, rest = lines[: len(TABLES.programs)], lines[len(TABLES.programs) :]
     loadable = {line.removeprefix("module ") for line in rest if line.startswith("module ")}
     # Includes drivers that are built in, or loaded without module files.
     loadable |= set(machine.list_dirs(["/sys/module"])["/sys/module"])
-    drivers = [_driver(driver, loadable) for driver in DRIVERS]
+    drivers = [_driver(driver, loadable) for driver in TABLES.drivers]
     functions = {line.removeprefix("function ") for line in rest if line.startswith("function ")}
-    features = (*(_feature(feature, functions) for feature in FEATURES), _atomic_writes(machine, rest))
-    checks = (_kernel(machine), *drivers, *features, *_programs(found, rest, distribution))
-    return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, distribution, is_root=True)
+    features = (*(_feature(feature, functions) for feature in TABLES.features), _atomic_writes(machine, rest))
+    checks = (_kernel(machine), *drivers, *features, *_programs(found, rest, family))
+    return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, family, is_root=True)
 
 
 def _kernel(machine: Machine) -> Check:
@@ -681,7 +618,7 @@ def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
     return _check("md-atomic-writes", "md: atomic writes", found, useful_for=(brings,))
 
 
-def _programs(found: list[str], greetings: list[str], distribution: Distribution) -> list[Check]:
+def _programs(found: list[str], greetings: list[str], family: str) -> list[Check]:
     versions = {"mdadm": "", "fio": ""}
     for line in greetings:
         for name in versions:
@@ -692,9 +629,9 @@ def _programs(found: list[str], greetings: list[str], distribution: Distribution
             program,
             "" if path == _NOT_FOUND else path,
             versions.get(program.name, ""),
-            distribution,
+            family,
             targets=EVERY_TARGET,
             is_root=True,
         )
-        for program, path in zip(PROGRAMS, found, strict=False)
+        for program, path in zip(TABLES.programs, found, strict=False)
     ]

@@ -35,7 +35,10 @@ def _text(report: DoctorReport) -> str:
     if report.install_command:
         lines.append(f"all missing packages at once:\n  {report.install_command}")
     if report.subject is Subject.COMPUTER:
-        kinds = [(each.target, "yes" if each.is_ready else "no", *each.words) for each in machine_kinds(report)]
+        kinds = [
+            (kind.target, "yes" if is_ready else "no", kind.starts_in, kind.shows, kind.does_not_show)
+            for kind, is_ready in machine_kinds(report)
+        ]
         lines.append(table(("machine", "ready", "starts in", "shows", "does not show"), kinds))
     verdict = "ready" if report.is_ready else "not ready"
     lines.append(f"{report.target} is {verdict}; works here: {', '.join(report.ready_targets()) or 'none'}")
