@@ -8,8 +8,7 @@ machine takes the driver's place (lab/disks/served_drives.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -41,11 +40,6 @@ def node_prefix(machine: Machine) -> str:
 def is_kernel_drive(disk: LabDisk) -> bool:
     """Whether a spindle is such a drive."""
     return disk.node.startswith(KERNEL_DRIVE_NODE) or disk.backing == SERVED_BACKING
-
-
-def _kernel_detachment(name: str, node: str) -> Plan:
-    why = "The kernel forgets the drive and its data."
-    return Plan(f"Detach {name}", (_line(("remove", _number(node)), why, danger=Danger.DATA),))
 
 
 def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
@@ -143,15 +137,6 @@ def pace_note(disk_name: str) -> str:
     return f"{RUN_FOLDER}/{disk_name}.pace"
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A disk to attach, and the plans to attach and detach it."""
-
-    disk: LabDisk
-    attach: Plan
-    detach: Plan
-
-
 def _attached(spec: DiskSpec, node: str, backing: str = "") -> LabDisk:
     return LabDisk(
         name=spec.name,
@@ -163,7 +148,7 @@ def _attached(spec: DiskSpec, node: str, backing: str = "") -> LabDisk:
     )
 
 
-def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -> Attachment:
+def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -> tuple[LabDisk, Plan]:
     """A loop device over a sparse file in ``folder``."""
     file, node = f"{folder}/{spec.name}.img", f"/dev/loop{number}"
     option = ("--direct-io=on",) if direct else ()
@@ -174,17 +159,10 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
         Step(make, "A sparse file of exactly this size.", ("rm", file)),
         Step(("losetup", *option, node, file), why, ("losetup", "--detach", node)),
     )
-    disk = _attached(spec, node, file)
-    return Attachment(disk, Plan(f"Attach {spec.name}", steps), _loop_detachment(disk))
+    return _attached(spec, node, file), Plan(f"Attach {spec.name}", steps)
 
 
-def _loop_detachment(disk: LabDisk) -> Plan:
-    detach = Step(("losetup", "--detach", disk.node), "The loop device releases its file.")
-    remove = Step(("rm", "-f", disk.backing), "The image is removed.", danger=Danger.DATA)
-    return Plan(f"Detach {disk.name}", (detach, remove))
-
-
-def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE_PLUGIN) -> Attachment:
+def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE_PLUGIN) -> tuple[LabDisk, Plan]:
     """An emulated drive: nbdkit delays each reply, and the kernel's nbd client turns it into a block device.
 
     The pause filter costs nothing until it is used; it allows the drive to be slowed down later.
@@ -203,11 +181,10 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
     writes = (spec.backing,) if spec.backing else ()
     start = Step(server, why, ("pkill", "-F", pid_file(spec.name)), writes_devices=writes)
     steps = (start, _connect(spec.name, node), _rotation_step(node, is_rotational=model.is_rotational))
-    disk = _attached(spec, node, spec.backing or "memory")
-    return Attachment(disk, Plan(f"Attach {spec.name}", steps), _spindle_detachment(spec.name, node))
+    return _attached(spec, node, spec.backing or "memory"), Plan(f"Attach {spec.name}", steps)
 
 
-def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = KERNEL_DRIVE_NODE) -> Attachment:
+def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str) -> tuple[LabDisk, Plan]:
     """One of the lab's own drives; ``prefix``: see ``node_prefix``. Raises SpecError for an unknown drive model."""
     node, model = f"{prefix}{number}", find_drive_model(spec.model)
     service = round(model.service_milliseconds * 1e6)
@@ -216,16 +193,7 @@ def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = KERNEL_DR
     why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
     add = _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
     attach = Plan(f"Attach {spec.name}", (add, _rotation_step(node, is_rotational=model.is_rotational)))
-    disk = _attached(spec, node, SERVED_BACKING if prefix == SERVED_NODE else "memory")
-    return Attachment(disk, attach, _kernel_detachment(spec.name, node))
-
-
-def _spindle_detachment(name: str, node: str) -> Plan:
-    disconnect = Step(("nbd-client", "-d", node), "The block device is disconnected from its server.")
-    why = "The server exits; a spindle in memory forgets its data."
-    end = Step(("pkill", "-F", pid_file(name)), why, danger=Danger.DATA)
-    files = (f"{RUN_FOLDER}/{name}.sock", pid_file(name), pause_socket(name))
-    return Plan(f"Detach {name}", (disconnect, end, Step(("rm", "-f", *files), "Nothing stays behind.")))
+    return _attached(spec, node, SERVED_BACKING if prefix == SERVED_NODE else "memory"), attach
 
 
 def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
@@ -294,15 +262,27 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
     return disks, Plan("Make ram disks", (step,))
 
 
-def detach_plan(disk: LabDisk) -> Plan:
-    """Detach one disk that an earlier command attached; no steps for kinds that are not detached one by one."""
+def detach_plan(disks: Iterable[LabDisk]) -> Plan:
+    """Detach disks, in this order; ram disks all at once. Virtual and physical disks need no step."""
+    disks = tuple(disks)
+    steps = [step for disk in disks for step in _detach_steps(disk)]
+    if any(disk.kind is DiskKind.RAM for disk in disks):
+        steps.append(Step(("modprobe", "-r", "brd"), "The memory is given back."))
+    return Plan.of(f"Detach {', '.join(disk.name for disk in disks)}", steps)
+
+
+def _detach_steps(disk: LabDisk) -> Iterator[Step]:
     if disk.kind is DiskKind.LOOP:
-        return _loop_detachment(disk)
-    if is_kernel_drive(disk):
-        return _kernel_detachment(disk.name, disk.node)
-    if disk.kind is DiskKind.SPINDLE:
-        return _spindle_detachment(disk.name, disk.node)
-    return Plan(f"Release {disk.name}")
+        yield Step(("losetup", "--detach", disk.node), "The loop device releases its file.")
+        yield Step(("rm", "-f", disk.backing), "The image is removed.", danger=Danger.DATA)
+    elif is_kernel_drive(disk):
+        yield _line(("remove", _number(disk.node)), "The kernel forgets the drive and its data.", danger=Danger.DATA)
+    elif disk.kind is DiskKind.SPINDLE:
+        yield Step(("nbd-client", "-d", disk.node), "The block device is disconnected from its server.")
+        why = "The server exits; a spindle in memory forgets its data."
+        yield Step(("pkill", "-F", pid_file(disk.name)), why, danger=Danger.DATA)
+        files = (f"{RUN_FOLDER}/{disk.name}.sock", pid_file(disk.name), pause_socket(disk.name))
+        yield Step(("rm", "-f", *files), "Nothing stays behind.")
 
 
 def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = False) -> Plan:

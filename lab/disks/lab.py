@@ -27,7 +27,6 @@ from lab.disks.attaching import (
     LOOP_FOLDER_EMBEDDED,
     MAX_NUMBERED,
     PACE,
-    Attachment,
     detach_plan,
     driver_plan,
     is_unused,
@@ -357,7 +356,7 @@ class Lab:
         self.machine = machine
         self.host = host
         self.disks = tuple(disks)
-        self._detach: list[tuple[tuple[LabDisk, ...], Plan]] = []
+        self._attached: list[LabDisk] = []
         self.folder = folder
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE] if folder else []
         blank = {spec.name for spec in files if folder and folder.images.is_never_written(spec.name)}
@@ -389,7 +388,7 @@ class Lab:
         check_specs(specs, [disk.name for disk in self.disks])
         specs = with_backing(self.machine, self.disks, specs)
         self._require_room(specs)
-        before = len(self._detach)
+        before = len(self._attached)
         made: list[LabDisk] = []
         try:
             for kind in dict.fromkeys(spec.kind for spec in specs):
@@ -441,34 +440,33 @@ class Lab:
                 )
             disks, plan = ram_attachments(specs)
             self.execute(plan)
-            remove = Plan("Remove ram disks", (Step(("modprobe", "-r", "brd"), "The memory is given back."),))
-            self._detach.append((disks, remove))
+            self._attached += disks
             return list(disks)
         self.execute(driver_plan(kind, has_kernel_drives=bool(own_drives)))
         made = []
         for spec, number in zip(specs, self._free_numbers(kind, own_drives), strict=False):
-            attachment = self._attachment(spec, number, own_drives)
-            self._attach_whole(attachment)
-            made.append(attachment.disk)
+            disk, plan = self._attachment(spec, number, own_drives)
+            self._execute_whole(plan)
+            self._attached.append(disk)
+            made.append(disk)
         if len(made) < len(specs):
             raise LabError(f"no free {kind} device for {len(specs) - len(made)} disks", hint="detach some first")
         return made
 
-    def _attach_whole(self, attachment: Attachment) -> None:
-        """Run all steps of an attachment; after a failure, undo those already done."""
+    def _execute_whole(self, plan: Plan) -> None:
+        """Run all steps; after a failure, undo those already done."""
         done: list[Step] = []
         try:
-            for step in attachment.attach.steps:
-                self.execute(Plan(attachment.attach.title, (step,)))
+            for step in plan.steps:
+                self.execute(Plan(plan.title, (step,)))
                 done.append(step)
         except BaseException:
             for step in reversed(done):
                 if step.undo:
                     self.machine.run(step.undo, check=False)
             raise
-        self._detach.append(((attachment.disk,), attachment.detach))
 
-    def _attachment(self, spec: DiskSpec, number: int, own_drives: str) -> Attachment:
+    def _attachment(self, spec: DiskSpec, number: int, own_drives: str) -> tuple[LabDisk, Plan]:
         if spec.kind is DiskKind.SPINDLE:
             if own_drives:
                 return kernel_drive_attachment(spec, number, own_drives)
@@ -518,17 +516,9 @@ class Lab:
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
+        self.execute(detach_plan(reversed(disks)))
         names = {disk.name for disk in disks}
-        for index, (attached, plan) in reversed(list(enumerate(self._detach))):
-            if names & {disk.name for disk in attached}:
-                self.execute(plan)
-                del self._detach[index]
-                names -= {disk.name for disk in attached}
-        # The remaining disks were attached by an earlier command.
-        for disk in disks:
-            if disk.name in names:
-                self.execute(detach_plan(disk))
-        names = {disk.name for disk in disks}
+        self._attached = [disk for disk in self._attached if disk.name not in names]
         bared = {disk.backing for disk in disks if disk.kind is DiskKind.SPINDLE}
         again = [disk for disk in virtio_disks(self.machine) if disk.node in bared] if bared - {"memory"} else []
         self.use([*(disk for disk in self.disks if disk.name not in names), *again])
@@ -597,11 +587,10 @@ class Lab:
         return [(self.folder.images, disk.name) for disk in disks if self.folder and disk.kind is DiskKind.FILE]
 
     def release(self, remaining: int = 0) -> None:
-        """Detach the disks that this lab attached, newest first, except the first ``remaining`` attachments."""
-        while len(self._detach) > remaining:
-            _, plan = self._detach.pop()
-            for step in plan.steps:
-                self.machine.run(step.argv, check=False)
+        """Detach the disks that this lab attached, newest first, except the first ``remaining`` ones."""
+        for step in detach_plan(reversed(self._attached[remaining:])).steps:
+            self.machine.run(step.argv, check=False)
+        del self._attached[remaining:]
 
     def use(self, disks: Iterable[LabDisk]) -> None:
         """Replace the lab's disks by these, which may have new names."""

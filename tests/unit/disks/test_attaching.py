@@ -7,6 +7,7 @@ import json
 import pytest
 
 from lab.disks.attaching import (
+    detach_plan,
     driver_plan,
     loop_attachment,
     ram_attachments,
@@ -36,14 +37,14 @@ def spec(kind: DiskKind, **more: str) -> DiskSpec:
     ],
 )
 def test_loop(direct: bool, losetup: str) -> None:
-    made = loop_attachment(spec(DiskKind.LOOP), 3, folder="/images", direct=direct)
-    assert made.attach.lines() == ["mkdir -p /images", "truncate --size 67108864 /images/disk01.img", losetup]
-    assert made.detach.lines() == ["losetup --detach /dev/loop3", "rm -f /images/disk01.img"]
-    assert made.disk == LabDisk(
+    disk, attach = loop_attachment(spec(DiskKind.LOOP), 3, folder="/images", direct=direct)
+    assert attach.lines() == ["mkdir -p /images", "truncate --size 67108864 /images/disk01.img", losetup]
+    assert detach_plan([disk]).lines() == ["losetup --detach /dev/loop3", "rm -f /images/disk01.img"]
+    assert disk == LabDisk(
         name="disk01", kind=DiskKind.LOOP, node="/dev/loop3", size_bytes=64 * MIB, backing="/images/disk01.img"
     )
-    assert made.detach.destroys_data
-    assert not made.attach.destroys_data
+    assert detach_plan([disk]).destroys_data
+    assert not attach.destroys_data
 
 
 QUEUE = "--filter=pause --filter=noparallel --filter=delay memory 67108864"
@@ -61,42 +62,43 @@ def test_every_drive_model_has_its_expected_command() -> None:
 
 @pytest.mark.parametrize("model", sorted(SERVERS))
 def test_spindle(model: str) -> None:
-    made = spindle_attachment(spec(DiskKind.SPINDLE, model=model), 2)
+    disk, attach = spindle_attachment(spec(DiskKind.SPINDLE, model=model), 2)
     start = "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid "
-    assert made.attach.lines() == [
+    assert attach.lines() == [
         f"{start}{SERVERS[model]} pause-control=/run/raidlab/disk01.pause",
         "nbd-client -unix /run/raidlab/disk01.sock /dev/nbd2 -b 512",
         f"sh -c 'echo {int(model != 'ssd')} > /sys/block/nbd2/queue/rotational'",
     ]
-    assert made.detach.lines() == [
+    assert detach_plan([disk]).lines() == [
         "nbd-client -d /dev/nbd2",
         "pkill -F /run/raidlab/disk01.pid",
         "rm -f /run/raidlab/disk01.sock /run/raidlab/disk01.pid /run/raidlab/disk01.pause",
     ]
-    assert (made.disk.node, made.disk.backing, made.disk.model) == ("/dev/nbd2", "memory", model)
+    assert (disk.node, disk.backing, disk.model) == ("/dev/nbd2", "memory", model)
 
 
 def test_spindle_with_mechanics_and_over_another_device() -> None:
-    made = spindle_attachment(spec(DiskKind.SPINDLE, model="barracuda-4lp"), 2, drive_plugin="/p/drive.so")
-    assert made.attach.lines()[0] == (
+    def first_line(model: str, **more: str) -> str:
+        _, attach = spindle_attachment(spec(DiskKind.SPINDLE, model=model, **more), 2, drive_plugin="/p/drive.so")
+        return attach.lines()[0]
+
+    assert first_line("barracuda-4lp") == (
         "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid --threads 16 --filter=pause "
         "/p/drive.so size=67108864 rpm=7200 cylinders=5172 surfaces=5 zones=0.34:186,0.33:158,0.33:124 "
         "seek_short=3,0.232702,600 seek_long=7.2814,0.002364 track_switch=0.8 overhead=1.1 interface=20000000 queue=1 "
         "read_ahead=131072 write_cache=131072 transport=0.4 pause-control=/run/raidlab/disk01.pause"
     )
-    assert made.detach == spindle_attachment(spec(DiskKind.SPINDLE, model="hdd-7200"), 2).detach
-    below = spindle_attachment(spec(DiskKind.SPINDLE, model="sata-7200", backing="/dev/vdb"), 0)
-    assert "--threads 64 " in below.attach.lines()[0]
-    assert " size=67108864 backing=/dev/vdb " in below.attach.lines()[0]
-    plain = spindle_attachment(spec(DiskKind.SPINDLE, model="slow", backing="/dev/vdb"), 0)
-    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in plain.attach.lines()[0]
-    assert plain.disk.backing == "/dev/vdb"
+    below = first_line("sata-7200", backing="/dev/vdb")
+    assert "--threads 64 " in below
+    assert " size=67108864 backing=/dev/vdb " in below
+    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in first_line("slow", backing="/dev/vdb")
 
 
 def test_ram_disks_are_made_together() -> None:
     wanted = [DiskSpec(name=f"disk0{number}", kind=DiskKind.RAM, size_bytes=64 * MIB) for number in (1, 2, 3)]
     disks, plan = ram_attachments(wanted)
     assert plan.lines() == ["modprobe brd rd_nr=3 rd_size=65536"]
+    assert detach_plan(disks).lines() == ["modprobe -r brd"]
     assert [(disk.name, disk.node) for disk in disks] == [
         ("disk01", "/dev/ram0"),
         ("disk02", "/dev/ram1"),
