@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError
 from lab.gates.decoding import parse_bytes
 from lab.gates.text import shortened, visible
@@ -36,6 +38,7 @@ from lab.machine.state_folder import (
     remove_instance,
 )
 from lab.machine.supervisor import NO_ROOM, NO_ROOM_STATUS, SPARE_VARIABLE
+from lab.tomlfile import read_toml
 from lab.units import MIB
 
 MAX_UBD_DISKS = 16
@@ -74,34 +77,13 @@ _NO_ROOM_HINT = (
     "free some space on this computer's disk, then run the command again: arrays are as after a power failure; for one "
     "that does not start: raidlab array assemble NAME --force"
 )
-_OTHER_KERNEL = "name another kernel with 'uml:?kernel=PATH', or build one here: provision/kernel/build-uml.sh standard"
-# Hints, keyed by patterns in the console's output.
-_CAUSES = {
-    r"GLIBC_[0-9.]+' not found": f"this kernel is made for a newer C library than this computer's; {_OTHER_KERNEL}",
-    r"error while loading shared libraries": f"install the library that it names, or {_OTHER_KERNEL}",
-    r"Exec format error|cannot execute": f"this program is for another processor; {_OTHER_KERNEL}",
-    r"Out of memory|out of memory|OOM killer": "give the machine more memory: --on 'uml:?mem=1G' or 'qemu:?memory=2G'",
-    r"check_ptrace|ptrace.*Operation not permitted": "the kernel must trace its programs (ptrace), which this computer "
-    "or container forbids, or which a debugger already does: allow it, or choose another machine with --on",
-    r"Unable to mount root|No working init|No filesystem could mount|Cannot open root": "this kernel cannot read the "
-    f"computer's files (CONFIG_HOSTFS), or its init; {_OTHER_KERNEL}",
-    r"\bint3: 0000": f"{RUN_AGAIN}: arrays are as after a power failure. Until version 8.1 QEMU emulates several "
-    "processors wrongly while the kernel changes its own code; accel=kvm, cpus=1 or a newer QEMU avoid it",
-    r"failed to initialize kvm|Could not access KVM": "leave out accel=kvm: the processor is then emulated, which is "
-    "slower. raidlab doctor shows why this computer's KVM does not work",
-    r"cannot set up guest memory": "give the machine less memory: 'uml:?mem=256M' or 'qemu:?memory=512M'",
-    r"No space left on device|Disk quota exceeded": "free some space on this computer's disk, then " + RUN_AGAIN,
-}
-_LOSS_HINT = (
-    f"{RUN_AGAIN}: arrays are as after a power failure; if it happens again, report it with the console's output"
-)
-_HINTS_OF_STATUS: dict[int | None, str] = {
-    256 - signal.SIGKILL: f"{RUN_AGAIN}: arrays are as after a power failure. If nobody killed it, this computer may "
-    "have run out of memory: give the machine less ('uml:?mem=256M', 'qemu:?memory=512M')",
-    256 - signal.SIGBUS: "free some space in /dev/shm, or give the machine less memory: --on 'uml:?mem=256M'",
-    126: f"make sure that the kernel is executable, or {_OTHER_KERNEL}",
-    127: f"make sure that the kernel and its libraries exist, or {_OTHER_KERNEL}",
-}
+
+
+class _Losses(msgspec.Struct, frozen=True):
+    other_kernel: str
+    otherwise: str
+    consoles: dict[str, str]
+    statuses: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +215,11 @@ def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
     if status == NO_ROOM_STATUS:
         message = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
         return f"{message}: the embedded kernel was stopped before a write to them could fail", _NO_ROOM_HINT
-    hint = next((hint for words, hint in _CAUSES.items() if re.search(words, text)), "")
-    return loss_message(status, lines), hint or _HINTS_OF_STATUS.get(status, _LOSS_HINT)
+    losses = read_toml(_HERE / "losses.toml", _Losses)
+    hints = [hint for pattern, hint in losses.consoles.items() if re.search(pattern, text)]
+    hints.append(losses.statuses.get(str(status), losses.otherwise))
+    hint = hints[0].format(again=RUN_AGAIN, other_kernel=losses.other_kernel)
+    return loss_message(status, lines), hint
 
 
 def loss_message(status: int | None, lines: Sequence[str]) -> str:
