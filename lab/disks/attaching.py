@@ -8,14 +8,14 @@ machine takes the driver's place (lab/disks/served_drives.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from lab.disks import pace_program
 from lab.disks.guard import Guard
-from lab.disks.inventory import BlockDevice, read_devices
+from lab.disks.inventory import read_devices
 from lab.disks.kinds import TRANSPORT_MILLISECONDS, DiskKind, DiskSpec, DriveModel, LabDisk, Mechanics, find_drive_model
 from lab.errors import LabError, SpecError
 from lab.machine import RUN_FOLDER, GuestProgram, Machine
@@ -80,10 +80,7 @@ def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[Dis
     virtio = [disk for disk in disks if disk.kind is DiskKind.VIRTIO]
     if not virtio or not any(needs_backing(spec) for spec in specs):
         return list(specs)
-    devices = read_devices(machine)
-    free = [disk for disk in reversed(virtio) if is_unused(disk, devices)]
-    signed = Guard(machine, free).carried([disk.node for disk in free])
-    free = [disk for disk in free if disk.node not in signed]
+    free = free_disks(machine, reversed(virtio))
     return [replace(spec, backing=take(free, spec).node) if needs_backing(spec) else spec for spec in specs]
 
 
@@ -92,10 +89,16 @@ def needs_backing(spec: DiskSpec) -> bool:
     return spec.kind is DiskKind.SPINDLE and not spec.backing
 
 
-def is_unused(disk: LabDisk, devices: Mapping[str, BlockDevice]) -> bool:
-    """Whether neither an array nor a mount uses the disk."""
-    device = devices.get(disk.kernel_name)
-    return device is not None and not device.holders and not device.mounted_on
+def free_disks(machine: Machine, disks: Iterable[LabDisk]) -> list[LabDisk]:
+    """The disks that neither an array nor a mount uses, and that carry nothing.
+
+    A member of a stopped array belongs to it, and so does a file system that is not mounted to its user.
+    """
+    devices = read_devices(machine)
+    found = [(disk, devices.get(disk.kernel_name)) for disk in disks]
+    free = [disk for disk, device in found if device and not device.holders and not device.mounted_on]
+    carrying = Guard(machine, free).carried([disk.node for disk in free])
+    return [disk for disk in free if disk.node not in carrying]
 
 
 def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:

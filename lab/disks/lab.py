@@ -29,7 +29,7 @@ from lab.disks.attaching import (
     PACE,
     detach_plan,
     driver_plan,
-    is_unused,
+    free_disks,
     kernel_drive_attachment,
     loop_attachment,
     needs_backing,
@@ -780,12 +780,8 @@ def _open_attached(
 
 def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
     """Give the lab exactly the requested disks, on the machine's own extra disks as far as these suffice."""
-    devices = read_devices(lab.machine)
-    free = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
-    free = [disk for disk in free if is_unused(disk, devices)]
-    # A member of a stopped array belongs to it, and so does a file system that is not mounted to its user.
-    carrying = lab.guard.carried([disk.node for disk in free])
-    free = [disk for disk in free if disk.node not in carrying]
+    own = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
+    free = free_disks(lab.machine, own)
     can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)
     chosen: list[LabDisk] = []
     missing: list[DiskSpec] = []

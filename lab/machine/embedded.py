@@ -134,6 +134,14 @@ class EmbeddedKernel:
     def console_log(self) -> Path:
         return self._instance.folder / CONSOLE_LOG
 
+    def open_channel(self, read_fd: int, write_fd: int, **terms: Any) -> Channel:
+        """Return the channel to its agent, which owns the descriptors from here on; ``terms``: see Channel."""
+        assert self._supervisor.stdout is not None
+        life_fd = os.dup(self._supervisor.stdout.fileno())
+        channel = Channel(read_fd, write_fd, self.explain_loss, life_fd=life_fd, **terms)
+        self.ask_to_leave = lambda: channel.request("exit")
+        return channel
+
     def release(self, has_left: bool) -> None:
         """Kill remaining processes and remove the instance's folder.
 
@@ -380,15 +388,11 @@ def start_embedded(
         )
         kernel = EmbeddedKernel(supervisor, instance, processes, files)
         undo.callback(kernel.release, has_left=False)
-        assert supervisor.stdout is not None
-        life = os.dup(supervisor.stdout.fileno())
-        undo.callback(os.close, life)
         vigil = Vigil(files, folder, kernel.console_log)
         # In virtual time silence means nothing, a ping would be an event that another run does not have, and the line
         # is a pipe, from which the kernel reads whole messages.
         terms: dict[str, Any] = {"window_bytes": math.inf} if options.virtual_time else {"on_silence": vigil.on_silence}
-        channel = Channel(up_read, down_write, kernel.explain_loss, life_fd=life, **terms)
-        kernel.ask_to_leave = lambda: channel.request("exit")
+        channel = kernel.open_channel(up_read, down_write, **terms)
         undo.pop_all()
     return kernel, channel
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.errors import LabError, SpecError, ToolMissing
+from lab.errors import LabError, SpecError
 from lab.gates.files import require_trusted
 from lab.gates.text import shortened
 from lab.host.files import create_file
 from lab.machine.kernel_image import kernel_cache
-from lab.machine.package_sources import Apt, Packaged, is_version, put_in_place, version_key
+from lab.machine.package_sources import Apt, Packaged, find_version, put_in_place, version_key
 
 _COMMAND = "raidlab mdadm"
 _PACKAGE = "mdadm"
@@ -37,7 +37,10 @@ def mdadm_versions() -> list[Path]:
 
 def find_mdadm(chosen: str) -> Path:
     """Return the folder of an mdadm, by version (4.4) or folder. Raises ToolMissing, SpecError, NotTrusted."""
-    folder = _of_folder(Path(chosen)) if "/" in chosen else _of_version(chosen)
+    if "/" in chosen:
+        folder = _of_folder(Path(chosen))
+    else:
+        folder = find_version({each.name: each for each in mdadm_versions()}, chosen, "mdadm", _COMMAND)
     for name in PROGRAMS:
         if (folder / name).is_file():
             require_trusted(folder / name, "the program")
@@ -51,18 +54,6 @@ def _of_folder(folder: Path) -> Path:
             hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
         )
     return folder.absolute()
-
-
-def _of_version(chosen: str) -> Path:
-    versions = mdadm_versions()
-    for folder in versions:
-        if is_version(folder.name, chosen):
-            return folder
-    known = ", ".join(folder.name for folder in versions) or "none"
-    raise ToolMissing(
-        f"there is no mdadm {shortened(chosen)} on this computer (there are: {known})",
-        hint=f"{_COMMAND} get {shortened(chosen)}" if re.match(r"\d", chosen) else f"{_COMMAND} list",
-    )
 
 
 def _versions(apt: Apt) -> list[str]:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from lab.errors import LabError, SpecError, ToolMissing
 from lab.gates.text import shortened
 from lab.host.files import ALONE, HostFiles, create_file, locked
 from lab.host.processes import Completed, Processes
 
+T = TypeVar("T")
 _TRY_AGAIN = "make sure that this computer can reach its package sources, then try again"
 _NO_APT = "without apt, name a file of this computer: --on 'qemu:?kernel=PATH', --on 'uml:?mdadm=FOLDER'"
 _VERSION = re.compile(r"\d+(\.\d+)*[\w.+~-]*")
@@ -59,6 +61,18 @@ def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
 def is_version(known: str, version: str) -> bool:
     """Whether a version is, or begins with, the wanted one: 6.12.117 with 6.12, but not with 6.1."""
     return re.match(rf"{re.escape(version)}(?!\d)", known) is not None
+
+
+def find_version(found: Mapping[str, T], chosen: str, what: str, command: str) -> T:
+    """Return what has this version, or one that begins with it. Raises ToolMissing with the command that fetches it."""
+    for version, each in found.items():
+        if is_version(version, chosen):
+            return each
+    name = shortened(chosen)
+    raise ToolMissing(
+        f"there is no {what} {name} on this computer (there are: {', '.join(found) or 'none'})",
+        hint=f"{command} get {name}" if re.match(r"\d", chosen) else f"{command} list",
+    )
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError, ToolMissing
 from lab.host.files import HostFiles, open_to_append, replace_file
-from lab.host.processes import Processes, RunningProcess
+from lab.host.processes import Processes
 from lab.machine.channel import Channel, counted_seconds
 from lab.machine.confinement import LANDLOCK, NAMESPACE
 from lab.machine.embedded import (
@@ -346,18 +346,9 @@ def start_qemu(
         )
         started = QemuKernel(supervisor, instance, processes, files)
         undo.callback(started.release, has_left=False)
-        channel = _channel_to(started, supervisor, agent)
+        # A virtio port has its own flow control.
+        silence = Silence(started.waited_seconds)
+        terms = {"window_bytes": math.inf, "on_silence": silence.on_silence}
+        channel = started.open_channel(os.dup(agent.fileno()), agent.detach(), **terms)
         undo.pop_all()
     return started, channel
-
-
-def _channel_to(started: QemuKernel, supervisor: RunningProcess, agent: socket.socket) -> Channel:
-    """Return the channel over a socket, which it owns from here on. A virtio port has its own flow control."""
-    assert supervisor.stdout is not None
-    read_fd, write_fd, life_fd = os.dup(agent.fileno()), agent.detach(), os.dup(supervisor.stdout.fileno())
-    silence = Silence(started.waited_seconds)
-    channel = Channel(
-        read_fd, write_fd, started.explain_loss, life_fd=life_fd, window_bytes=math.inf, on_silence=silence.on_silence
-    )
-    started.ask_to_leave = lambda: channel.request("exit")
-    return channel

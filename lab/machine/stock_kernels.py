@@ -11,7 +11,6 @@ import hashlib
 import io
 import lzma
 import os
-import re
 import stat
 import struct
 import tempfile
@@ -21,11 +20,10 @@ from pathlib import Path
 
 from lab.errors import LabError, ToolMissing
 from lab.gates.files import require_trusted
-from lab.gates.text import shortened
 from lab.host.files import HostFiles, create_file, replace_file
 from lab.host.processes import Processes
 from lab.machine.kernel_image import kernel_cache
-from lab.machine.package_sources import is_version, version_key
+from lab.machine.package_sources import find_version, version_key
 
 ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p")
 """Modules that are loaded before this computer's files can be reached."""
@@ -60,7 +58,6 @@ MOST_FAST_IMAGES = 6
 """Number of uncompressed kernels in the cache, of some 60 MB each."""
 PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
 NOTE_HEADER = struct.Struct("<III")
-_RELEASE = re.compile(r"\d+\.\d+[\w.+~-]*")
 _GET = "raidlab kernels get 6.12"
 
 
@@ -105,14 +102,7 @@ def _of_release(chosen: str) -> StockKernel:
         if found := [*running, *kernels]:
             return found[0]
         raise ToolMissing("no kernel on this computer can be read", hint=f"{_GET}, or choose another machine with --on")
-    for kernel in kernels:
-        if is_version(kernel.release, chosen):
-            return kernel
-    known = ", ".join(kernel.release for kernel in kernels) or "none"
-    raise ToolMissing(
-        f"there is no kernel {shortened(chosen)} on this computer (there are: {known})",
-        hint=f"raidlab kernels get {shortened(chosen)}" if _RELEASE.match(chosen) else "raidlab kernels list",
-    )
+    return find_version({kernel.release: kernel for kernel in kernels}, chosen, "kernel", "raidlab kernels")
 
 
 def _of_image(image: Path) -> StockKernel:
