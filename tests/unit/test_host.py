@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
@@ -120,13 +120,13 @@ def test_every_job_is_answered_once(processes: int) -> None:
     assert not any(map(is_running, workers - {os.getpid()}))
 
 
-def test_a_killed_worker_is_reported() -> None:
-    with pytest.raises(LabError, match="SIGKILL"), spread(ends_itself, range(4), 2) as answers:
-        list(answers)
-
-
-def test_an_exception_in_a_worker_is_reported() -> None:
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"), spread(fails, range(4), 2) as answers:
+@pytest.mark.parametrize(
+    ("work", "error", "words"), [(ends_itself, LabError, "SIGKILL"), (fails, RuntimeError, "ZeroDivisionError")]
+)
+def test_a_killed_worker_and_an_exception_are_reported(
+    work: Callable[[int], int], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words), spread(work, range(4), 2) as answers:
         list(answers)
 
 

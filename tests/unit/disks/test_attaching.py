@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from lab.disks.attaching import (
     detach_plan,
-    driver_plan,
     loop_attachment,
     ram_attachments,
     reset_plan,
@@ -17,7 +17,7 @@ from lab.disks.attaching import (
 )
 from lab.disks.guard import reasons_against
 from lab.disks.inventory import read_devices
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, all_drive_models
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
 from lab.errors import LabError, SpecError
 from lab.plans import Danger
 from lab.units import MIB
@@ -54,10 +54,6 @@ SERVERS = {
     "ssd": "--threads 16 --filter=pause --filter=delay memory 67108864 rdelay=0ms wdelay=0ms",
     "slow": f"{QUEUE} rdelay=50ms wdelay=50ms serialize=all-requests",
 }
-
-
-def test_every_drive_model_has_its_expected_command() -> None:
-    assert set(SERVERS) == {name for name, each in all_drive_models().items() if not each.mechanics}
 
 
 @pytest.mark.parametrize("model", sorted(SERVERS))
@@ -135,19 +131,6 @@ def test_reset(kind: DiskKind, backing: str, lines: list[str]) -> None:
     assert reset_plan(disk, has_partitions=True).lines() == [*lines, "blockdev --rereadpt /dev/ubda"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "lines"),
-    [
-        (DiskKind.LOOP, ["modprobe loop max_loop=64"]),
-        (DiskKind.SPINDLE, ["modprobe nbd nbds_max=64"]),
-        (DiskKind.FILE, []),
-        (DiskKind.PHYSICAL, []),
-    ],
-)
-def test_drivers(kind: DiskKind, lines: list[str]) -> None:
-    assert driver_plan(kind).lines() == lines
-
-
 SPINDLE = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=200 * MIB, model="hdd-7200")
 DISKS = lab_disks("bcde", kind=DiskKind.VIRTIO, prefix="/dev/vd")
 
@@ -169,16 +152,11 @@ def test_spindles_take_the_last_disks_that_carry_nothing() -> None:
 
 
 def test_too_few_free_disks_are_reported_before_anything_is_attached() -> None:
-    fake = machine(signed="vdc\nvdd\nvde\n")
-    with pytest.raises(LabError, match="no free lab disk is large enough for the spindle disk10") as refused:
-        with_backing(as_machine(fake), DISKS, [SPINDLE])
-    assert "raidlab disks reset" in refused.value.hint
-
-
-def test_a_disk_that_is_too_small_is_not_taken() -> None:
-    large = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=501 * MIB, model="slow")
-    with pytest.raises(LabError, match="large enough"):
-        with_backing(as_machine(machine()), DISKS, [large])
+    large = replace(SPINDLE, size_bytes=501 * MIB)
+    for signed, spindle in (("vdc\nvdd\nvde\n", SPINDLE), ("", large)):
+        with pytest.raises(LabError, match="no free lab disk is large enough for the spindle disk10") as refused:
+            with_backing(as_machine(machine(signed=signed)), DISKS, [spindle])
+        assert "raidlab disks reset" in refused.value.hint
 
 
 def test_without_virtual_disks_spindles_stay_in_memory() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -154,16 +153,16 @@ def test_a_partition_is_refused_as_a_physical_disk(tmp_path: Path) -> None:
         empty_lab(machine, tmp_path).attach([DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing="/dev/sdb1")])
 
 
+def open_as(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine be every target's."""
+    monkeypatch.setattr("lab.disks.lab.open_machine", lambda *_, **__: nullcontext(machine))
+
+
 def test_a_machine_just_started_gets_the_folder_of_the_disks_sockets_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = machine_of()
-
-    @contextmanager
-    def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
-        yield machine
-
-    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    open_as(machine, monkeypatch)
     with open_lab(parse_target("ssh:somewhere"), host_in(tmp_path)):
         pass
     assert machine.runs[0] == ("mkdir", "-p", "/run/raidlab")
@@ -175,12 +174,7 @@ def test_an_experiment_leaves_disks_alone_that_carry_something(
 ) -> None:
     """A member of a stopped array is in use by nothing; and if no disk suits, none has been chosen."""
     machine = machine_of(Device("vda", number="254:0"), Device("vdb", number="254:16"))
-
-    @contextmanager
-    def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
-        yield machine
-
-    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    open_as(machine, monkeypatch)
     monkeypatch.setattr("lab.disks.lab.virtio_disks", lambda _: lab_disks("ab", kind=DiskKind.VIRTIO, prefix="/dev/vd"))
     monkeypatch.setattr(Guard, "carried", lambda _, nodes: {node: ("xfs",) for node in nodes if node == "/dev/vda"})
 
@@ -199,13 +193,8 @@ def test_an_experiment_leaves_disks_alone_that_carry_something(
 
 def test_a_disk_below_an_emulated_drive_is_blank_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drive = lab_disk("a", "/dev/nbd0", DiskKind.SPINDLE, model="ssd", backing="/dev/vda")
-    machine, blanked = machine_of(), list[str]()
-
-    @contextmanager
-    def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
-        yield machine
-
-    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
+    blanked = list[str]()
+    open_as(machine_of(), monkeypatch)
     monkeypatch.setattr("lab.disks.lab._choose_plain_disks", lambda lab, _: lab.use([drive]))
     monkeypatch.setattr(Lab, "reset", lambda _, disks: blanked.extend(disk.node for disk in disks))
     monkeypatch.setattr(Lab, "release", lambda _: None)

@@ -1,4 +1,4 @@
-"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin; checksums of their contents."""
+"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ import statistics
 import struct
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import lab.disks
-from lab.disks import DiskKind, LabDisk
-from lab.disks.attaching import content_sums
 from lab.disks.kinds import Mechanics, Zone, find_drive_model, install_drive
 from lab.errors import LabError, ToolMissing
 from lab.units import MIB, SECTOR_BYTES
-from tests.unit.fakes import FACTS, FakeMachine, Scripted
+from tests.unit.fakes import FakeMachine, Scripted
 
 Request = tuple[str, float, int, int]
 Play = Callable[..., list[float]]
@@ -270,20 +267,3 @@ def test_what_tcc_makes_asks_for_no_executable_stack(tmp_path: Path) -> None:
         plain_stack(str(built))
         assert segment_types(built) == [*before, *([] if gnu_stack in before else [gnu_stack])]
     assert ctypes.CDLL(str(built)).answer() == 42
-
-
-SUM = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-DISKS = (
-    LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/drive3", size_bytes=MIB),
-    LabDisk(name="disk02", kind=DiskKind.LOOP, node="/dev/loop0", size_bytes=MIB),
-)
-
-
-def machine(*, is_virtual_time: bool) -> FakeMachine:
-    files: dict[str, str | None] = {"/sys/block/drive3/content_sum": f"{SUM}\n"}
-    return FakeMachine(files=files, facts=replace(FACTS, is_virtual_time=is_virtual_time))
-
-
-def test_disks_whose_driver_supports_it_have_a_checksum_in_virtual_time_only() -> None:
-    assert content_sums(machine(is_virtual_time=True), DISKS) == {"disk01": SUM}
-    assert content_sums(machine(is_virtual_time=False), DISKS) == {}

@@ -20,7 +20,7 @@ from lab.machine import GuestProgram, programs
 from lab.machine.agent_programs import install
 from lab.machine.api import CommandResult, Machine, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
-from lab.machine.channel import Channel, Pending
+from lab.machine.channel import Channel
 from tests.waiting import is_running, wait_until
 
 FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
@@ -38,7 +38,7 @@ class AgentHere:
         self.process.stdin.close()
         self.process.stdout.close()
         self.channel = Channel(read_fd, write_fd, lambda: MachineLost("the agent is gone"))
-        self.hello = self.channel.wait_hello(10.0)
+        self.channel.wait_hello(10.0)
         self.machine = Machine(self.channel, FACTS, lambda _: None)
 
     def ask_raw(self, verb: str, **fields: object) -> dict[str, Any]:
@@ -56,11 +56,6 @@ def here() -> Iterator[AgentHere]:
 @pytest.fixture
 def machine(here: AgentHere) -> Machine:
     return here.machine
-
-
-def test_it_greets_with_facts(here: AgentHere) -> None:
-    assert here.hello["facts"]["kernel_release"] == os.uname().release
-    assert here.hello["facts"]["memory_bytes"] > 0
 
 
 def test_a_command_runs_to_its_end_and_listeners_hear_of_it(machine: Machine) -> None:
@@ -213,22 +208,6 @@ def test_files_are_read_listed_and_written(machine: Machine, tmp_path: Path) -> 
     assert machine.list_dirs([str(tmp_path), "/nowhere"]) == {str(tmp_path): ("empty", "file"), "/nowhere": ()}
     with pytest.raises(LabError, match=r"could not write /nowhere/file: .*No such file"):
         machine.write("/nowhere/file", "x")
-
-
-@pytest.mark.parametrize(
-    ("paths", "named"),
-    [(("/proc/mdstat",), "/proc/mdstat"), (("/proc/mdstat", "/a", "/b"), "/proc/mdstat and 2 more")],
-)
-def test_a_refused_request_names_its_object(
-    here: AgentHere, monkeypatch: pytest.MonkeyPatch, paths: tuple[str, ...], named: str
-) -> None:
-    answer = Pending(1, "read")
-    answer.put({"id": 1, "done": True, "error": "failed", "text": "no"})
-    with monkeypatch.context() as patch:
-        patch.setattr(here.channel, "request", lambda _verb, **_fields: answer)
-        with pytest.raises(LabError) as caught:
-            here.machine.read(paths)
-    assert caught.value.message == f"the machine could not read {named}: no"
 
 
 @pytest.mark.parametrize(("size", "read"), [(4096, 4096), (200_001, 200_001), (5 << 20, 4 << 20)])

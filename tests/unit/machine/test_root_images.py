@@ -163,9 +163,7 @@ def test_a_root_image_excludes_this_computers_kernels_and_files(other: str) -> N
     assert target_words("qemu:?root=arm64") == "root image arm64"
 
 
-def test_without_a_kernel_the_default_is_an_image_of_this_architecture(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_is_the_first_kind_of_machine_that_can_start(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_kernel(*_: object) -> None:
         raise ToolMissing("the embedded kernel is not installed")
 
@@ -178,5 +176,12 @@ def test_without_a_kernel_the_default_is_an_image_of_this_architecture(
     host = opening.Host.real()
     assert [image.name for image in startable_images(host.processes)] == ["b", "a"]
     assert opening.default_target(host) == "qemu:?root=b"
+    monkeypatch.setattr(opening, "can_start", lambda *_: True)
+    assert opening.default_target(host) == "qemu:"
+    monkeypatch.setattr(opening, "can_start", lambda *_: False)
     monkeypatch.setattr(Processes, "find", lambda *_: None)
+    # Its error names the package to install.
+    assert opening.default_target(host) == "uml:"
+    monkeypatch.setattr(opening, "can_start", lambda *_: True)
+    monkeypatch.setattr(opening, "find_kernel", lambda *_: None)
     assert opening.default_target(host) == "uml:"

@@ -17,7 +17,7 @@ import pytest
 from lab.errors import LabError, MachineLost
 from lab.host.files import HostFiles
 from lab.machine.channel import MOST_PATIENCE
-from lab.machine.disk_rescue import MOST_READS, DiskRescue, file_disks
+from lab.machine.disk_rescue import MOST_READS, DiskRescue
 from lab.machine.qemu import Silence
 from lab.machine.stand_still import (
     EVIDENCE_FOLDER,
@@ -206,11 +206,6 @@ DISKSTATS = """\
   98       1 ubda1 1 0 8 0 0 0 0 0 9 0 0 0 0 0 0 0 0
    9       0 md0 1 0 8 0 0 0 0 0 5 0 0 0 0 0 0 0 0
 """
-
-
-def test_file_disks_are_read_from_the_kernels_figures() -> None:
-    found = file_disks(DISKSTATS.format(under_way=3))
-    assert found == {"ubda": (3, ("10", "20", "5", "6")), "ubdb": (0, ("1", "0", "0", "0"))}
 
 
 @pytest.mark.parametrize(

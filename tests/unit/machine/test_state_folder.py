@@ -25,7 +25,6 @@ from lab.machine.state_folder import (
     make_folder,
     memory_folder,
     read_owner,
-    start_ticks,
 )
 
 DEAD, ALIVE, ZOMBIE = 11, 22, 33
@@ -81,11 +80,6 @@ def leave(state: StateFolder, owner: Owner, **kernel: int) -> FolderLock:
 
 
 RECORD = {"supervisor": DEAD, "supervisor_start_ticks": 1, "kernel_group": 77, "kernel_start_ticks": 2}
-
-
-def test_start_ticks_are_those_of_a_living_process(files: HostFiles) -> None:
-    assert [start_ticks(files, pid) for pid in (ALIVE, ZOMBIE, DEAD)] == [500, 0, 0]
-    assert start_ticks(HostFiles(), os.getpid()) > 0
 
 
 def test_what_lives_is_left_alone(state: StateFolder) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import lzma
 import os
-import stat
 import struct
 import subprocess
 from collections.abc import Callable
@@ -17,12 +15,10 @@ import pytest
 from lab.errors import LabError, ToolMissing
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
-from lab.machine import opening, stock_kernels
-from lab.machine.kernel_image import find_kernel
+from lab.machine import stock_kernels
 from lab.machine.qemu import can_start
 from lab.machine.stock_kernels import (
     MOST_FAST_IMAGES,
-    cpio,
     fast_image,
     find_stock_kernel,
     make_initramfs,
@@ -210,52 +206,8 @@ def test_only_the_newest_uncompressed_kernels_are_stored(stock: Path) -> None:
     assert [path.exists() for path in made] == [False] * 2 + [True] * MOST_FAST_IMAGES
 
 
-def test_a_cpio_archive_is_read_back_by_cpio(tmp_path: Path) -> None:
-    content = b"four words of content"
-    archive = cpio(
-        [
-            ("a", stat.S_IFDIR | 0o755, b""),
-            ("a/file", stat.S_IFREG | 0o640, content),
-            ("empty", stat.S_IFREG | 0o600, b""),
-        ]
-    )
-    subprocess.run(["busybox", "cpio", "-i", "-d"], input=archive, cwd=tmp_path, check=True, capture_output=True)
-    assert (tmp_path / "a/file").read_bytes() == content
-    assert (tmp_path / "empty").read_bytes() == b""
-    assert stat.S_IMODE((tmp_path / "a/file").stat().st_mode) == 0o640
-
-
-@pytest.mark.parametrize(
-    ("has_uml", "has_qemu", "target"),
-    [(True, True, "uml:"), (False, True, "qemu:"), (False, False, "uml:")],
-)
-def test_without_an_embedded_kernel_the_default_is_qemu(
-    has_uml: bool, has_qemu: bool, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With neither, the error of uml: names the package to install."""
-
-    def find_kernel(*_: object) -> None:
-        if not has_uml:
-            raise ToolMissing("the embedded kernel is not installed")
-
-    monkeypatch.setattr(opening, "find_kernel", find_kernel)
-    monkeypatch.setattr(opening, "can_start", lambda *_: has_qemu)
-    host = dataclasses.replace(opening.Host.real(), files=HostFiles(tmp_path))
-    assert opening.default_target(host) == target
-
-
 def test_qemu_can_start_with_a_kernel_busybox_and_qemu(stock: Path, tmp_path: Path) -> None:
     files = HostFiles(tmp_path)
     assert not can_start(Processes(), files)
     make_kernel(stock, "6.1", {})
     assert can_start(Processes(), files)
-
-
-def test_the_kernel_for_virtual_time_also_serves_in_real_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Processes, "find", lambda *_: None)
-    monkeypatch.setattr("lab.machine.kernel_image.built_part", lambda name: tmp_path / name)
-    linux = tmp_path / "virtual-time/linux"
-    linux.parent.mkdir()
-    linux.write_text("#!/bin/sh\n")
-    linux.chmod(0o755)
-    assert find_kernel(Processes(), HostFiles(tmp_path)).path == linux
