@@ -14,7 +14,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import open_lab
 from lab.disks.kinds import DiskKind, specs
 from lab.machine import Host, parse_target
-from lab.machine.qemu import QemuOptions, accelerators
+from lab.machine.qemu import accelerators
 from lab.machine.stock_kernels import find_stock_kernel
 from lab.units import MIB
 
@@ -80,7 +80,7 @@ def main() -> None:
         "<=",
         BOUND,
         kernel=kernel.release,
-        accelerator=accelerators(QemuOptions(), host.files)[0],
+        accelerator=accelerators(parse_target("qemu:"), host.files)[0],
         is_boot_within_bound=statistics.median(boots) <= BOOT_BOUND_SECONDS,
         is_first_array_within_bound=statistics.median(arrays) <= FIRST_ARRAY_BOUND_SECONDS,
         # Of the boot this is what raidlab cannot change, on a slow computer as on a fast one.

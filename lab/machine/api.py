@@ -132,7 +132,7 @@ class Machine:
         Ends early when the kernel reports a change of one of the files in ``until`` (sysfs_notify: poll(2), POLLPRI).
         Raises LabError if one of them is missing.
         """
-        self._load("sleep")
+        self._load("sample")
         pending = self._channel.request("sleep", seconds=seconds, until=list(until))
         end = self.next_message(pending)
         if "error" in end:

@@ -104,6 +104,7 @@ class EmbeddedOptions:
     seed: int = 0
     """In virtual time, the seed of all randomness on the machine."""
     kernel_path: str = ""
+    """In QEMU also a release, or its beginning."""
     held_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
     layers: tuple[str, ...] | None = None

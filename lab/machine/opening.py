@@ -27,7 +27,6 @@ from lab.machine.qemu import (
     can_start,
     is_emulation_race,
     note_failure,
-    qemu_options,
     start_qemu,
     startable_images,
 )
@@ -128,15 +127,14 @@ def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
 ) -> tuple[EmbeddedKernel, Machine]:
     """Start with the first accelerator with which the agent answers; repeat a start that a race in QEMU ends."""
-    asked = qemu_options(target)
     starts = [
         accelerator
-        for accelerator in accelerators(asked, host.files)
+        for accelerator in accelerators(target, host.files)
         for _ in range(EMULATED_STARTS if accelerator == "tcg" else 1)
     ]
     for number, accelerator in enumerate(starts, 1):
         try:
-            started, channel = start_qemu(options, asked, accelerator, host.state, host.processes, host.files)
+            started, channel = start_qemu(options, target, accelerator, host.state, host.processes, host.files)
             return started, _greet(target, channel, started, QEMU_START_SECONDS)
         except MachineLost as error:
             if number == len(starts) or (accelerator == "tcg" and not is_emulation_race(error)):

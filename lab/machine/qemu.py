@@ -77,26 +77,6 @@ _CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 _IMAGE_PYTHON = "/usr/bin/python3"
 
 
-@dataclass(frozen=True, slots=True)
-class QemuOptions:
-    """Options of a ``qemu:`` target."""
-
-    kernel: str = ""
-    """The path of an image, or a release or its beginning; empty for find_stock_kernel's choice."""
-    cpus: int = DEFAULT_CPUS
-    accelerator: str = ""
-    """One of ACCELERATORS; empty for the first that works."""
-    root: str = ""
-    """The folder or name of a root image; empty for this computer's files."""
-
-
-def qemu_options(target: Target) -> QemuOptions:
-    """Return the options in the target's text."""
-    asked = target.options
-    cpus = int(asked.get("cpus", DEFAULT_CPUS))
-    return QemuOptions(asked.get("kernel", ""), cpus, asked.get("accel", ""), asked.get("root", ""))
-
-
 class QemuKernel(EmbeddedKernel):
     """A started QEMU and its supervisor; ``release`` leaves nothing behind."""
 
@@ -127,13 +107,14 @@ class Silence:
         )
 
 
-def accelerators(options: QemuOptions, files: HostFiles) -> list[str]:
+def accelerators(target: Target, files: HostFiles) -> list[str]:
     """Return the accelerators to try: KVM where it is allowed and has not failed. Raises SpecError, ToolMissing."""
-    is_own = not options.root or find_root_image(options.root).facts.architecture == platform.machine()
-    if options.accelerator == "kvm" and not is_own:
+    root, chosen = target.options.get("root"), target.options.get("accel")
+    is_own = not root or find_root_image(root).facts.architecture == platform.machine()
+    if chosen == "kvm" and not is_own:
         raise SpecError("KVM runs only this computer's own architecture", hint="leave out accel=kvm")
-    if options.accelerator:
-        return [options.accelerator]
+    if chosen:
+        return [chosen]
     has_kvm = (
         is_own and os.access(_KVM, os.R_OK | os.W_OK) and (files.read(str(_failure_note())) or "") != _boot_id(files)
     )
@@ -285,10 +266,10 @@ def _logs(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _boot(options: EmbeddedOptions, asked: QemuOptions, processes: Processes, python: str, folder: Path) -> Boot:
+def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str, folder: Path) -> Boot:
     """Find everything that a machine boots from, and put init and agent into its folder."""
-    if asked.root:
-        image = find_root_image(asked.root)
+    if root:
+        image = find_root_image(root)
         if options.shown or options.mdadm:
             raise SpecError(
                 "a machine with a root image sees none of this computer's files", hint="use qemu: without root="
@@ -296,7 +277,7 @@ def _boot(options: EmbeddedOptions, asked: QemuOptions, processes: Processes, py
         check_path(image.folder)
         write_initramfs(image, agent_files(AGENT_FOLDER, _IMAGE_PYTHON, ()), folder / "initramfs")
         return boot_on_image(image, folder / "initramfs")
-    kernel = find_stock_kernel(asked.kernel)
+    kernel = find_stock_kernel(options.kernel_path)
     initramfs = make_initramfs(kernel, processes)
     read = [str(kernel.modules), *shown_files(options)]
     check_path(kernel.image, kernel.modules)
@@ -306,7 +287,7 @@ def _boot(options: EmbeddedOptions, asked: QemuOptions, processes: Processes, py
 
 def start_qemu(
     options: EmbeddedOptions,
-    asked: QemuOptions,
+    target: Target,
     accelerator: str,
     state: StateFolder,
     processes: Processes,
@@ -319,7 +300,7 @@ def start_qemu(
         instance = state.new_instance()
         undo.callback(instance.discard)
         folder = instance.folder
-        boot = _boot(options, asked, processes, python, folder)
+        boot = _boot(options, target.options.get("root", ""), processes, python, folder)
         fast = fast_image(boot.kernel, processes)
         boot = replace(boot, kernel=fast, readable=(*boot.readable, str(fast)))
         logs = (folder / GUEST_FOLDER,) if options.keeps_logs else ()
@@ -335,7 +316,8 @@ def start_qemu(
             "devices": [str(_KVM)] if accelerator == "kvm" else [],
             "listable": boot.listable,
         }
-        arguments = qemu_arguments(qemu, options, asked.cpus, accelerator, boot, fds[0])
+        cpus = int(target.options.get("cpus", DEFAULT_CPUS))
+        arguments = qemu_arguments(qemu, options, cpus, accelerator, boot, fds[0])
         for each in logs:
             arguments += _logs(each)
         supervisor = processes.start(

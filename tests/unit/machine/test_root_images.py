@@ -15,7 +15,7 @@ from lab.host.files import HostFiles
 from lab.host.processes import Processes
 from lab.machine import opening
 from lab.machine.embedded import EmbeddedOptions, UbdDisk, agent_files
-from lab.machine.qemu import QemuOptions, accelerators, boot_on_image, qemu_arguments, startable_images
+from lab.machine.qemu import accelerators, boot_on_image, qemu_arguments, startable_images
 from lab.machine.root_images import AGENT_FOLDER, find_root_image, root_images, write_initramfs
 from lab.machine.stock_kernels import cpio
 from lab.machine.target import parse_target, target_words
@@ -146,13 +146,13 @@ def test_qemus_command_line_follows_from_the_images_architecture(
 def test_kvm_runs_only_this_computers_architecture(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_image(cache / "root-it")
     monkeypatch.setattr("os.access", lambda *_: True)
-    files = HostFiles()
+    files, target = HostFiles(), parse_target("qemu:?root=it")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert accelerators(QemuOptions(root="it"), files) == ["tcg"]
+    assert accelerators(target, files) == ["tcg"]
     with pytest.raises(SpecError, match="KVM"):
-        accelerators(QemuOptions(root="it", accelerator="kvm"), files)
+        accelerators(target.with_option("accel", "kvm"), files)
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert accelerators(QemuOptions(root="it"), files) == ["kvm", "tcg"]
+    assert accelerators(target, files) == ["kvm", "tcg"]
 
 
 @pytest.mark.parametrize("other", ["kernel=6.1", "show=/etc", "kernel=6.1&show=/etc"])
