@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -111,26 +112,6 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
     assert "[raid1] [raid6]" in named(report, "md-driver").detail
 
 
-@pytest.mark.parametrize(
-    ("programs", "message", "name", "fix"),
-    [
-        (["ssh"], "", "program-vagrant", "make vm"),
-        (["ssh", "vagrant"], "", "libvirt", "make vm"),
-        (["ssh", "vagrant", "virsh"], "error: authentication unavailable", "libvirt", "usermod -aG libvirt"),
-        (["ssh", "vagrant", "virsh"], "error: Failed to connect socket: No such file", "libvirt", "start"),
-    ],
-)
-def test_what_keeps_the_virtual_machine_from_starting_is_named(
-    tmp_path: Path, programs: list[str], message: str, name: str, fix: str
-) -> None:
-    report = examine(tmp_path, target="vagrant:raidlab2", programs=programs, answers={"/usr/bin/virsh": (1, message)})
-    assert report.target == "vagrant:"
-    assert named(report, name).outcome is Outcome.MISSING
-    assert fix in named(report, name).fix
-    # A running machine needs only ssh, not libvirt, which is checked only with Vagrant.
-    assert report.is_ready == ("vagrant" in programs) == ("libvirt" in [check.name for check in report.checks])
-
-
 def test_all_that_is_missing_is_named_at_once_with_one_cure(tmp_path: Path) -> None:
     report = examine(tmp_path, programs=["fio", "sudo"])
     assert not report.is_ready
@@ -160,12 +141,6 @@ def test_packages_bear_the_distributions_names(tmp_path: Path, os_release: str, 
     assert examine(tmp_path, programs=programs, files={"etc/os-release": os_release}).install_command == command
 
 
-def test_a_missing_convenience_does_not_block(tmp_path: Path) -> None:
-    report = examine(tmp_path, programs=[name for name in ALL_PROGRAMS if name != "mkfs.xfs"])
-    assert report.is_ready
-    assert named(report, "program-mkfs.xfs").useful_for == ("workloads on XFS",)
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -187,26 +162,6 @@ def test_an_old_python_and_a_kernel_that_does_not_start_block(tmp_path: Path) ->
     assert "does not start" in named(report, "embedded-kernel").detail
 
 
-@pytest.mark.parametrize(
-    ("cpuinfo", "has_device", "outcome", "words"),
-    [
-        ("flags\t\t: fpu vmx sse\n", True, Outcome.OK, "full speed"),
-        ("flags\t\t: fpu svm\n", False, Outcome.MISSING, "there is no /dev/kvm"),
-        ("flags\t\t: fpu sse vmx_like\n", True, Outcome.LIMITED, "guests would hang with it"),
-        ("", False, Outcome.LIMITED, "emulated"),
-    ],
-)
-def test_kvm_is_decided_by_the_processors_flags(
-    tmp_path: Path, cpuinfo: str, has_device: bool, outcome: Outcome, words: str
-) -> None:
-    files = {"proc/cpuinfo": cpuinfo, **({"dev/kvm": ""} if has_device else {})}
-    report = examine(tmp_path, files=files)
-    assert named(report, "kvm").outcome is outcome
-    assert words in named(report, "kvm").detail
-    assert bool(named(report, "kvm").fix) == (outcome is not Outcome.OK)
-    assert report.is_ready
-
-
 @pytest.mark.parametrize("has_device", [False, True])
 def test_arm64_has_no_embedded_kernel_and_no_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_device: bool
@@ -225,87 +180,89 @@ def test_arm64_has_no_embedded_kernel_and_no_flags(
     assert "vmx" not in named(report, "kvm").detail
 
 
-CONFINE = "/usr/bin/python3 -IS"
+VIRSH = "/usr/bin/virsh"
+SUDO = "/usr/bin/sudo -n true"
+
+
+def flags(words: str) -> dict[str, str]:
+    return {"proc/cpuinfo": f"flags\t\t: fpu {words}\n"}
+
+
+def lacking(**layers: str) -> dict[str, tuple[int, str]]:
+    """Answer of the program that tries the layers of the confinement, with why some are not available."""
+    reasons = {"namespace": "", "landlock": "", "seccomp": "", **layers}
+    return {"/usr/bin/python3 -IS": (0, json.dumps(reasons))}
+
+
+UNWRITABLE = Path("/proc/raidlab")
+NO_MD = {"/usr/bin/modinfo -n md_mod": (1, "")}
+NO_NAMESPACE = lacking(namespace="Denied", landlock="Off")
 
 
 @pytest.mark.parametrize(
-    ("lacking", "setting", "words", "fix"),
+    ("name", "given", "outcome", "words", "fix"),
     [
-        ({}, "", "read-only: mount namespace, Landlock, filter", ""),
-        ({"landlock": "Off", "seccomp": "Off"}, "", "no Landlock: Off", ""),
-        ({"namespace": "Denied"}, "", "no mount namespace: Denied", ""),
+        ("program-vagrant", {"programs": ["ssh"]}, Outcome.MISSING, "is not installed", "make vm"),
+        ("libvirt", {"programs": ["ssh", "vagrant"]}, Outcome.MISSING, "is not installed", "make vm"),
+        ("libvirt", {"answers": {VIRSH: (1, "authentication unavailable")}}, Outcome.MISSING, "", "usermod -aG"),
+        ("libvirt", {"answers": {VIRSH: (1, "error: Failed to connect")}}, Outcome.MISSING, "Failed", "start"),
+        ("program-mkfs.xfs", {"programs": ["fio"]}, Outcome.MISSING, "is not installed", "sudo apt install xfsprogs"),
+        ("kvm", {"files": {**flags("vmx"), "dev/kvm": ""}}, Outcome.OK, "full speed", ""),
+        ("kvm", {"files": flags("svm")}, Outcome.MISSING, "there is no /dev/kvm", "modprobe"),
+        ("kvm", {"files": {**flags("vmx_like"), "dev/kvm": ""}}, Outcome.LIMITED, "guests would hang with it", "uml:"),
+        ("kvm", {}, Outcome.LIMITED, "emulated", "uml:"),
+        ("confinement", {"answers": lacking()}, Outcome.OK, "read-only: mount namespace, Landlock, filter", ""),
+        ("confinement", {"answers": lacking(landlock="Off", seccomp="Off")}, Outcome.OK, "no Landlock: Off", ""),
+        ("confinement", {"answers": lacking(namespace="Denied")}, Outcome.OK, "no mount namespace: Denied", ""),
         (
-            {"namespace": "Denied", "landlock": "Off"},
-            *("apparmor_restrict_unprivileged_userns=1", "can write what this user can", "sysctl -w kernel.apparmor"),
+            "confinement",
+            {"answers": NO_NAMESPACE, "files": {"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"}},
+            *(Outcome.LIMITED, "can write what this user can", "sysctl -w kernel.apparmor"),
         ),
         (
-            {"namespace": "Denied", "seccomp": "Off"},
-            *("unprivileged_userns_clone=0", "no filter of system calls: Off", "-w kernel.unprivileged_userns_clone=1"),
+            "confinement",
+            {"answers": NO_NAMESPACE, "files": {"proc/sys/kernel/unprivileged_userns_clone": "0\n"}},
+            *(Outcome.LIMITED, "no Landlock: Off", "-w kernel.unprivileged_userns_clone=1"),
         ),
-        ({"namespace": "Denied", "landlock": "Off"}, "", "no Landlock: Off", "Landlock"),
-        (None, "", "not known: 1.0", "once more"),
+        ("confinement", {"answers": NO_NAMESPACE}, Outcome.LIMITED, "no Landlock: Off", "Landlock"),
+        ("confinement", {}, Outcome.LIMITED, "not known: 1.0", "once more"),
+        ("embedded-kernel", {"files": flags("amx_tile")}, Outcome.MISSING, "AMX", "provision/host/setup.sh lab"),
+        ("state-folder", {"state": UNWRITABLE}, Outcome.MISSING, "cannot be written", "RAIDLAB_STATE=FOLDER"),
+        ("md-driver", {}, Outcome.OK, "as a module", ""),
+        ("md-driver", {"answers": NO_MD}, Outcome.MISSING, "has no md driver", "--on uml:"),
+        ("privilege", {"is_root": True, "answers": {SUDO: (1, "")}}, Outcome.OK, "this is root", ""),
+        ("privilege", {}, Outcome.OK, "without a password", ""),
+        ("privilege", {"answers": {SUDO: (1, "")}}, Outcome.MISSING, "asks for a password", "sudo -v"),
+        ("privilege", {"programs": ["fio"]}, Outcome.MISSING, "sudo is not installed", "apt install sudo"),
     ],
 )
-def test_confinement_of_the_embedded_kernel_is_reported(
-    tmp_path: Path, lacking: dict[str, str] | None, setting: str, words: str, fix: str
+def test_a_check_says_what_is_there_and_what_to_do(
+    tmp_path: Path, name: str, given: dict[str, Any], outcome: Outcome, words: str, fix: str
 ) -> None:
-    """``lacking``: layer -> why it is not available. Without a ``fix`` the check is OK."""
-    output = json.dumps({"namespace": "", "landlock": "", "seccomp": "", **(lacking or {})})
-    name, _, value = setting.partition("=")
-    report = examine(
-        tmp_path,
-        files={f"proc/sys/kernel/{name}": f"{value}\n"} if setting else {},
-        answers={} if lacking is None else {CONFINE: (0, output)},
-    )
-    check = named(report, "confinement")
-    assert check.outcome is (Outcome.LIMITED if fix else Outcome.OK)
+    check = named(examine(tmp_path, **given), name)
+    assert check.outcome is outcome
     assert words in check.detail
     assert fix in check.fix
     assert bool(check.fix) is bool(fix)
-    assert report.is_ready
-
-
-def test_a_processor_with_amx_wants_the_lab_set_up_for_it(tmp_path: Path) -> None:
-    report = examine(tmp_path, files={"proc/cpuinfo": "flags\t\t: fpu amx_tile\n"})
-    check = named(report, "embedded-kernel")
-    assert (check.outcome, check.fix) == (Outcome.MISSING, "provision/host/setup.sh lab")
-    assert "AMX" in check.detail
-
-
-def test_a_state_folder_that_cannot_be_written_blocks(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    report = examine(tmp_path, state=tmp_path / "file" / "state")
-    check = named(report, "state-folder")
-    assert not report.is_ready
-    assert "cannot be written" in check.detail
-    assert "RAIDLAB_STATE=FOLDER" in check.fix
-
-
-def test_md_as_a_module_or_missing_is_reported(tmp_path: Path) -> None:
-    assert "as a module" in named(examine(tmp_path, target="local:"), "md-driver").detail
-    report = examine(tmp_path, target="local:", answers={"/usr/bin/modinfo -n md_mod": (1, "")})
-    assert not report.is_ready
-    assert report.ready_targets() == ("uml:", "qemu:", "ssh:", "vagrant:")
-    assert "--on uml:" in named(report, "md-driver").fix
 
 
 @pytest.mark.parametrize(
-    ("programs", "is_root", "status", "words"),
+    ("target", "given", "is_ready"),
     [
-        (ALL_PROGRAMS, True, 1, "this is root"),
-        (ALL_PROGRAMS, False, 0, "without a password"),
-        (ALL_PROGRAMS, False, 1, "asks for a password"),
-        (["fio"], False, 0, "sudo is not installed"),
+        ("vagrant:raidlab2", {"programs": ["ssh"]}, False),
+        # A running machine needs only ssh.
+        ("vagrant:raidlab2", {"programs": ["ssh", "vagrant"]}, True),
+        ("uml:", {"programs": [name for name in ALL_PROGRAMS if name not in ("mkfs.xfs", "sudo")]}, True),
+        ("local:", {"programs": [name for name in ALL_PROGRAMS if name != "sudo"]}, False),
+        ("local:", {"answers": NO_MD}, False),
+        ("uml:", {"state": UNWRITABLE}, False),
+        ("uml:", {"answers": NO_NAMESPACE}, True),
     ],
 )
-def test_root_is_needed_for_local_only(
-    tmp_path: Path, programs: Sequence[str], is_root: bool, status: int, words: str
+def test_only_what_a_target_requires_blocks_it(
+    tmp_path: Path, target: str, given: dict[str, Any], is_ready: bool
 ) -> None:
-    answers = {"/usr/bin/sudo -n true": (status, "")}
-    check = named(examine(tmp_path, programs=programs, is_root=is_root, answers=answers), "privilege")
-    assert words in check.detail
-    assert check.required_for == ("local:",)
-    assert (check.outcome is Outcome.OK) == (is_root or (status == 0 and "sudo" in programs))
+    assert examine(tmp_path, target=target, **given).is_ready is is_ready
 
 
 def test_the_published_schema_is_the_reports_own(tmp_path: Path) -> None:
