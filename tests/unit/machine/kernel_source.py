@@ -49,6 +49,15 @@ Says another word. Why: to be tested.
 -hello
 +goodbye
 """
+BUG = """\
+Says a third word. Why: to be found.
+
+--- a/greeting.c
++++ b/greeting.c
+@@ -1 +1 @@
+-goodbye
++nothing
+"""
 FILES = {
     "Makefile": MAKEFILE,
     "greeting.c": "hello\n",
@@ -148,14 +157,15 @@ class Workshop:
 
 
 def make_workshop(root: Path) -> Workshop:
-    """Create a workshop with one small patch in place of the real ones; the gate is open."""
+    """Create a workshop with a small patch and a small bug in place of the real ones; the gate is open."""
     shop = Workshop(root)
     shop.sources.mkdir()
     for part in PARTS:
         shutil.copytree(REPOSITORY / part, shop.clone / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for patch in (shop.clone / "provision/kernel/patches").iterdir():
-        patch.unlink()
-    (shop.clone / "provision/kernel/patches/word.patch").write_text(PATCH)
+    for folder, name, text in (("patches", "word.patch", PATCH), ("planted", "01-word.patch", BUG)):
+        for patch in (shop.clone / "provision/kernel" / folder).iterdir():
+            patch.unlink()
+        (shop.clone / "provision/kernel" / folder / name).write_text(text)
     tools = root / "tools"
     tools.mkdir()
     programs = dict.fromkeys(TOOLS, "#!/bin/sh\n")

@@ -66,28 +66,27 @@ def test_the_source_is_patched_and_has_the_driver_and_nothing_of_other_processor
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("flavour", "names"),
     [
-        "provision/kernel/patches/word.patch",
-        "provision/kernel/driver/lab_drive_kern.c",
-        "provision/kernel/driver/Makefile",
-        "provision/kernel/virtual-time.config",
-        "provision/kernel/lab.config",
-        "provision/kernel/quick_clock.c",
-        "provision/kernel/fio_libraries.sh",
-        "lab/disks/drive/mechanics.h",
+        ("virtual-time", ["patches/word.patch", "driver/lab_drive_kern.c", "driver/Makefile", "virtual-time.config"]),
+        ("virtual-time", ["lab.config", "quick_clock.c", "fio_libraries.sh", "../../lab/disks/drive/mechanics.h"]),
+        ("planted", ["planted/01-word.patch"]),
     ],
 )
-def test_what_a_kernel_is_made_of_changes_and_it_is_built_again(shop: Workshop, name: str) -> None:
-    assert shop.build("virtual-time").returncode == 0
-    shop.edit(name)
-    assert (shop.build("virtual-time").returncode, shop.compiled) == (0, sorted(OBJECTS * 2))
+def test_what_a_kernel_is_made_of_changes_and_it_is_built_again(shop: Workshop, flavour: str, names: list[str]) -> None:
+    assert shop.build(flavour).returncode == 0
+    for name in names:
+        assert len(shop.compiled) == len(OBJECTS)
+        shop.edit(f"provision/kernel/{name}")
+        assert shop.build(flavour).returncode == 0, name
+    assert len(shop.compiled) == len(OBJECTS)
 
 
 def test_no_kernel_is_built_again_for_what_it_is_not_made_of(shop: Workshop) -> None:
     for flavour in ("virtual-time", "standard"):
         assert shop.build(flavour).returncode == 0
     shop.edit("provision/kernel/standard.config")
+    shop.edit("provision/kernel/planted/01-word.patch")
     shop.place_source("linux-source-6.1.tar.gz", greeting_c="hello\n")
     assert shop.build("virtual-time").stderr == ""
     shop.edit("provision/kernel/driver/lab_drive_kern.c")
@@ -244,44 +243,13 @@ def test_a_terminal_shows_how_far_it_is_in_one_line_and_ctrl_c_ends_it(shop: Wor
     wait_until(lambda: not any(map(is_running, map(int, shop.held.read_text().split()))))
 
 
-BUG = """\
-Says a third word. Why: to be found.
-
---- a/greeting.c
-+++ b/greeting.c
-@@ -1 +1 @@
--goodbye
-+nothing
-"""
-
-
-@pytest.fixture
-def planted(shop: Workshop) -> Workshop:
-    """With one small bug in place of the real ones; its patch applies after the small patch."""
-    folder = shop.clone / "provision/kernel/planted"
-    for patch in folder.iterdir():
-        patch.unlink()
-    (folder / "01-word.patch").write_text(BUG)
-    return shop
-
-
-def test_the_planted_kernel_has_what_the_one_with_virtual_time_has_and_the_bugs(planted: Workshop) -> None:
-    with planted.held_up("planted"):
-        assert (planted.tree / "greeting.c").read_text() == "nothing\n"
-        assert (planted.tree / "arch/um/drivers/lab/lab_drive_kern.c").exists()
-        settings = (planted.tree / ".config").read_text().splitlines()
+def test_the_planted_kernel_has_what_the_one_with_virtual_time_has_and_the_bugs(shop: Workshop) -> None:
+    with shop.held_up("planted"):
+        assert (shop.tree / "greeting.c").read_text() == "nothing\n"
+        assert (shop.tree / "arch/um/drivers/lab/lab_drive_kern.c").exists()
+        settings = (shop.tree / ".config").read_text().splitlines()
     assert "CONFIG_UML_TIME_TRAVEL_SUPPORT=y" in settings
     # If an option occurs several times, Kconfig uses the last.
     assert [line for line in settings if "CONFIG_LOCALVERSION=" in line][-1] == 'CONFIG_LOCALVERSION="-raidlab-planted"'
-    assert planted.build("planted").returncode == 0
-    result = {path.name for path in (planted.kernels / "planted").iterdir()}
-    assert {"linux", "quick_clock.so", "release"} <= result
-
-
-def test_a_bug_that_changes_builds_that_kernel_again_and_no_other(planted: Workshop) -> None:
-    for flavour in ("virtual-time", "planted"):
-        assert planted.build(flavour).returncode == 0
-    planted.edit("provision/kernel/planted/01-word.patch")
-    assert planted.build("virtual-time").stderr == ""
-    assert "planted 6.1.7-raidlab-vt ready" in planted.build("planted").stderr
-    assert planted.build("planted").stderr == ""
+    assert shop.build("planted").returncode == 0
+    assert {"linux", "quick_clock.so", "release"} <= {path.name for path in (shop.kernels / "planted").iterdir()}
