@@ -11,11 +11,10 @@ from cyclopts import App, Parameter
 
 from lab.cli.arguments import flag
 from lab.cli.context import current, table
-from lab.machine.kernel_packages import packaged_kernels
 from lab.machine.mdadm_versions import find_mdadm, mdadm_versions, packaged_mdadms
 from lab.machine.package_sources import Packaged, fetch, fetchable
 from lab.machine.root_images import root_images
-from lab.machine.stock_kernels import find_stock_kernel, stock_kernels
+from lab.machine.stock_kernels import find_stock_kernel, packaged_kernels, stock_kernels
 
 app = App(name="kernels")
 mdadm_app = App(name="mdadm")

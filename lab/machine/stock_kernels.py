@@ -1,4 +1,4 @@
-"""Distribution kernels for ``qemu:``: those installed on this computer, and those that ``raidlab kernels get`` fetched.
+"""Distribution kernels for ``qemu:``: those installed on this computer, and those that ``raidlab kernels get`` fetches.
 
 A kernel reaches this computer's files through a small initramfs: busybox, the modules for 9p over virtio, and md's. All
 other modules are loaded from this computer's files.
@@ -11,6 +11,8 @@ import hashlib
 import io
 import lzma
 import os
+import re
+import shutil
 import stat
 import struct
 import tempfile
@@ -23,7 +25,7 @@ from lab.gates.files import require_trusted
 from lab.host.files import HostFiles, create_file, replace_file
 from lab.host.processes import Processes
 from lab.machine.kernel_image import kernel_cache
-from lab.machine.package_sources import find_version, version_key
+from lab.machine.package_sources import Apt, Packaged, find_version, put_in_place, version_key
 
 ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p")
 """Modules that are loaded before this computer's files can be reached."""
@@ -59,6 +61,10 @@ MOST_FAST_IMAGES = 6
 PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
 NOTE_HEADER = struct.Struct("<III")
 _GET = "raidlab kernels get 6.12"
+# Drivers for hardware that no QEMU machine has.
+_UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging", "drivers/infiniband")
+# Others may lack drivers (-azure) or have larger pages (-arm64-16k).
+_ORDINARY = re.compile("-(amd64|arm64|generic)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,39 @@ def _fetched() -> Iterator[StockKernel]:
         modules = folder.parent / "lib/modules" / release
         if (modules / "modules.dep").is_file():
             yield StockKernel(release, folder, modules)
+
+
+def packaged_kernels() -> Packaged:
+    """The kernels that can be fetched from this computer's package sources."""
+    return Packaged("a kernel", "raidlab kernels", stock_folder(), _releases, _install)
+
+
+def _releases(apt: Apt) -> list[str]:
+    found = apt.run("apt-cache", "search", "--names-only", "^linux-image-[0-9]")
+    names = re.findall(r"^linux-image-(\d[\w.+~-]*)", found, re.MULTILINE)
+    has_numbers = (name for name in names if re.match(r"\d+\.\d+\.\d", name))
+    return [name for name in has_numbers if _ORDINARY.search(name) and not re.search("-(rt|cloud)-", name)]
+
+
+def _install(apt: Apt, release: str, folder: Path) -> None:
+    tree, ready = folder / "tree", folder / "ready"
+    # Some distributions package a kernel's modules separately.
+    image_packages = apt.with_needs(
+        f"linux-image-{release}", fits=lambda name: name.startswith("linux-") and name.endswith(f"-{release}")
+    )
+    apt.unpack(image_packages, tree)
+    unpacked = next(
+        path for path in (tree / "lib/modules" / release, tree / "usr/lib/modules" / release) if path.is_dir()
+    )
+    image = next(path for path in (tree / f"boot/vmlinuz-{release}", unpacked / "vmlinuz") if path.is_file())
+    modules = ready / "lib/modules" / release
+    modules.parent.mkdir(parents=True)
+    image.rename(ready / "vmlinuz")
+    unpacked.rename(modules)
+    for unused in _UNUSED:
+        shutil.rmtree(modules / "kernel" / unused, ignore_errors=True)
+    apt.do("depmod", "-b", str(ready), release, hint="apt install kmod")
+    put_in_place(ready, stock_folder() / release)
 
 
 def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:

@@ -10,8 +10,8 @@ import pytest
 
 from lab.errors import LabError
 from lab.host.processes import Completed, Processes
-from lab.machine.kernel_packages import packaged_kernels
 from lab.machine.package_sources import Apt
+from lab.machine.stock_kernels import packaged_kernels
 
 
 class FakeApt:
