@@ -30,13 +30,6 @@ def test_moments_within_a_second_keep_their_order_as_text() -> None:
     assert moments == sorted(set(moments))
 
 
-def test_a_moment_comes_before_a_result_of_the_same_second() -> None:
-    # Results have times in whole seconds; one from the second in which a lesson began belongs to it.
-    clock = FakeClock()
-    clock.sleep(0.5)
-    assert utc_text(clock) <= clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def test_polls_end_with_one_after_the_time_out() -> None:
     clock = FakeClock()
     began = clock.now_seconds

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from lab.machine.embedded import (
     UbdDisk,
     cause_of_loss,
     kernel_arguments,
-    most_requests,
     start_embedded,
 )
 from lab.machine.kernel_image import KernelImage, built_part, find_kernel, wide_registers
@@ -36,36 +34,6 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def arguments(options: EmbeddedOptions, image: KernelImage = PACKAGED) -> list[str]:
-    return kernel_arguments(options, image, Path("/state/1"), (5, 8), 3)
-
-
-def test_the_guest_gets_a_read_only_root_and_its_channel() -> None:
-    line = arguments(EmbeddedOptions(memory_bytes=256 << 20))
-    assert line[0] == "/usr/bin/linux.uml"
-    assert {"mem=256M", "ro", "rootfstype=hostfs", "init=/state/1/init", "ssl0=fd:5,fd:8", "con0=null,fd:3"} <= set(
-        line
-    )
-    assert not [argument for argument in line if argument.startswith(("ubd", "time-travel", "RAIDLAB"))]
-
-
-def test_disks_modules_and_virtual_time_are_named() -> None:
-    disks = (UbdDisk(Path("/d/0"), "RAIDLAB-01"), UbdDisk(Path("/d/1"), "RAIDLAB-02"))
-    line = arguments(
-        EmbeddedOptions(disks=disks, virtual_time=True, seed=7), KernelImage(Path("/k/linux"), Path("/k/modules"))
-    )
-    assert line[-8:] == [
-        "time-travel=inf-cpu",
-        "time-travel-start=1767225600000000000",
-        "lab_seed=7",
-        "lab_client=5,8",
-        "RAIDLAB_QUICK_CLOCK=/k/quick_clock.so",
-        "RAIDLAB_MODULES=/k/modules",
-        "ubd0=/d/0,,RAIDLAB-01",
-        "ubd1=/d/1,,RAIDLAB-02",
-    ]
-
-
 def test_a_state_folder_that_the_kernels_devices_would_hide_is_not_hidden(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/dev/shm")
@@ -74,26 +42,10 @@ def test_a_state_folder_that_the_kernels_devices_would_hide_is_not_hidden(tmp_pa
         assert ("devtmpfs.mount=0" in line) == is_hidden
 
 
-def test_many_disks_share_what_the_drivers_socket_holds() -> None:
-    def request_counts(disks: int) -> list[str]:
-        options = EmbeddedOptions(disks=tuple(UbdDisk(Path(f"/d/{number}"), "S") for number in range(disks)))
-        return [word.removeprefix("RAIDLAB_UBD_REQUESTS=") for word in arguments(options) if "REQUESTS" in word]
-
-    sender, receiver = socket.socketpair()
-    with sender, receiver:
-        sender.setblocking(False)
-        (each,) = request_counts(16)
-        # The socket holds the requests of sixteen disks, and those of one more.
-        assert [sender.send(bytes(8)) for _ in range(int(each) * 17)] == [8] * int(each) * 17
-    assert int(each) >= 4
-    assert most_requests(1) > most_requests(2) > most_requests(16)
-    assert request_counts(0) == []
-
-
 def test_a_command_line_that_the_kernel_would_cut_is_refused() -> None:
     disks = tuple(UbdDisk(Path("/d" * 120) / str(number), f"S{number}") for number in range(16))
     with pytest.raises(SpecError, match="longer than 4096") as refused:
-        arguments(EmbeddedOptions(disks=disks))
+        kernel_arguments(EmbeddedOptions(disks=disks), PACKAGED, Path("/state/1"), (5, 8), 3)
     assert "RAIDLAB_STATE" in refused.value.hint
 
 
