@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.disks.kinds import DiskKind, DiskSpec, specs
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, specs
 from lab.disks.lab import (
     REGISTRY,
     DiskImages,
@@ -229,33 +229,26 @@ def test_an_image_that_was_never_written_has_no_block(state: StateFolder) -> Non
 LOOP = lab_disk("disk01", "/dev/loop0", DiskKind.LOOP, backing="/var/lib/raidlab/disks/disk01.img")
 
 
-def test_the_registry_is_read_back() -> None:
-    machine = machine_of(Device("loop0", loop_file=LOOP.backing))
-    write_registry(machine, [LOOP])
-    assert read_registry(machine) == (LOOP,)
+PHYSICAL = lab_disk("disk01", "/dev/nvme1n1", DiskKind.PHYSICAL, serial="Y")
 
 
 @pytest.mark.parametrize(
-    "machine",
+    ("disk", "machine", "is_same"),
     [
-        machine_of(),
-        machine_of(Device("loop0", size_bytes=MIB, loop_file=LOOP.backing)),
-        machine_of(Device("loop0", loop_file="/home/someone/else.img")),
+        (LOOP, machine_of(Device("loop0", loop_file=LOOP.backing)), True),
+        (LOOP, machine_of(), False),
+        (LOOP, machine_of(Device("loop0", size_bytes=MIB, loop_file=LOOP.backing)), False),
+        (LOOP, machine_of(Device("loop0", loop_file="/home/someone/else.img")), False),
+        (PHYSICAL, machine_of(Device("nvme1n1", serial="Y")), True),
+        (PHYSICAL, machine_of(Device("nvme1n1", serial="X")), False),
     ],
-    ids=["gone", "size", "file"],
+    ids=["loop", "gone", "size", "file", "physical", "serial"],
 )
-def test_a_disk_that_is_not_what_it_was_is_dropped(machine: FakeMachine) -> None:
-    write_registry(machine, [LOOP])
-    assert read_registry(machine) == ()
-
-
-def test_a_physical_disk_in_the_registry_is_known_by_its_serial() -> None:
-    disk = lab_disk("disk01", "/dev/nvme1n1", DiskKind.PHYSICAL, serial="Y")
-    machine = machine_of(Device("nvme1n1", serial="Y"))
+def test_a_registry_is_read_back_without_disks_that_are_not_what_they_were(
+    disk: LabDisk, machine: FakeMachine, is_same: bool
+) -> None:
     write_registry(machine, [disk])
-    assert read_registry(machine) == (disk,)
-    machine.files["/sys/block/nvme1n1/serial"] = "X\n"
-    assert read_registry(machine) == ()
+    assert read_registry(machine) == ((disk,) if is_same else ())
 
 
 def entry(name: str = "disk01", node: str = "/dev/loop0", backing: str = LOOP.backing) -> str:
