@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-SCRIPTS = .ci/run provision/raidlab $(shell find $(wildcard provision packer benchmarks tests docs/findings) -name '*.sh') $(addprefix provision/guest/files/,ssh-host-keys has-arrays 90-raidlab)
+SCRIPTS = .ci/run provision/raidlab $(shell find $(wildcard provision packer benchmarks tests docs/findings lab) -name '*.sh') $(addprefix provision/guest/files/,ssh-host-keys has-arrays 90-raidlab)
 # A file of tests by one worker: a test of the embedded kernel leaves its machine to the next in its file. In the order of
 # tests/conftest.py, longest first, so that no worker is left alone with a long file in the end.
 PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 10

@@ -178,7 +178,8 @@ class _Tables(msgspec.Struct, frozen=True):
     """Family -> Debian's name of a package -> its name there."""
 
 
-TABLES = read_toml(Path(__file__).with_name("doctor.toml"), _Tables)
+_HERE = Path(__file__)
+TABLES = read_toml(_HERE.with_name("doctor.toml"), _Tables)
 _SSH = Program("ssh", is_required=True)
 
 
@@ -531,44 +532,23 @@ _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
 # RAID 0, 1 and 10 pass the atomic writes of their members on (drivers/md/raid0.c: BLK_FEAT_ATOMIC_WRITES).
 _ATOMIC_WRITES = (6, 13)
 
-# One shell for all checks: starting a process takes 15 ms in the embedded kernel. The functions of a module that is
-# not loaded are read from its file, without loading it.
-_FIND_SCRIPT = """
-for program in {programs}; do command -v "$program" || echo {not_found}; done
-for module in {modules}; do modprobe -n -q "$module" && echo "module $module"; done
-mdadm --version 2>&1; fio --version 2>&1
-{{
-  cat /proc/kallsyms
-  for module in {with_features}; do
-    [ ! -e "/sys/module/$module" ] || continue
-    file=$(modprobe --show-depends "$module" | sed -nE 's/^insmod ([^ ]+).*/\\1/p' | tail -n 1)
-    case $file in *.xz) xz -dc "$file" ;; *.zst) zstd -dcq "$file" ;; *.gz) gzip -dc "$file" ;; ?*) cat "$file" ;; esac
-  done
-}} 2>/dev/null | grep -aowE '{functions}' | sort -u | sed 's/^/function /'
-for file in /sys/block/*/queue/atomic_write_unit_max_bytes; do [ -e "$file" ] && echo "atomic $(cat "$file")"; done
-true
-"""
-
 
 def check_machine(machine: Machine) -> DoctorReport:
     """The report on an open machine: kernel, levels and disk drivers, programs."""
     family = family_in(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
     modules = [name for driver in TABLES.drivers for name in (driver.module, *driver.also_in)]
-    script = _FIND_SCRIPT.format(
-        programs=" ".join(program.name for program in TABLES.programs),
-        modules=" ".join(modules),
-        not_found=_NOT_FOUND,
-        with_features=" ".join(_ALWAYS),
-        functions="|".join((*_ALWAYS.values(), *(feature.function for feature in TABLES.features))),
-    )
-    lines = machine.run(["sh", "-c", script]).stdout.splitlines()
+    programs = [program.name for program in TABLES.programs]
+    functions = [*_ALWAYS.values(), *(feature.function for feature in TABLES.features)]
+    script = _HERE.with_name("doctor.sh").read_text("utf-8")
+    words = (" ".join(programs), " ".join(modules), " ".join(_ALWAYS), "|".join(functions))
+    lines = machine.run(["sh", "-c", script, "doctor", *words]).stdout.splitlines()
     found, rest = lines[: len(TABLES.programs)], lines[len(TABLES.programs) :]
     loadable = {line.removeprefix("module ") for line in rest if line.startswith("module ")}
     # Includes drivers that are built in, or loaded without module files.
     loadable |= set(machine.list_dirs(["/sys/module"])["/sys/module"])
     drivers = [_driver(driver, loadable) for driver in TABLES.drivers]
-    functions = {line.removeprefix("function ") for line in rest if line.startswith("function ")}
-    features = (*(_feature(feature, functions) for feature in TABLES.features), _atomic_writes(machine, rest))
+    seen = {line.removeprefix("function ") for line in rest if line.startswith("function ")}
+    features = (*(_feature(feature, seen) for feature in TABLES.features), _atomic_writes(machine, rest))
     checks = (_kernel(machine), *drivers, *features, *_programs(found, rest, family))
     return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, family, is_root=True)
 

@@ -237,21 +237,9 @@ def find_drive_model(name: str) -> DriveModel:
     return found
 
 
-_SOURCES = ("mechanics.h", "parameters.h", "plugin.c", "plain_stack.py")
+_SOURCES = ("mechanics.h", "parameters.h", "plugin.c", "plain_stack.py", "compile.sh")
 PACKAGES = "tcc libc6-dev nbdkit-plugin-dev"
 _NO_COMPILER = 127
-# tcc takes a tenth of gcc's time and a hundredth of its space; another compiler is used if headers are too new for it.
-_COMPILE = f"""
-found={_NO_COMPILER}
-rm -f "$1"
-for compiler in tcc gcc cc; do
-  command -v $compiler >/dev/null || continue
-  found=0
-  $compiler -O2 -shared -fPIC -o "$1.new" "$2/plugin.c" -lm -lpthread || continue
-  python3 -IS "$2/plain_stack.py" "$1.new" && mv "$1.new" "$1" && exit 0
-done
-exit $((found ? found : 1))
-"""
 
 
 def install_drive(machine: Machine, plugin: str) -> None:
@@ -266,7 +254,7 @@ def install_drive(machine: Machine, plugin: str) -> None:
     for path, text in sources.items():
         machine.write(path, text)
     try:
-        machine.run(("sh", "-c", _COMPILE, "compile", plugin, folder))
+        machine.run(("sh", f"{folder}/compile.sh", plugin, folder))
     except CommandFailed as error:
         hint = f"install {PACKAGES} there (provision/host/setup.sh lab does so here)"
         if error.status == _NO_COMPILER:
