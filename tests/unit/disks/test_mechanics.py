@@ -209,25 +209,18 @@ def test_published_drives_seek_as_published() -> None:
 PLUGIN = "/run/raidlab/drive.so"
 
 
-def test_the_sources_are_compiled_once() -> None:
+def test_the_sources_are_compiled_once_until_they_change() -> None:
     machine = FakeMachine()
     install_drive(machine, PLUGIN)
     written = [path.rpartition("/")[2] for path, _ in machine.writes]
     assert written == ["mechanics.h", "parameters.h", "plugin.c", "plain_stack.py", "compile.sh"]
     assert machine.runs[-1][-2:] == (PLUGIN, f"{PLUGIN}.d")
-    runs = len(machine.runs)
+    machine.runs.clear()
     install_drive(machine, PLUGIN)
-    assert machine.runs[runs:] == [("test", "-s", PLUGIN)]
-
-
-def test_a_plugin_of_an_older_lab_is_compiled_anew() -> None:
-    machine = FakeMachine()
-    install_drive(machine, PLUGIN)
+    assert machine.runs == [("test", "-s", PLUGIN)]
     machine.files[f"{PLUGIN}.d/mechanics.h"] = "older"
-    runs = len(machine.runs)
     install_drive(machine, PLUGIN)
     assert machine.runs[-1][0] == "sh"
-    assert len(machine.runs) == runs + 2
 
 
 @pytest.mark.parametrize(

@@ -251,25 +251,6 @@ def test_waiting_for_a_file_that_is_not_there_is_an_error(machine: Machine) -> N
         machine.sleep(1.0, until=("/nowhere",))
 
 
-def test_many_streams_leave_short_reads_fast(machine: Machine) -> None:
-    streams = [machine.stream(["sh", "-c", "yes | head -c 2000000"]) for _ in range(8)]
-    streams += [machine.stream(["sleep", "30"]) for _ in range(8)]
-    delays = []
-    for _ in range(20):
-        asked = time.monotonic()
-        machine.read(["/proc/self/stat"])
-        delays.append(time.monotonic() - asked)
-    assert sorted(delays)[10] < 0.5
-    samples = machine.sample(SampleRequest(0.02, files=("/proc/uptime",)))
-    times = [sample.time_seconds for sample, _ in zip(samples, range(5), strict=False)]
-    samples.stop()
-    assert len(times) == 5
-    assert times == sorted(set(times))
-    for stream in streams[8:]:
-        stream.stop(signal_number=signal.SIGKILL)
-    assert [sum(map(len, stream.chunks())) for stream in streams] == [2_000_000] * 8 + [0] * 8
-
-
 def test_requests_of_many_threads_keep_apart(machine: Machine) -> None:
     wrong: list[str] = []
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -222,25 +220,6 @@ def test_a_compile_error_is_reported_and_compiled_files_are_reused(shop: Worksho
     assert "linux-source-6.1.tar.gz cannot be compiled" in failed.stderr
     (shop.tree / "wrong.c").unlink()
     assert shop.build("virtual-time").returncode == 0
-
-
-def test_a_terminal_shows_how_far_it_is_in_one_line_and_ctrl_c_ends_it(shop: Workshop) -> None:
-    shop.gate.unlink()
-    leader, follower = pty.openpty()
-    argv = ["setsid", "--ctty", "--wait", *shop.argv("virtual-time")]
-    shown = b""
-    with subprocess.Popen(argv, env=shop.environment, stdin=follower, stdout=follower, stderr=follower) as build:
-        os.close(follower)
-        while b"1 of 3 files" not in shown:
-            shown += os.read(leader, 4096)
-        wait_until(shop.held.exists)
-        os.write(leader, b"\x03")
-        while b"interrupted" not in shown:
-            shown += os.read(leader, 4096)
-        assert build.wait(60) == 130
-    os.close(leader)
-    assert b"\r\x1b[Kkernel: 33 %, 1 of 3 files: " in shown
-    wait_until(lambda: not any(map(is_running, map(int, shop.held.read_text().split()))))
 
 
 def test_the_planted_kernel_has_what_the_one_with_virtual_time_has_and_the_bugs(shop: Workshop) -> None:
