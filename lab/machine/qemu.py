@@ -39,7 +39,6 @@ from lab.machine.embedded import (
 from lab.machine.kernel_image import guest_python, kernel_cache
 from lab.machine.root_images import (
     AGENT_FOLDER,
-    ROOT_SERIAL,
     RootImage,
     find_root_image,
     root_images,
@@ -48,10 +47,8 @@ from lab.machine.root_images import (
 from lab.machine.stand_still import SILENT_SECONDS
 from lab.machine.state_folder import StateFolder, kernel_group
 from lab.machine.stock_kernels import (
-    COMPUTER_TAG,
     INIT_VARIABLE,
     LOGS_TAG,
-    START_READ_AUTO,
     StockKernel,
     fast_image,
     find_stock_kernel,
@@ -197,7 +194,7 @@ def boot_on_computer(kernel: StockKernel, initramfs: Path, folder: Path, shown: 
         f"{NO_OWN_ROOT} {INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}",
         (
             *("-fsdev", "local,id=computer,path=/,security_model=none,readonly=on,multidevs=remap"),
-            *("-device", f"virtio-9p-pci,fsdev=computer,mount_tag={COMPUTER_TAG}"),
+            *("-device", "virtio-9p-pci,fsdev=computer,mount_tag=computer"),
         ),
         (*shown, str(kernel.image), str(initramfs)),
         ("/",),
@@ -212,7 +209,7 @@ def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
         image.kernel,
         initramfs,
         f"{INIT_VARIABLE}={AGENT_FOLDER}/init RAIDLAB_MODULES=/usr/lib/modules/{image.facts.release}",
-        ("-drive", drive, "-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}"),
+        ("-drive", drive, "-device", "virtio-blk-pci,drive=root,serial=ROOT"),
         (str(image.kernel), str(image.system), str(initramfs)),
     )
 
@@ -229,7 +226,7 @@ def qemu_arguments(
     # cryptomgr.notests: the self-tests of its ciphers take an emulated processor half a second.
     parameters = (
         f"console={_CONSOLES[boot.architecture]} quiet no_timer_check cryptomgr.notests oops=panic panic=-1 "
-        f"md_mod.{START_READ_AUTO}"
+        "md_mod.start_ro=1"
     )
     return [
         qemu,

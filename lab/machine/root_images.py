@@ -28,34 +28,17 @@ from lab.gates.files import read_plain, require_trusted
 from lab.gates.text import is_name, shortened
 from lab.host.files import create_file
 from lab.machine.kernel_image import built_folders, built_part
-from lab.machine.stock_kernels import INIT_VARIABLE, INSERT_MODULES, cpio
+from lab.machine.stock_kernels import cpio
 from lab.units import MIB
 
 IMAGE_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "squashfs")
 """Modules that are loaded before the system can be mounted."""
-ROOT_SERIAL = "ROOT"
-"""The serial number of the system's disk."""
 AGENT_FOLDER = "/run/agent"
 """The folder of init and agent in the guest."""
 FACTS_FILE = "image.json"
 _FOLDER = "root-"
 _MOST_FACTS_BYTES = MIB
-_INIT = f"""#!/bin/busybox sh
-{INSERT_MODULES}
-PATH=/bin
-for name in cat cp mount umount; do busybox ln -s busybox /bin/$name; done
-mount -t devtmpfs dev /dev
-mount -t sysfs sys /sys
-for disk in /sys/block/*; do
-  [ "$(cat $disk/serial 2>/dev/null)" = {ROOT_SERIAL} ] && root=/dev/${{disk##*/}}
-done
-mount -t squashfs -o ro "$root" /root || exit 1
-mount -t tmpfs -o mode=755 run /root/run
-cp -a /agent /root{AGENT_FOLDER}
-umount /sys
-mount -o move /dev /root/dev
-exec busybox switch_root /root "${INIT_VARIABLE}"
-"""
+_INIT = Path(__file__).with_name("root_init.sh")
 
 
 class ImageFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +114,7 @@ def write_initramfs(image: RootImage, agent: Mapping[str, tuple[bytes, int]], pa
 
     Archives may follow each other, compressed or not (Documentation/driver-api/early-userspace/buffer-format.rst).
     """
-    entries = [("init", stat.S_IFREG | 0o755, _INIT.encode()), ("sys", stat.S_IFDIR | 0o755, b"")]
+    entries = [("init", stat.S_IFREG | 0o755, _INIT.read_bytes()), ("sys", stat.S_IFDIR | 0o755, b"")]
     entries.append(("agent", stat.S_IFDIR | 0o755, b""))
     entries += [(f"agent/{name}", stat.S_IFREG | mode, content) for name, (content, mode) in agent.items()]
     create_file(path, cpio(entries) + image.initramfs.read_bytes(), is_durable=False)

@@ -35,27 +35,11 @@ LEVEL_MODULES = ("md_mod", "crc32c_intel", "crc32c_generic", "raid456", "raid1",
 An emulated processor takes two seconds to unpack and link raid456 when the first array is created. Until Linux 6.13
 libcrc32c, on which it depends, needs one of the two ciphers to be loaded before it.
 """
-START_READ_AUTO = "start_ro=1"
-"""md_mod's parameter with which an assembled array waits for its first write (md(4), KERNEL PARAMETERS)."""
-COMPUTER_TAG = "computer"
-"""The 9p mount tag of this computer's files."""
 LOGS_TAG = "logs"
 """The 9p mount tag of the folder for logs (GUEST_FOLDER in lab/machine/embedded.py)."""
 INIT_VARIABLE = "RAIDLAB_INIT"
 """Kernel parameter, so also a variable of the first process: the program that takes over once the files can be read."""
-INSERT_MODULES = 'for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done'
-"""The shell line with which an initramfs begins."""
-_INIT = f"""#!/bin/busybox sh
-{INSERT_MODULES}
-# A job in the background needs /dev/null.
-/bin/busybox mount -t devtmpfs dev /dev
-for module in /levels/*; do
-  case "$module" in *md-mod.ko) option={START_READ_AUTO} ;; *) option= ;; esac
-  /bin/busybox insmod "$module" $option
-done &
-/bin/busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose {COMPUTER_TAG} /root || exit 1
-cd /root && /bin/busybox mount --move . / && exec /bin/busybox chroot . "${INIT_VARIABLE}"
-"""
+_INIT = Path(__file__).with_name("stock_init.sh")
 MOST_FAST_IMAGES = 6
 """Number of uncompressed kernels in the cache, of some 60 MB each."""
 PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
@@ -195,13 +179,14 @@ def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
     busybox = static_busybox(processes)
     modules = needed_modules(kernel.modules, ROOT_MODULES)
     levels = [path for path in needed_modules(kernel.modules, LEVEL_MODULES, is_complete=False) if path not in modules]
+    init = _INIT.read_text("utf-8")
     marks = [(str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in (busybox, *modules, *levels)]
-    name = f"{kernel.release}-{hashlib.sha256(repr((_INIT, marks)).encode()).hexdigest()[:16]}.cpio.gz"
+    name = f"{kernel.release}-{hashlib.sha256(repr((init, marks)).encode()).hexdigest()[:16]}.cpio.gz"
     folder = stock_folder() / "initramfs"
     if (made := folder / name).is_file():
         return made
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(made, initramfs(busybox, modules, processes, init=_INIT, levels=levels), is_durable=False)
+    replace_file(made, initramfs(busybox, modules, processes, init=init, levels=levels), is_durable=False)
     return made
 
 
