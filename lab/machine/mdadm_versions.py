@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from lab.errors import LabError, SpecError
@@ -37,23 +36,18 @@ def mdadm_versions() -> list[Path]:
 
 def find_mdadm(chosen: str) -> Path:
     """Return the folder of an mdadm, by version (4.4) or folder. Raises ToolMissing, SpecError, NotTrusted."""
-    if "/" in chosen:
-        folder = _of_folder(Path(chosen))
-    else:
+    folder = Path(chosen).absolute()
+    if "/" not in chosen:
         folder = find_version({each.name: each for each in mdadm_versions()}, chosen, "mdadm", _COMMAND)
+    elif not os.access(folder / _PACKAGE, os.R_OK):
+        raise SpecError(
+            f"there is no mdadm in '{shortened(chosen)}'",
+            hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
+        )
     for name in PROGRAMS:
         if (folder / name).is_file():
             require_trusted(folder / name, "the program")
     return folder
-
-
-def _of_folder(folder: Path) -> Path:
-    if not os.access(folder / _PACKAGE, os.R_OK):
-        raise SpecError(
-            f"there is no mdadm in '{shortened(str(folder))}'",
-            hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
-        )
-    return folder.absolute()
 
 
 def _versions(apt: Apt) -> list[str]:
@@ -70,8 +64,10 @@ def _install(apt: Apt, version: str, folder: Path) -> None:
     apt.unpack([f"{_PACKAGE}={version}", *libraries], tree)
     for name in (_PROGRAMS, _LIBRARIES):
         (ready / name).mkdir(parents=True)
-    for library in _libraries(tree):
-        create_file(ready / _LIBRARIES / library.name, library.read_bytes(), is_durable=False, mode=0o700)
+    for top in ("lib", "usr/lib"):
+        # Debian's folder for each architecture, without those below it: converters of character sets and the like.
+        for library in filter(Path.is_file, (tree / top).glob("*-linux-*/*.so*")):
+            create_file(ready / _LIBRARIES / library.name, library.read_bytes(), is_durable=False, mode=0o700)
     loader = next((path.name for path in (ready / _LIBRARIES).glob("ld-linux*")), "")
     if not loader:
         raise LabError(f"the packages of mdadm {version} lack a loader for programs", hint=f"{_COMMAND} list --all")
@@ -81,9 +77,3 @@ def _install(apt: Apt, version: str, folder: Path) -> None:
         words = f"{place}/{_LIBRARIES}/{loader} --library-path {place}/{_LIBRARIES} {place}/{_PROGRAMS}/{name}"
         create_file(ready / name, f'#!/bin/sh\nexec {words} "$@"\n'.encode(), is_durable=False, mode=0o700)
     put_in_place(ready, place)
-
-
-def _libraries(tree: Path) -> Iterator[Path]:
-    for top in ("lib", "usr/lib"):
-        # Debian's folder for each architecture, without those below it: converters of character sets and the like.
-        yield from (path for path in (tree / top).glob("*-linux-*/*.so*") if path.is_file())
