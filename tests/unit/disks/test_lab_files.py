@@ -164,7 +164,8 @@ def test_an_image_that_is_not_what_the_lab_made_is_not_removed(state: StateFolde
         folder.save(files(2))
         folder.images.make(folder.specs)
         os.truncate(folder.image(folder.specs[1]), 9 * MIB)
-        for use in (lambda: folder.save(files(1)), lambda: folder.images.make(folder.specs)):
+        uses: list[Callable[[], None]] = [lambda: folder.save(files(1)), lambda: folder.images.make(folder.specs)]
+        for use in uses:
             with pytest.raises(LabError, match=f"has {9 * MIB} bytes instead of {8 * MIB}") as caught:
                 use()
             assert "move the file elsewhere to keep its data" in caught.value.hint
