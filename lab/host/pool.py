@@ -20,6 +20,7 @@ from multiprocessing.context import SpawnProcess
 from typing import TypeVar
 
 from lab.errors import LabError
+from lab.host.processes import ended_how
 from lab.host.signals import ENDING
 
 _PR_SET_PDEATHSIG = 1
@@ -115,10 +116,8 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
 
 def _ended(process: SpawnProcess) -> LabError:
     process.join()
-    status = process.exitcode or 0
-    how = signal.Signals(-status).name if status < 0 else f"status {status}"
     return LabError(
-        f"a worker process was killed by something else ({how})",
+        f"a worker process was killed by something else ({ended_how(process.exitcode or 0)})",
         hint="run the command again; if memory is short, first close other programs",
     )
 

@@ -139,7 +139,10 @@ class EmbeddedKernel:
         """Return the channel to its agent, which owns the descriptors from here on; ``terms``: see Channel."""
         assert self._supervisor.stdout is not None
         life_fd = os.dup(self._supervisor.stdout.fileno())
-        channel = Channel(read_fd, write_fd, self.explain_loss, life_fd=life_fd, **terms)
+        with ExitStack() as undo:
+            undo.callback(os.close, life_fd)
+            channel = Channel(read_fd, write_fd, self.explain_loss, life_fd=life_fd, **terms)
+            undo.pop_all()
         self.ask_to_leave = lambda: channel.request("exit")
         return channel
 
