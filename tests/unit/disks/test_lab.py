@@ -105,7 +105,10 @@ def test_a_second_set_of_ram_disks_would_be_the_first(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="already ram disks"):
         lab.attach(specs(1, DiskKind.RAM, size_bytes=MIB, first=3))
     assert machine.runs == [("modprobe", "brd", "rd_nr=2", "rd_size=1024")]
-    assert len(lab.disks) == 2
+    # A later command removes them, too.
+    later = Lab(machine, host_in(tmp_path), lab.disks)
+    later.detach(lab.disks)
+    assert (machine.runs[-1], later.disks) == (("modprobe", "-r", "brd"), ())
 
 
 def test_detach_runs_the_way_back_and_forgets_the_disk(tmp_path: Path) -> None:
