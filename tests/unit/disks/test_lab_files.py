@@ -113,10 +113,7 @@ DISK = '{"name": "disk01", "kind": "file"}'
             for damaged in ("[{", '[{"name": "x"}]', '[{"name": "\udcff", "kind": "file"}]', "{}")
         ),
         (f'[{{"name": "{FAR}", "kind": "file"}}]', "cannot be the name of a disk"),
-        ('[{"name": "/etc/passwd", "kind": "file"}]', "cannot be the name of a disk"),
-        ('[{"name": "", "kind": "file"}]', "cannot be the name of a disk"),
         (f"[{DISK}, {DISK}]", "several disks named disk01"),
-        ('[{"name": "a", "kind": "file", "size_bytes": 1e308}]', "is damaged"),
         ('[{"name": "a", "kind": "file", "size_bytes": 9000000000000000000}]', "1M to|is not possible"),
         (f'[{{"name": "a", "kind": "file", "size_bytes": 1{"0" * 5000}}}]', "is damaged|is not possible"),
         ('[{"name": "a", "kind": "spindle", "model": "hdd-7200", "backing": "/dev/ubda"}]', "no disk like a"),

@@ -55,15 +55,7 @@ def test_a_truncated_agent_source_is_not_executed() -> None:
 @pytest.mark.parametrize(
     ("status", "words", "error", "message"),
     [
-        (255, "me@lab1: Permission denied (publickey).", MachineLost, "does not let this user in"),
-        (
-            255,
-            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
-            MachineLost,
-            "has changed",
-        ),
-        (255, "No ED25519 host key is known\nHost key verification failed.", MachineLost, "unknown host key"),
-        (255, "ssh: connect to host lab1 port 22: Connection refused", MachineLost, "the connection to me@lab1 failed"),
+        # Refused connections: tests/kernel/test_ssh.py.
         (127, "raidlab: python3 not found", ToolMissing, "python3"),
         (1, "raidlab: python3 here is older than 3.9", ToolMissing, "3.9 or later"),
         (1, "sudo: a password is required", PrivilegeRefused, "sudo on me@lab1 refused"),
