@@ -61,18 +61,9 @@ class RootImage:
     """As in a target."""
     folder: Path
     facts: ImageFacts
-
-    @property
-    def kernel(self) -> Path:
-        return self.folder / "vmlinuz"
-
-    @property
-    def initramfs(self) -> Path:
-        return self.folder / "initramfs.gz"
-
-    @property
-    def system(self) -> Path:
-        return self.folder / "root.squashfs"
+    kernel: Path
+    initramfs: Path
+    system: Path
 
 
 def root_images() -> Iterator[RootImage]:
@@ -102,11 +93,11 @@ def find_root_image(chosen: str) -> RootImage:
         facts = decoded_json(read_plain(folder / FACTS_FILE, _MOST_FACTS_BYTES), ImageFacts)
     except (OSError, ValueError) as error:
         raise ToolMissing(f"the root image {folder} is damaged: {error}", hint=f"build it again: {build}") from None
-    image = RootImage(chosen, folder, facts)
-    for part in (image.kernel, image.initramfs, image.system):
+    parts = [folder / part for part in ("vmlinuz", "initramfs.gz", "root.squashfs")]
+    for part in parts:
         if not part.is_file():
             raise ToolMissing(f"the root image {folder} lacks {part.name}", hint=f"build it again: {build}")
-    return image
+    return RootImage(chosen, folder, facts, *parts)
 
 
 def write_initramfs(image: RootImage, agent: Mapping[str, tuple[bytes, int]], path: Path) -> None:
