@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import math
 import os
 import resource
 import select
@@ -229,27 +230,17 @@ def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
     os.replace(path + ".new", path)
 
 
-class TimerRescue:
-    """Sends the kernel an extra timer signal now and then.
+def kick(kernel: int) -> None:
+    """Send the kernel an extra timer signal, which does no harm; now and then it is needed.
 
     User Mode Linux 6.1 can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for
     a signal that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts
-    it. An extra timer interrupt does no harm. In virtual time no event may come from outside.
+    it. In virtual time no event may come from outside.
     """
-
-    def __init__(self, kernel: int, argv: Sequence[str]) -> None:
-        self.kernel = kernel
-        self.is_needed = is_user_mode(argv) and not is_virtual_time(argv)
-        self.is_caught = False
-
-    def kick(self) -> None:
-        if not self.is_needed:
-            return
-        # The signal would kill a kernel that has no handler yet.
-        self.is_caught = self.is_caught or catches(self.kernel, signal.SIGALRM)
-        if self.is_caught:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.kernel, signal.SIGALRM)
+    # The signal would kill a kernel that has no handler yet.
+    if catches(kernel, signal.SIGALRM):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(kernel, signal.SIGALRM)
 
 
 class RoomKeeper:
@@ -331,16 +322,16 @@ def catches(pid: int, number: int) -> bool:
 
 
 def wait_for_end(
-    child: int, wake_read: int, received: Sequence[int], rescue: TimerRescue, room: RoomKeeper
+    child: int, wake_read: int, received: Sequence[int], room: RoomKeeper, *, is_kicked: bool
 ) -> int | None:
     """Return the kernel's exit status; None if the client ended, or a signal was ``received``, first."""
-    next_kick = 0.0
+    next_kick = 0.0 if is_kicked else math.inf
     while not received:
         ready, _, _ = select.select([0, wake_read], [], [], room.seconds)
         if not room.check():
             return NO_ROOM_STATUS
         if not ready and time.monotonic() >= next_kick:
-            rescue.kick()
+            kick(room.kernel)
             next_kick = time.monotonic() + KICK_SECONDS / 2
         if 0 in ready and not os.read(0, 512):
             return None
@@ -398,7 +389,8 @@ def main() -> None:
             os.close(fd)
         spare = int(os.environ.get(SPARE_VARIABLE) or SPARE_BYTES)
         room = RoomKeeper(kernel, json.loads(sys.argv[3])["writable"], spare)
-        status = wait_for_end(child, wake_read, received, TimerRescue(kernel, argv), room)
+        is_kicked = is_user_mode(argv) and not is_virtual_time(argv)
+        status = wait_for_end(child, wake_read, received, room, is_kicked=is_kicked)
     finally:
         reap(kernel)
         with contextlib.suppress(OSError):
