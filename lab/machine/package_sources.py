@@ -157,18 +157,6 @@ class Apt:
             raise LabError(f"{program} failed: {_last_line(done)}", hint=_TRY_AGAIN)
         return done
 
-    def fetch(self, names: Sequence[str], folder: Path) -> list[Path]:
-        """Download packages to a folder, verified, and return their files."""
-        folder.mkdir()
-        # apt-get writes them to the current folder.
-        there = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(folder))
-        done = self._processes.run(
-            [*there, "apt-get", "-q", *self._options, "download", *names], timeout_seconds=PACKAGE_SECONDS
-        )
-        if done.status:
-            raise LabError(f"{' '.join(names)} cannot be fetched: {_last_line(done)}", hint=_TRY_AGAIN)
-        return list(folder.glob("*.deb"))
-
     def with_needs(self, *names: str, fits: Callable[[str], bool]) -> list[str]:
         """These packages, and those that they depend on, directly or not, whose names fit."""
         found = list(names)
@@ -179,8 +167,17 @@ class Apt:
         return found
 
     def unpack(self, names: Sequence[str], tree: Path) -> None:
-        """Fetch packages, and unpack them below a new folder."""
-        for package in self.fetch(names, tree.with_name(f"{tree.name}-packages")):
+        """Fetch packages, verified, and unpack them below a new folder."""
+        folder = tree.with_name(f"{tree.name}-packages")
+        folder.mkdir()
+        # apt-get writes them to the current folder.
+        there = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(folder))
+        done = self._processes.run(
+            [*there, "apt-get", "-q", *self._options, "download", *names], timeout_seconds=PACKAGE_SECONDS
+        )
+        if done.status:
+            raise LabError(f"{' '.join(names)} cannot be fetched: {_last_line(done)}", hint=_TRY_AGAIN)
+        for package in folder.glob("*.deb"):
             hint = "free some space on this computer's disk, then try again"
             self.do("dpkg-deb", "-x", str(package), str(tree), hint=hint)
 
