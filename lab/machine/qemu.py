@@ -12,7 +12,7 @@ import math
 import os
 import platform
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +49,6 @@ from lab.machine.state_folder import StateFolder, kernel_group
 from lab.machine.stock_kernels import (
     INIT_VARIABLE,
     LOGS_TAG,
-    StockKernel,
     fast_image,
     find_stock_kernel,
     make_initramfs,
@@ -184,23 +183,6 @@ class Boot:
     """Folders whose names QEMU lists."""
 
 
-def boot_on_computer(kernel: StockKernel, initramfs: Path, folder: Path, shown: Sequence[str]) -> Boot:
-    """A kernel on this computer's files. Init and agent are in ``folder``."""
-    # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
-    return Boot(
-        platform.machine(),
-        kernel.image,
-        initramfs,
-        f"{NO_OWN_ROOT} {INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}",
-        (
-            *("-fsdev", "local,id=computer,path=/,security_model=none,readonly=on,multidevs=remap"),
-            *("-device", "virtio-9p-pci,fsdev=computer,mount_tag=computer"),
-        ),
-        (*shown, str(kernel.image), str(initramfs)),
-        ("/",),
-    )
-
-
 def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
     """A root image's kernel. Init and agent are in the initramfs."""
     drive = f"if=none,id=root,file={image.system},format=raw,readonly=on,file.locking=off"
@@ -279,7 +261,19 @@ def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str
     read = [str(kernel.modules), *shown_files(options)]
     check_path(kernel.image, kernel.modules)
     install_agent(folder, python, read)
-    return boot_on_computer(kernel, initramfs, folder, read)
+    # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
+    return Boot(
+        platform.machine(),
+        kernel.image,
+        initramfs,
+        f"{NO_OWN_ROOT} {INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}",
+        (
+            *("-fsdev", "local,id=computer,path=/,security_model=none,readonly=on,multidevs=remap"),
+            *("-device", "virtio-9p-pci,fsdev=computer,mount_tag=computer"),
+        ),
+        (*read, str(kernel.image), str(initramfs)),
+        ("/",),
+    )
 
 
 def start_qemu(
