@@ -149,10 +149,10 @@ def test_reading_on_costs_no_turn_where_the_drive_reads_ahead(play: Play) -> Non
     def mean(ahead: int) -> float:
         mechanics = changed(SIMPLE, read_ahead_bytes=ahead)
         now, lines = 0.0, []
-        for index in range(100):
+        for index in range(40):
             lines.append(("r", now, index * 8, 8))
             now = play(mechanics, lines)[-1] + 0.00005
-        return now / 100
+        return now / 40
 
     assert mean(0) == pytest.approx(0.010, rel=0.15)
     assert mean(128 * 1024) < 0.001

@@ -82,7 +82,8 @@ def test_a_run_is_found_by_id_by_a_unique_beginning_and_as_the_latest(tmp_path: 
         runs.path("../x")
 
 
-def test_a_held_run_is_neither_opened_nor_deleted_by_another(tmp_path: Path) -> None:
+def test_a_held_run_is_neither_opened_nor_deleted_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.store._POLL_SECONDS", 0.1)
     runs = folders(tmp_path)
     run_id = begun(runs)
     assert not runs.is_held(run_id)
@@ -184,8 +185,8 @@ class Entry(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def journal(folder: Path, *, skips_damaged: bool = False) -> Journal[Entry]:
-    return Journal(folder / "x.jsonl", Entry, skips_damaged=skips_damaged)
+def journal(folder: Path, *, skips_damaged: bool = False, is_durable: bool = True) -> Journal[Entry]:
+    return Journal(folder / "x.jsonl", Entry, skips_damaged=skips_damaged, is_durable=is_durable)
 
 
 def test_entries_come_back_in_order(tmp_path: Path) -> None:
@@ -217,17 +218,16 @@ def test_each_entry_and_the_name_of_the_file_are_durable(tmp_path: Path, monkeyp
 def test_wherever_the_last_line_is_torn_the_others_are_read_and_appended_to(
     cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("torn")
+    torn = journal(tmp_path_factory.mktemp("torn"), is_durable=False)
     for number in range(3):
-        journal(folder).append(Entry(number, "some text"))
-    path = folder / "x.jsonl"
-    whole = path.read_bytes()
-    path.write_bytes(whole[: min(cut, len(whole))])
-    before = journal(folder).read()
-    assert before == [Entry(number, "some text") for number in range(path.read_bytes().count(b"\n"))]
-    journal(folder).repair()
-    journal(folder).append(Entry(9))
-    assert journal(folder).read() == [*before, Entry(9)]
+        torn.append(Entry(number, "some text"))
+    whole = torn.path.read_bytes()
+    torn.path.write_bytes(whole[: min(cut, len(whole))])
+    before = torn.read()
+    assert before == [Entry(number, "some text") for number in range(torn.path.read_bytes().count(b"\n"))]
+    torn.repair()
+    torn.append(Entry(9))
+    assert torn.read() == [*before, Entry(9)]
 
 
 def test_a_damaged_line_is_named_or_left_out(tmp_path: Path) -> None:
