@@ -69,19 +69,13 @@ _WORDS_OF_TROUBLE = ("panic", "Oops", "int3:", "BUG:", "RIP:", "not syncing")
 # userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
 # are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
 _STOPPED = re.compile(r"child stopped with signal (18|19)\b|failed to wait for SIGTRAP.*status = 0x1[23]7f")
-_STOPPED_WORDS = "was stopped together with its programs by something else (SIGSTOP), and could not continue"
-_STOPPED_HINT = (
-    "arrays are as after a power failure. To pause raidlab press Ctrl-Z, or stop only its supervisor and kernel"
-)
-_NO_ROOM_HINT = (
-    "free some space on this computer's disk, then run the command again: arrays are as after a power failure; for one "
-    "that does not start: raidlab array assemble NAME --force"
-)
 
 
 class _Losses(msgspec.Struct, frozen=True):
     other_kernel: str
     otherwise: str
+    stopped: str
+    no_room: str
     consoles: dict[str, str]
     statuses: dict[str, str]
 
@@ -222,16 +216,17 @@ def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
     except OSError:
         lines = []
     text = "\n".join(lines)
-    if _STOPPED.search(text):
-        return f"the embedded kernel {_STOPPED_WORDS}", f"{RUN_AGAIN}; {_STOPPED_HINT}"
-    if status == NO_ROOM_STATUS:
-        message = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
-        return f"{message}: the embedded kernel was stopped before a write to them could fail", _NO_ROOM_HINT
     losses = read_toml(_HERE / "losses.toml", _Losses)
     hints = [hint for pattern, hint in losses.consoles.items() if re.search(pattern, text)]
     hints.append(losses.statuses.get(str(status), losses.otherwise))
-    hint = hints[0].format(again=RUN_AGAIN, other_kernel=losses.other_kernel)
-    return loss_message(status, lines), hint
+    message, hint = loss_message(status, lines), hints[0]
+    if _STOPPED.search(text):
+        words = "was stopped together with its programs by something else (SIGSTOP), and could not continue"
+        message, hint = f"the embedded kernel {words}", losses.stopped
+    elif status == NO_ROOM_STATUS:
+        room = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
+        message, hint = f"{room}: the embedded kernel was stopped before a write to them could fail", losses.no_room
+    return message, hint.format(again=RUN_AGAIN, other_kernel=losses.other_kernel)
 
 
 def loss_message(status: int | None, lines: Sequence[str]) -> str:
