@@ -524,9 +524,6 @@ def _libvirt(host: Host) -> Found:
 
 # --- an open machine: its kernel, drivers, md features and programs
 
-_NOT_FOUND = "-"
-
-
 # A function that each of these modules always has: if it is not found, the module's functions are not visible.
 _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
 # RAID 0, 1 and 10 pass the atomic writes of their members on (drivers/md/raid0.c: BLK_FEAT_ATOMIC_WRITES).
@@ -541,15 +538,28 @@ def check_machine(machine: Machine) -> DoctorReport:
     functions = [*_ALWAYS.values(), *(feature.function for feature in TABLES.features)]
     script = _HERE.with_name("doctor.sh").read_text("utf-8")
     words = (" ".join(programs), " ".join(modules), " ".join(_ALWAYS), "|".join(functions))
-    lines = machine.run(["sh", "-c", script, "doctor", *words]).stdout.splitlines()
-    found, rest = lines[: len(TABLES.programs)], lines[len(TABLES.programs) :]
-    loadable = {line.removeprefix("module ") for line in rest if line.startswith("module ")}
+    found: dict[str, list[str]] = {"program": [], "module": [], "version": [], "function": [], "atomic": []}
+    for line in machine.run(["sh", "-c", script, "doctor", *words]).stdout.splitlines():
+        kind, _, value = line.partition(" ")
+        found.get(kind, []).append(value)
     # Includes drivers that are built in, or loaded without module files.
-    loadable |= set(machine.list_dirs(["/sys/module"])["/sys/module"])
+    loadable = {*found["module"], *machine.list_dirs(["/sys/module"])["/sys/module"]}
     drivers = [_driver(driver, loadable) for driver in TABLES.drivers]
-    seen = {line.removeprefix("function ") for line in rest if line.startswith("function ")}
-    features = (*(_feature(feature, seen) for feature in TABLES.features), _atomic_writes(machine, rest))
-    checks = (_kernel(machine), *drivers, *features, *_programs(found, rest, family))
+    features = [_feature(feature, {*found["function"]}) for feature in TABLES.features]
+    paths = {name: path for name, _, path in (value.partition(" ") for value in found["program"])}
+    versions = {name: version_in(text) for name, _, text in (value.partition(" ") for value in found["version"])}
+    tools = [
+        program_check(
+            program,
+            paths.get(program.name, ""),
+            versions.get(program.name, ""),
+            family,
+            targets=EVERY_TARGET,
+            is_root=True,
+        )
+        for program in TABLES.programs
+    ]
+    checks = (_kernel(machine), *drivers, *features, _atomic_writes(machine, found["atomic"]), *tools)
     return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, family, is_root=True)
 
 
@@ -584,9 +594,9 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
     return _check(f"md-{feature.name.lower()}", f"md: {feature.name}", found, useful_for=(feature.brings,))
 
 
-def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
+def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
     """Whether arrays support atomic writes: without an array on such disks, only the kernel's version shows it."""
-    units = [int(line.removeprefix("atomic ")) for line in lines if re.fullmatch(r"atomic \d+", line)]
+    units = [int(text) for text in largest if text.isdecimal()]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"
     disks = sum(unit > 0 for unit in units)
@@ -596,22 +606,3 @@ def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
         fix = "boot Linux {}.{} or later".format(*_ATOMIC_WRITES)
         found = Outcome.MISSING, f"the machine's kernel does not support this: {brings}", fix
     return _check("md-atomic-writes", "md: atomic writes", found, useful_for=(brings,))
-
-
-def _programs(found: list[str], greetings: list[str], family: str) -> list[Check]:
-    versions = {"mdadm": "", "fio": ""}
-    for line in greetings:
-        for name in versions:
-            if line.startswith((f"{name} -", f"{name}-")):
-                versions[name] = version_in(line)
-    return [
-        program_check(
-            program,
-            "" if path == _NOT_FOUND else path,
-            versions.get(program.name, ""),
-            family,
-            targets=EVERY_TARGET,
-            is_root=True,
-        )
-        for program, path in zip(TABLES.programs, found, strict=False)
-    ]

@@ -3,10 +3,9 @@
 # Arguments: programs, modules, modules with features, functions separated by "|"
 # shellcheck shell=sh
 
-for program in $1; do command -v "$program" || echo -; done
+for program in $1; do path=$(command -v "$program") && echo "program $program $path"; done
 for module in $2; do modprobe -n -q "$module" && echo "module $module"; done
-mdadm --version 2>&1
-fio --version 2>&1
+for program in mdadm fio; do echo "version $program $("$program" --version 2>&1)"; done
 {
   cat /proc/kallsyms
   for module in $3; do

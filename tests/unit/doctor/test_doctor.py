@@ -286,9 +286,9 @@ def examine_machine(said: str, loaded: tuple[str, ...] = (), release: str = "6.1
     return check_machine(as_machine(machine))
 
 
-ALL_FOUND = "".join(f"/usr/sbin/{program.name}\n" for program in TABLES.programs)
+ALL_FOUND = "".join(f"program {program.name} /usr/sbin/{program.name}\n" for program in TABLES.programs)
 LEVELS = "module raid0\nmodule raid1\nmodule raid10\nmodule raid456\n"
-GREETINGS = "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\nfio-3.33\n"
+GREETINGS = "version mdadm mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\nversion fio fio-3.33\n"
 
 
 def test_a_machine_with_levels_and_programs_is_ready() -> None:
@@ -304,7 +304,7 @@ def test_a_machine_with_levels_and_programs_is_ready() -> None:
 
 
 def test_a_machine_without_a_level_or_a_program_is_not_ready() -> None:
-    without_fio = ALL_FOUND.replace("/usr/sbin/fio\n", "-\n")
+    without_fio = ALL_FOUND.replace("program fio /usr/sbin/fio\n", "")
     report = examine_machine(without_fio + "module raid0\n", ("raid1", "raid10"))
     assert report.exit_code is ExitCode.MISSING
     assert [check.name for check in report.missing if check.blocks("ssh:")] == ["module-raid456", "program-fio"]
