@@ -343,8 +343,13 @@ class WindowCut:
         begin, end = _decode_document(self._begin), _decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
         before, after = begin.jobs[0], end.jobs[0]
-        reads = _difference(before.read, after.read, seconds, block_bytes)
-        writes = _difference(before.real_write, after.real_write, seconds, block_bytes)
+        reads, writes = (
+            part if part and part.total_ios > 0 else None
+            for part in (
+                _difference(before.read, after.read, seconds, block_bytes),
+                _difference(before.real_write, after.real_write, seconds, block_bytes),
+            )
+        )
         if reads is None and writes is None:
             raise WorkloadError(
                 f"not one I/O was answered in the {seconds:.3g} s of the measurement",
@@ -367,9 +372,13 @@ def load_seconds(document: FioDocument) -> float:
 def _difference(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> DirectionFigures | None:
+    """The figures between two documents; None without time between them, or if nothing was requested until ``after``.
+
+    Percentiles are None without samples (warm-up, or no I/O).
+    """
     size = after.io_bytes - before.io_bytes
     ios = _answered_ios(before, after, block_bytes)
-    if ios <= 0 or seconds <= 0:
+    if seconds <= 0 or (ios <= 0 and not after.total_ios):
         return None
     bins = _new_samples(before, after)
     earlier, later = _latency_section(before), _latency_section(after)
@@ -396,26 +405,14 @@ _SLIVER_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class LiveDirection:
-    """One direction in one interval; percentiles are None without samples (warm-up, or no I/O)."""
-
-    iops: float
-    bandwidth_bytes_per_second: float
-    ios: int
-    """I/Os completed in the interval; I/Os issued if requests have several sizes."""
-    p50_seconds: float | None
-    p99_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class LiveInterval:
     """Values between two documents."""
 
     time_seconds: float
     """End of the interval on fio's wall clock (seconds since 1970)."""
     interval_seconds: float
-    reads: LiveDirection | None
-    writes: LiveDirection | None
+    reads: DirectionFigures | None
+    writes: DirectionFigures | None
     is_warmup: bool
     """Whether it lies before the measured interval and so is not part of the result."""
 
@@ -451,7 +448,7 @@ class LiveFeed:
         sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
         self._held_back = None
         parts = [each for each in (sliver.reads, sliver.writes) if each] if sliver else []
-        has_answers = any(each.ios or each.bandwidth_bytes_per_second for each in parts)
+        has_answers = any(each.total_ios or each.io_bytes for each in parts)
         return [*found, sliver] if sliver and has_answers else found
 
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
@@ -523,8 +520,8 @@ def difference(before: FioDocument | None, after: FioDocument, block_bytes: int 
     return LiveInterval(
         time_seconds=after.timestamp_ms / 1000,
         interval_seconds=seconds,
-        reads=_direction(read_before, read, seconds, block_bytes),
-        writes=_direction(write_before, write, seconds, block_bytes),
+        reads=_difference(read_before, read, seconds, block_bytes),
+        writes=_difference(write_before, write, seconds, block_bytes),
         is_warmup=_is_warmup(after),
     )
 
@@ -551,20 +548,4 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
     return any(
         new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
         for old, new in pairs
-    )
-
-
-def _direction(
-    before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
-) -> LiveDirection | None:
-    ios = _answered_ios(before, after, block_bytes)
-    if ios <= 0 and not after.total_ios:
-        return None
-    bins = _new_samples(before, after)
-    return LiveDirection(
-        iops=ios / seconds,
-        bandwidth_bytes_per_second=(after.io_bytes - before.io_bytes) / seconds,
-        ios=ios,
-        p50_seconds=bin_percentile(bins, 50),
-        p99_seconds=bin_percentile(bins, 99),
     )

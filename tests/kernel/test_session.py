@@ -108,7 +108,7 @@ def test_a_load_runs_beside_the_monitor_and_a_rebuild(session: LabSession) -> No
     for each in intervals:
         # Of documents that come close together one interval is made: it may reach over an edge.
         inside = min(clock + each.interval_seconds, begin + seconds) - max(clock, begin)
-        ios = sum(part.ios for part in (each.reads, each.writes) if part)
+        ios = sum(part.total_ios for part in (each.reads, each.writes) if part)
         live += ios * max(0.0, inside) / each.interval_seconds
         clock += each.interval_seconds
     total = measured.figures.reads.total_ios + measured.figures.writes.total_ios

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from lab.arrays.status import ArrayStatus, read_array
 from lab.measure.job import Measured
 from lab.session.load import Forecast, LoadPhase
 from lab.session.monitor import Snapshot
 from lab.units import MIB
-from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveDirection, LiveInterval
+from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveInterval
 from tests.tui.user import User
 from tests.unit.arrays.captures import machine_with
+from tests.unit.results.records import direction
 from tui.state import LabMessage, LoadTicked, LoadView, SnapshotTaken
 
 
@@ -50,7 +53,7 @@ async def with_load(user: User, forecast: Forecast | None = None) -> None:
     await user.show()
     for number in range(1, 21):
         iops = 460.0 + 7.0 * (number % 3)
-        reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
+        reads = replace(direction(iops, seconds=0.5, p99=0.0014), p50_seconds=0.00018)
         moment = 100.0 + number / 2
         user.app.post_message(LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
     await post(user, SnapshotTaken(Snapshot(110.0, (array(),), {})))

@@ -5,6 +5,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.adapt.kind import as_array
@@ -28,11 +29,12 @@ from lab.session.monitor import (
     take_snapshot,
 )
 from lab.session.session import LabSession
-from lab.workloads.fio_output import LiveDirection, LiveInterval
+from lab.workloads.fio_output import LiveInterval
 from tests.unit.adapt.running import running
 from tests.unit.arrays.captures import machine_with
 from tests.unit.disks.machines import lab_disks
 from tests.unit.fakes import FACTS, FakeMachine, FakeSampleStream
+from tests.unit.results.records import direction
 from tests.unit.session.looks import NOTHING, captured, look, session_on
 
 # Read from Linux 6.1.176 (user-mode-linux 6.1um4+b13) while the third member of a RAID 5 on 100 MiB disks was rebuilt.
@@ -398,12 +400,12 @@ def test_a_sync_has_a_rate_and_a_time_left() -> None:
 def test_a_load_is_reads_and_writes_together_with_the_worse_percentile() -> None:
     history = History()
     history.add(look(100.0))
-    reads = LiveDirection(70.0, 7000.0, 35, 0.001, 0.004)
-    writes = LiveDirection(30.0, 3000.0, 15, 0.002, None)
+    reads = direction(70.0, block_bytes=100, p99=0.004)
+    writes = msgspec.structs.replace(direction(30.0, block_bytes=100, p99=0.006), p99_seconds=None)
     history.add_load(LiveInterval(1.7e9, 0.5, reads, writes, False), 100.1)
     assert history.load(LoadMeasure.IOPS) == [(100.1, 100.0)]
     assert history.load(LoadMeasure.BYTES_PER_SECOND) == [(100.1, 10000.0)]
-    assert history.load(LoadMeasure.P50_SECONDS) == [(100.1, 0.002)]
+    assert history.load(LoadMeasure.P50_SECONDS) == [(100.1, 0.003)]
     assert history.load(LoadMeasure.P99_SECONDS) == [(100.1, 0.004)]
 
 

@@ -193,7 +193,7 @@ def test_warmup_is_marked_and_counters_start_anew() -> None:
     warmup, first, second, *_ = (each.reads for each in found if each.reads)
     assert warmup.p50_seconds is None
     # 18 277 I/Os in all are more than the 10 439 of the warm-up, and yet all of them are new.
-    assert (first.ios, second.ios) == (18_277, 35_305 - 18_277)
+    assert (first.total_ios, second.total_ios) == (18_277, 35_305 - 18_277)
     assert first.iops == pytest.approx(73_108)
     assert second.bandwidth_bytes_per_second == pytest.approx((144_572_416 - 74_825_728) / 0.25)
     assert {each.writes for each in found} == {None}
@@ -201,7 +201,7 @@ def test_warmup_is_marked_and_counters_start_anew() -> None:
 
 @pytest.mark.parametrize("name", ["status-interval.stdout", "sigint.stdout"])
 def test_intervals_add_up_to_the_final_total(name: str) -> None:
-    measured = [each.reads.ios for each in intervals(name) if each.reads and not each.is_warmup]
+    measured = [each.reads.total_ios for each in intervals(name) if each.reads and not each.is_warmup]
     assert sum(measured) == reads_of(figures_of(captured(name))).total_ios
 
 
@@ -211,8 +211,8 @@ def test_intervals_that_are_not_wanted_yet_are_part_of_the_next() -> None:
     found = fed(LiveFeed(is_due=lambda: next(wanted, False)), captured("status-interval.stdout"))
     # Of the first run of counters, which the end of the warm-up cut off, nothing is left to be told.
     assert [each.interval_seconds for each in found] == [pytest.approx(0.5), pytest.approx(0.501)]
-    ios = [each.reads.ios for each in whole if each.reads]
-    assert [each.reads.ios for each in found if each.reads] == [sum(ios[1:3]), sum(ios[3:])]
+    ios = [each.reads.total_ios for each in whole if each.reads]
+    assert [each.reads.total_ios for each in found if each.reads] == [sum(ios[1:3]), sum(ios[3:])]
 
 
 def test_percentiles_of_a_whole_run_equal_fios() -> None:
@@ -240,7 +240,7 @@ def test_no_time_no_interval() -> None:
     found = difference(document(90, {"100": 90}), document(5, {"100": 5}))
     assert found is not None
     assert found.reads is not None
-    assert found.reads.ios == 5
+    assert found.reads.total_ios == 5
 
 
 @pytest.mark.parametrize("block_bytes", [4096, None])
@@ -252,13 +252,13 @@ def test_completions_after_the_last_count_of_requests_are_included(block_bytes: 
     reads = [each.reads for each in found if each.reads]
     moved = [part.bandwidth_bytes_per_second * each.interval_seconds for part, each in zip(reads, found, strict=True)]
     assert sum(moved) == pytest.approx(200 * 4096)
-    assert [part.ios for part in reads] == ([80, 80, 40] if block_bytes else [90, 110, 0])
+    assert [part.total_ios for part in reads] == ([80, 80, 40] if block_bytes else [90, 110, 0])
 
 
 def test_a_last_document_with_less_time_counts_nothing_twice() -> None:
     # fio 3.39: a document that was printed while threads ended has more time than the run took.
     found = fed(LiveFeed(), *(printed(clock, ios, ios) for clock, ios in ((1000, 90), (2040, 200), (2000, 200))))
-    assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [(1.0, 90), (1.04, 110)]
+    assert [(each.interval_seconds, each.reads.total_ios) for each in found if each.reads] == [(1.0, 90), (1.04, 110)]
 
 
 def test_a_warmup_without_an_answer_is_left_behind_by_its_clock() -> None:
@@ -275,7 +275,7 @@ def test_a_new_start_without_latencies_is_seen_by_its_clock() -> None:
         for clock, answers in ((250, 1000), (200, 1500), (450, 3000))
         for interval in feed.feed(printed(clock, answers, answers, has_latencies=False))
     ]
-    assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [
+    assert [(each.interval_seconds, each.reads.total_ios) for each in found if each.reads] == [
         (0.25, 1000),
         (0.2, 1500),
         (0.25, 1500),
