@@ -116,45 +116,24 @@ LEAD_MILLISECONDS = 1000
 _HEAD_LINES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TraceKind:
-    """Parameters of a synthetic trace.
-
-    Requests arrive in bursts. Most go to a hot part of the data; some are sequential runs of large requests.
-    """
-
-    mean_per_second: float
-    burst_factor: float
-    """Ratio of the request rate within a burst to the mean rate."""
-    burst_seconds: float
-    write_share: float
-    sizes: tuple[tuple[int, float], ...]
-    """(bytes, share) of small requests."""
-    hot_space_share: float
-    hot_request_share: float
-    run_share: float
-    """Share of the requests that begin a run."""
-    run_bytes: int
-    run_requests: int
-
-
-KINDS = {
-    # A server with mail, home directories and a small database, as traces of the nineties describe them: requests of
-    # 8 KiB in most cases, writes a little more than reads, bursts, a few scans (Ruemmler and Wilkes, "UNIX disk access
-    # patterns", USENIX 1993).
-    "server-1990s": TraceKind(
-        mean_per_second=45.0,
-        burst_factor=4.0,
-        burst_seconds=0.1,
-        write_share=0.57,
-        sizes=((2 * KIB, 0.1), (4 * KIB, 0.15), (8 * KIB, 0.55), (16 * KIB, 0.1), (64 * KIB, 0.1)),
-        hot_space_share=0.1,
-        hot_request_share=0.6,
-        run_share=0.01,
-        run_bytes=128 * KIB,
-        run_requests=8,
-    ),
-}
+# The synthetic trace: a server with mail, home directories and a small database, as traces of the nineties describe
+# them: requests of 8 KiB in most cases, writes a little more than reads, a few scans (Ruemmler and Wilkes, "UNIX disk
+# access patterns", USENIX 1993). Requests arrive in bursts. Most go to a hot part of the data; some are sequential runs
+# of large requests.
+TRACE = "server-1990s"
+MEAN_PER_SECOND = 45.0
+_BURST_FACTOR = 4.0
+"""Ratio of the request rate within a burst to the mean rate."""
+_BURST_SECONDS = 0.1
+WRITE_SHARE = 0.57
+_SIZES = {2 * KIB: 0.1, 4 * KIB: 0.15, 8 * KIB: 0.55, 16 * KIB: 0.1, 64 * KIB: 0.1}
+"""Bytes -> share of small requests."""
+_HOT_SPACE_SHARE = 0.1
+_HOT_REQUEST_SHARE = 0.6
+RUN_SHARE = 0.01
+"""Share of the requests that begin a run."""
+_RUN_BYTES = 128 * KIB
+RUN_REQUESTS = 8
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
@@ -163,13 +142,13 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
     Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError for an unknown kind, too
     little space, or a time without any request.
     """
-    if kind not in KINDS:
-        raise unknown_word("synthetic trace", kind, KINDS)
+    if kind != TRACE:
+        raise unknown_word("synthetic trace", kind, (TRACE,))
     if space_bytes < LEAST_SPACE_BYTES:
         raise SpecError(f"a trace needs an area of 16 MiB, not {space_bytes} bytes", hint="use a larger array")
     dealt: list[list[str]] = [["fio version 2 iolog", "data add", "data open"] for _ in range(streams)]
     # Not cryptographic: the same seed must give the same trace.
-    requests = _requests(KINDS[kind], seconds, space_bytes, random.Random(seed))
+    requests = _requests(seconds, space_bytes, random.Random(seed))
     for number, (milliseconds, is_write, offset, length) in enumerate(requests):
         word = "write" if is_write else "read"
         dealt[number % streams] += [f"data wait {milliseconds} 0", f"data {word} {offset} {length}"]
@@ -179,33 +158,31 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
     return texts
 
 
-def _requests(
-    kind: TraceKind, seconds: float, space_bytes: int, draw: random.Random
-) -> Iterator[tuple[int, bool, int, int]]:
+def _requests(seconds: float, space_bytes: int, draw: random.Random) -> Iterator[tuple[int, bool, int, int]]:
     now = 0.0
     burst_ends = 0.0
-    # The rate is burst_factor times the mean within bursts and 0 between them, which gives the requested mean.
+    # The rate is the factor times the mean within bursts and 0 between them, which gives the requested mean.
     while now < seconds:
         if now >= burst_ends:
-            now += draw.expovariate(1 / (kind.burst_seconds * (kind.burst_factor - 1)))
-            burst_ends = now + draw.expovariate(1 / kind.burst_seconds)
-        now += draw.expovariate(kind.mean_per_second * kind.burst_factor)
+            now += draw.expovariate(1 / (_BURST_SECONDS * (_BURST_FACTOR - 1)))
+            burst_ends = now + draw.expovariate(1 / _BURST_SECONDS)
+        now += draw.expovariate(MEAN_PER_SECOND * _BURST_FACTOR)
         if now >= seconds:
             return
         due = LEAD_MILLISECONDS + int(now * 1000)
-        is_write = draw.random() < kind.write_share
-        if draw.random() < kind.run_share:
-            start = _place(kind, space_bytes - kind.run_bytes * kind.run_requests, kind.run_bytes, draw)
-            for number in range(kind.run_requests):
-                yield due, is_write, start + number * kind.run_bytes, kind.run_bytes
+        is_write = draw.random() < WRITE_SHARE
+        if draw.random() < RUN_SHARE:
+            start = _place(space_bytes - _RUN_BYTES * RUN_REQUESTS, _RUN_BYTES, draw)
+            for number in range(RUN_REQUESTS):
+                yield due, is_write, start + number * _RUN_BYTES, _RUN_BYTES
         else:
-            (length,) = draw.choices([size for size, _ in kind.sizes], [share for _, share in kind.sizes])
-            yield due, is_write, _place(kind, space_bytes - length, length, draw), length
+            (length,) = draw.choices([*_SIZES], [*_SIZES.values()])
+            yield due, is_write, _place(space_bytes - length, length, draw), length
 
 
-def _place(kind: TraceKind, space_bytes: int, unit: int, draw: random.Random) -> int:
-    is_hot = draw.random() < kind.hot_request_share
-    reach = int(space_bytes * kind.hot_space_share) if is_hot else space_bytes
+def _place(space_bytes: int, unit: int, draw: random.Random) -> int:
+    is_hot = draw.random() < _HOT_REQUEST_SHARE
+    reach = int(space_bytes * _HOT_SPACE_SHARE) if is_hot else space_bytes
     return draw.randrange(max(1, reach // unit)) * unit
 
 

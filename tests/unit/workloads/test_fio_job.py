@@ -18,8 +18,11 @@ from lab.plans import Danger
 from lab.units import MIB
 from lab.workloads.fio_output import MeasuredWindow
 from lab.workloads.jobs import (
-    KINDS,
     LEAD_MILLISECONDS,
+    MEAN_PER_SECOND,
+    RUN_REQUESTS,
+    RUN_SHARE,
+    WRITE_SHARE,
     FioPhase,
     Invocation,
     JobTarget,
@@ -250,15 +253,14 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
 
 
 def test_a_trace_is_of_its_kind() -> None:
-    kind = KINDS["server-1990s"]
     found = requests(trace_texts("server-1990s", 10, seconds=400, space_bytes=SPACE, seed=1))
     assert all(offset >= 0 and offset + length <= SPACE for _, _, offset, length in found)
     assert all(offset % 512 == 0 and length % 512 == 0 for _, _, offset, length in found)
     assert LEAD_MILLISECONDS <= found[0][0] <= found[-1][0] < LEAD_MILLISECONDS + 400_000
-    assert sum(word == "write" for _, word, *_ in found) / len(found) == pytest.approx(kind.write_share, abs=0.05)
+    assert sum(word == "write" for _, word, *_ in found) / len(found) == pytest.approx(WRITE_SHARE, abs=0.05)
     # A run counts as one request of the mean rate.
-    arrivals = len(found) / (1 + kind.run_share * (kind.run_requests - 1))
-    assert arrivals / 400 == pytest.approx(kind.mean_per_second, rel=0.15)
+    arrivals = len(found) / (1 + RUN_SHARE * (RUN_REQUESTS - 1))
+    assert arrivals / 400 == pytest.approx(MEAN_PER_SECOND, rel=0.15)
     gaps = [after - before for (before, *_), (after, *_) in pairwise(found)]
     # Bursts: most requests follow soon, and some only after a long pause.
     assert sorted(gaps)[len(gaps) // 2] < 8
