@@ -59,6 +59,8 @@ def with_new_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
 T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", bound=StrEnum)
 
+_Problems = list[Callable[[], str]]
+"""Each returns its text. It is called only for listed problems, since the search for the nearest word is slow."""
 _MOST_PROBLEMS = 10
 _LONGEST_PROBLEM = 300
 _LONGEST_WORD = 64
@@ -123,18 +125,20 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
     """Convert a tree of tables and values to ``kind``. Raises SpecError as decode_toml does, syntax errors excepted."""
-    problems = _Problems()
+    problems: _Problems = []
     tree = _with_sizes(tree, problems, "")
     _check(tree, kind, "", problems)
-    if not problems.count:
+    if not problems:
         try:
             return convert(tree, kind)
         except (msgspec.ValidationError, LabError, OverflowError) as error:
-            text = _readable(error)
-            problems.add(lambda: text)
+            problems.append(partial(str, _readable(error)))
+    listed = [shortened(describe(), _LONGEST_PROBLEM) for describe in problems[:_MOST_PROBLEMS]]
+    if left := len(problems) - len(listed):
+        listed.append(f"and {left:,} more")
+    lines = "".join(f"\n  - {each}" for each in listed)
     raise SpecError(
-        f"'{shortened(source, 200)}' has keys or values that are not possible:{problems.listed}",
-        hint="fix the keys named above",
+        f"'{shortened(source, 200)}' has keys or values that are not possible:{lines}", hint="fix the keys named above"
     )
 
 
@@ -145,25 +149,6 @@ def as_meant(text: str) -> str:
     except SpecError:
         return text
     return json.dumps({**tree, "format_version": 0}, sort_keys=True, default=str)
-
-
-class _Problems:
-    """The errors of a file: text of the first few, and the total count."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._first: list[str] = []
-
-    def add(self, describe: Callable[[], str]) -> None:
-        """``describe`` is called only for listed errors, since the search for the nearest word is slow."""
-        if len(self._first) < _MOST_PROBLEMS:
-            self._first.append(shortened(describe(), _LONGEST_PROBLEM))
-        self.count += 1
-
-    @property
-    def listed(self) -> str:
-        left = self.count - len(self._first)
-        return "".join(f"\n  - {each}" for each in (*self._first, *([f"and {left:,} more"] if left else [])))
 
 
 def _readable(error: Exception) -> str:
@@ -184,8 +169,7 @@ def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = Fa
     try:
         return parse_bytes(node, what=path)
     except SpecError as error:
-        text = f"{error.message} ({error.hint})"
-        problems.add(lambda: text)
+        problems.append(partial(str, f"{error.message} ({error.hint})"))
         return _NO_SIZE
 
 
@@ -215,7 +199,7 @@ def _check(value: Any, kind: Any, path: str, problems: _Problems) -> None:
     except (msgspec.ValidationError, OverflowError) as error:
         message, is_number = _readable(error), isinstance(value, int | float) and not isinstance(value, bool)
         within = bounds(kind) if is_number else ""
-        problems.add(lambda: f"{path}: {f'{shown(value)} is not possible: write {within}' if within else message}")
+        problems.append(lambda: f"{path}: {f'{shown(value)} is not possible: write {within}' if within else message}")
 
 
 def _check_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str, problems: _Problems) -> None:
@@ -225,10 +209,10 @@ def _check_struct(tree: dict[str, Any], struct: type[msgspec.Struct], path: str,
         if key in fields:
             _check(value, fields[key].type, _join(path, key), problems)
         elif key != tag_field:
-            problems.add(partial(_unknown_key, key, fields, path))
+            problems.append(partial(_unknown_key, key, fields, path))
     for name, field in fields.items():
         if field.required and name not in tree:
-            problems.add(partial("key '{}' is missing".format, _join(path, name)))
+            problems.append(partial("key '{}' is missing".format, _join(path, name)))
 
 
 def _unknown_key(key: str, known: Iterable[str], path: str) -> str:
