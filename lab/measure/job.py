@@ -484,7 +484,6 @@ class BackgroundLoad:
             warmup_seconds=0.0,
             status_interval_seconds=BACKGROUND_INTERVAL_SECONDS,
             is_endless=True,
-            prepare=False,
         )[-1]
         lab.guard.check(invocation.step())
         self._lab, self._kernel_name = lab, target.array or target.members[0]

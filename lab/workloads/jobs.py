@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 
@@ -20,7 +20,7 @@ from lab.gates.text import shortened
 from lab.plans import Danger, Step
 from lab.tomlfile import unknown_word
 from lab.units import KIB, MIB, human_bytes
-from lab.workloads.fio_output import SHORTEST_INTERVAL_SECONDS, DirectionFigures, JobFigures, MeasuredWindow, window_for
+from lab.workloads.fio_output import DirectionFigures, JobFigures, MeasuredWindow, window_for
 from lab.workloads.workload import (
     COUNT,
     FILE_FORMAT,
@@ -210,8 +210,6 @@ class PathKind(StrEnum):
     DEVICE = "device"
     DIRECTORY = "directory"
     """A mounted file system; each job creates its own file there."""
-    FILE = "file"
-    """One file for all jobs, with a region for each."""
 
 
 class FioPhase(StrEnum):
@@ -245,7 +243,7 @@ class JobTarget:
 class Invocation:
     """One fio process: ``argv`` with ``job_text`` on its standard input.
 
-    Also used for dd , which has no job text.
+    Also used for dd, which has no job text.
     """
 
     phase: FioPhase
@@ -298,13 +296,12 @@ def fio_invocations(
     warmup_seconds: float | None = None,
     status_interval_seconds: float | None = None,
     is_endless: bool = False,
-    prepare: bool | None = None,
 ) -> tuple[Invocation, ...]:
     """The fio processes, in order, for one repeat of ``workload`` on ``target``.
 
-    ``prepare`` (by default for ``reread`` verify workloads only) adds a first process that writes every byte;
-    ``status_interval_seconds`` (0.1 or more): maximum status interval of the measured process, for live values more
-    often than every quarter of the runtime; ``is_endless``: it is stopped before its runtime is over.
+    The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more):
+    maximum status interval of the measured process, for live values more often than every quarter of the runtime;
+    ``is_endless``: it is stopped before its runtime is over.
     Raises SpecError for inconsistent times, WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
@@ -316,12 +313,13 @@ def fio_invocations(
             f"runtime-short: workload '{workload.id}' would measure {runtime:g} s after {warmup:g} s of warm-up",
             hint="measure at least as long as the warm-up",
         )
-    window = _window(runtime, warmup, status_interval_seconds, is_endless=is_endless)
+    window = window_for(warmup, runtime)
+    every = min(status_interval_seconds or window.interval_seconds, window.interval_seconds)
+    window = replace(window, seconds=None if is_endless else runtime, interval_seconds=every)
     size = job_bytes(workload, target)
-    steps: list[Invocation] = []
-    if prepare if prepare is not None else workload.verify is Verify.REREAD:
-        steps.append(prepare_invocation(workload, target))
-    phases = (FioPhase.WRITE, FioPhase.VERIFY) if workload.verify is Verify.REREAD else (FioPhase.MEASURE,)
+    is_timed = workload.verify is not Verify.REREAD
+    steps = [] if is_timed else [prepare_invocation(workload, target)]
+    phases = (FioPhase.MEASURE,) if is_timed else (FioPhase.WRITE, FioPhase.VERIFY)
     for phase in phases:
         traces: tuple[str, ...] = ()
         if workload.trace:
@@ -334,7 +332,6 @@ def fio_invocations(
             text = _replay_text(workload, target, len(traces))
         else:
             text = _job_text(workload, target, phase, size, issue if is_cut else runtime)
-        timed = workload.verify is not Verify.REREAD
         argv = _argv(window.interval_seconds if is_cut else status_interval_seconds)
         steps.append(
             Invocation(
@@ -342,23 +339,13 @@ def fio_invocations(
                 (*_TRACE_PREFIX, *argv) if traces else argv,
                 text,
                 target,
-                (issue if is_cut else runtime + warmup) if timed else 0.0,
+                (issue if is_cut else runtime + warmup) if is_timed else 0.0,
                 workload.writes and phase is not FioPhase.VERIFY,
                 window if is_cut else None,
                 traces,
             )
         )
     return tuple(steps)
-
-
-def _window(runtime: float, warmup: float, interval: float | None, *, is_endless: bool) -> MeasuredWindow:
-    if interval is not None and interval < SHORTEST_INTERVAL_SECONDS:
-        raise SpecError(
-            f"a status interval of {interval:g} s is too short", hint=f"use {SHORTEST_INTERVAL_SECONDS:g} s or more"
-        )
-    window = window_for(warmup, runtime)
-    every = min(interval or window.interval_seconds, window.interval_seconds)
-    return MeasuredWindow(warmup, None if is_endless else runtime, every)
 
 
 def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
@@ -487,14 +474,8 @@ def _literal_text(workload: Workload, target: JobTarget, size_bytes: int, runtim
 
 
 def _rw(workload: Workload) -> str:
-    is_random = workload.pattern is AccessPattern.RANDOM
-    match workload.direction:
-        case Direction.READ:
-            return "randread" if is_random else "read"
-        case Direction.MIX:
-            return "randrw" if is_random else "rw"
-        case _:
-            return "randwrite" if is_random else "write"
+    word = {Direction.READ: "read", Direction.MIX: "rw"}.get(workload.direction, "write")
+    return f"rand{word}" if workload.pattern is AccessPattern.RANDOM else word
 
 
 def _verify_lines(workload: Workload, phase: FioPhase) -> tuple[str, ...]:

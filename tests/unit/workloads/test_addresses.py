@@ -128,7 +128,7 @@ def test_which_fio_heeds_the_seed_of_a_repeatable_job(tmp_path: Path, fio: str, 
 
 def test_one_device_is_split_among_jobs_by_their_offset(tmp_path: Path) -> None:
     job = job_of(LOADS["several jobs"], tmp_path)
-    on_device = replace(job.target, path=str(tmp_path / "device"), kind=PathKind.FILE)
+    on_device = replace(job.target, path=str(tmp_path / "device"), kind=PathKind.DEVICE)
     jobs = [fio_invocations(LOADS["several jobs"], replace(on_device, repeat=number))[0] for number in range(2)]
     first, second = (go(tmp_path, each) for each in jobs)
     assert len(first.offsets) == 3

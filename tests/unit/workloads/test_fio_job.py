@@ -148,8 +148,6 @@ def test_times_that_do_not_fit_are_refused() -> None:
     workload = find_workload("rand-read-4k")
     with pytest.raises(SpecError, match="runtime-short"):
         fio_invocations(workload, FOLDER, runtime_seconds=1)
-    with pytest.raises(SpecError, match="status interval"):
-        fio_invocations(workload, FOLDER, status_interval_seconds=0.01)
     (job,) = fio_invocations(workload, FOLDER, status_interval_seconds=0.25)
     assert job.argv[-2:] == ("--status-interval=250ms", "-")
 

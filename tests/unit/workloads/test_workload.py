@@ -14,7 +14,15 @@ from lab.errors import LabError, SpecError
 from lab.experiments.schema import JobPlan
 from lab.tomlfile import decode_toml
 from lab.units import MIB
-from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, dd_invocation, fio_invocations
+from lab.workloads.jobs import (
+    FioPhase,
+    Invocation,
+    JobTarget,
+    PathKind,
+    dd_invocation,
+    fio_invocations,
+    prepare_invocation,
+)
 from lab.workloads.workload import (
     LoadProgram,
     Workload,
@@ -271,7 +279,8 @@ def test_the_catalogue_passes(workload: Workload, kind: PathKind) -> None:
     if workload.program is LoadProgram.DD:
         dd_invocation(workload, target)
     else:
-        fio_invocations(workload, target, prepare=True)
+        prepare_invocation(workload, target)
+        fio_invocations(workload, target)
 
 
 WORDS = [
