@@ -758,9 +758,6 @@ def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
         session.run(filesystem.unmount(kind, array.device))
 
 
-FORMS = "703, block 33744, disk03@4100 (a sector of its device), or a file"
-
-
 @dataclass(frozen=True, slots=True)
 class FoundPlace:
     """A place in a stripe."""
@@ -774,7 +771,7 @@ class FoundPlace:
 
 
 def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
-    """Find the place of ``text``, which has one of ``FORMS``.
+    """Find the place of ``703``, ``block 33744``, ``disk03@4100`` (a sector of its device), or a file.
 
     Raises LabError if it does not exist or is in no stripe.
     """

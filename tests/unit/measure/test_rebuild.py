@@ -19,14 +19,12 @@ from lab.measure.job import cold_plan, make_cold
 from lab.measure.rebuild import (
     MOST_POINTS,
     DataSum,
-    DataVerdict,
     Recording,
     mean_request_bytes,
     sum_device,
     sum_files,
     sync_seconds,
     timeline_of,
-    verdict,
 )
 from lab.measure.samples import Sample
 from lab.results.record import Timeline
@@ -86,23 +84,6 @@ def test_it_is_wrong_by_an_interval_at_most(start: float, length: float, interva
     times = [(number + phase) * interval for number in range(count)]
     samples = [rebuilding(time) if start <= time < start + length else idle(time) for time in times]
     assert abs(sync_seconds(samples) - length) <= interval * 1.001
-
-
-SUM, OTHER, LOST = DataSum("sha256:aa"), DataSum("sha256:bb"), DataSum("", "dd: Input/output error")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (SUM, SUM, DataVerdict.INTACT),
-        (SUM, OTHER, DataVerdict.CHANGED),
-        (SUM, LOST, DataVerdict.UNREADABLE),
-        (LOST, SUM, DataVerdict.UNREADABLE),
-        (LOST, LOST, DataVerdict.UNREADABLE),
-    ],
-)
-def test_verdicts(before: DataSum, after: DataSum, expected: DataVerdict) -> None:
-    assert verdict(before, after) is expected
 
 
 def test_the_size_of_requests_is_that_of_the_stretch_alone() -> None:
