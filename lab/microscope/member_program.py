@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import json
 import mmap
 import os
 import zlib
+
+from lab.measure.mark_program import open_direct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,22 +48,12 @@ def flush(node: str) -> None:
         os.close(fd)
 
 
-def open_past_cache(node: str) -> int:
-    """Open a device for reading with direct I/O; a device without direct I/O has no cache either."""
-    try:
-        return os.open(node, os.O_RDONLY | os.O_DIRECT)
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return os.open(node, os.O_RDONLY)
-        raise
-
-
 def read_place(node: str, offset: int, length: int) -> bytes:
     """Read these bytes of a device by direct I/O of whole pages: some devices reject parts of a page."""
     start = offset - offset % PAGE_BYTES
     end = offset + length
     size = -(-(end - start) // PAGE_BYTES) * PAGE_BYTES
-    fd = open_past_cache(node)
+    fd = open_direct(node, os.O_RDONLY)
     try:
         with mmap.mmap(-1, size) as buffer, memoryview(buffer) as view:
             done = 0
