@@ -15,7 +15,6 @@ from lab.machine.api import Machine, RawSample, SampleRequest
 from lab.units import SECTOR_BYTES
 
 DEFAULT_HERTZ = 4.0
-MAX_HERTZ = 20.0
 TICKS_PER_SECOND = 100
 """USER_HZ: the unit of CPU times in /proc, 100 on every architecture that the lab runs on (proc(5))."""
 FEWEST_TICKS = 10
@@ -68,7 +67,7 @@ def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DE
         files += [md_path(array, attribute) for attribute in _MD_FILES]
         prefixes = (f"{array}_",)
     devices = (*((array,) if array else ()), *disks)
-    return SampleRequest(1 / min(hertz, MAX_HERTZ), tuple(files), devices, prefixes)
+    return SampleRequest(1 / hertz, tuple(files), devices, prefixes)
 
 
 class ThreadTicks:

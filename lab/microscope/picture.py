@@ -64,24 +64,19 @@ POWERS = _powers()
 LOGARITHMS = {value: power for power, value in enumerate(POWERS)}
 
 
-def times(left: int, right: int) -> int:
-    """The product of two elements."""
-    return POWERS[(LOGARITHMS[left] + LOGARITHMS[right]) % _ORDER] if left and right else 0
-
-
 def inverse(value: int) -> int:
     """The multiplicative inverse of ``value``, which is not 0."""
     return POWERS[-LOGARITHMS[value] % _ORDER]
 
 
 @cache
-def _table(factor: int) -> bytes:
-    return bytes(times(factor, value) for value in range(256))
+def _products(factor: int) -> bytes:
+    return bytes(POWERS[(LOGARITHMS[factor] + LOGARITHMS[value]) % _ORDER] if value else 0 for value in range(256))
 
 
 def scaled(data: bytes, factor: int) -> bytes:
-    """Every byte multiplied by ``factor``."""
-    return data if factor == 1 else data.translate(_table(factor))
+    """Every byte multiplied by ``factor``, which is not 0."""
+    return data if factor == 1 else data.translate(_products(factor))
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
@@ -120,17 +115,6 @@ def differing(left: bytes, right: bytes) -> tuple[int, ...]:
         return ()
     total = int.from_bytes(left, "little") ^ int.from_bytes(right, "little")
     return tuple(place for place, value in enumerate(total.to_bytes(len(left), "little")) if value)
-
-
-def wrong_weight(p_difference: int, q_difference: int) -> int | None:
-    """The exponent of the part that is wrong in this byte, from the differences of stored and computed P and Q.
-
-    If only that part is wrong, by e, P differs by e and Q by 2**power times e. The result is below 255, or None if a
-    difference is 0. The caller must check whether it is the exponent of a member.
-    """
-    if not p_difference or not q_difference:
-        return None
-    return (LOGARITHMS[q_difference] - LOGARITHMS[p_difference]) % _ORDER
 
 
 PAGE_BYTES = 4096
@@ -260,15 +244,16 @@ def _blame_parity(
     bad = {slot: set(differing(stored[slot], parity[slot])) for slot in stored}
     p, q = row.p_slot, row.q_slot
     named: Counter[int | None] = Counter()
-    by_power = {power % 255: slot for slot, power in row.exponents.items()}
+    by_power = {power % _ORDER: slot for slot, power in row.exponents.items()}
     for place in sorted(bad[p] | bad[q]):
         if place not in bad[q]:
             named[p] += 1
         elif place not in bad[p]:
             named[q] += 1
         else:
-            power = wrong_weight(stored[p][place] ^ parity[p][place], stored[q][place] ^ parity[q][place])
-            named[by_power.get(-1 if power is None else power)] += 1
+            # If one part is wrong, by e, P differs by e and Q by 2**power times e.
+            p_power, q_power = (LOGARITHMS[stored[slot][place] ^ parity[slot][place]] for slot in (p, q))
+            named[by_power.get((q_power - p_power) % _ORDER)] += 1
     if len(named) != 1 or None in named:
         return None, "P and Q identify no single member: more than one is wrong"
     (slot,) = named

@@ -12,7 +12,7 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.status import read_arrays
 from lab.errors import WorkloadError
 from lab.measure.job import BackgroundLoad, FioRun, LoadTarget, Measured, MeasureOptions, run_workload
-from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, TICKS_PER_SECOND, Recorder
+from lab.measure.samples import FEWEST_TICKS, TICKS_PER_SECOND, Recorder
 from lab.units import MIB
 from lab.workloads.fio_output import LiveFeed, LiveInterval
 from lab.workloads.jobs import LEAST_SPACE_BYTES, FioPhase, fio_invocations
@@ -63,7 +63,7 @@ def test_every_workload_gives_its_directions_and_an_account(
     # Two seconds of a trace may have no burst, and what is checked while it runs reads only when some was written.
     seconds = 5.0 if workload.trace else 3.0 if workload.verify is Verify.UNDER_LOAD else SHORT.runtime_seconds
     # Samples often, so that a busy computer leaves some of a second.
-    options = MeasureOptions(seconds, 0.0, file_bytes(workload), hertz=MAX_HERTZ)
+    options = MeasureOptions(seconds, 0.0, file_bytes(workload), hertz=20.0)
     measured = run_workload(module_rig.lab, raw, workload, options)
     expect_directions(measured, workload)
     if workload.program is LoadProgram.DD:

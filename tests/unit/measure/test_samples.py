@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator
-from dataclasses import astuple
 
 import pytest
 from hypothesis import given
@@ -24,7 +22,6 @@ from lab.measure.samples import (
     Recorder,
     Sample,
     SampleReader,
-    ThreadTicks,
     busy_fraction,
     idle_fraction,
     parse_cpu,
@@ -91,7 +88,7 @@ def test_a_request_for_an_array_and_for_a_bare_disk() -> None:
     assert request.thread_prefixes == ("md0_",)
     md = [f"/sys/block/md0/md/{name}" for name in ("sync_action", "sync_completed", "degraded")]
     assert request.files == ("/proc/stat", "/proc/diskstats", *md)
-    bare = sample_request(None, ("ubda",), hertz=1000)
+    bare = sample_request(None, ("ubda",), hertz=20)
     assert (bare.block_devices, bare.thread_prefixes, bare.interval_seconds) == (("ubda",), (), 0.05)
     assert bare.files == ("/proc/stat", "/proc/diskstats")
 
@@ -116,12 +113,6 @@ def test_missing_files_give_empty_values() -> None:
     assert read == Sample(1.0, {}, None, 0, "", None, None)
 
 
-def test_threads_are_summed_by_their_array() -> None:
-    threads = ThreadTicks()
-    assert threads.add({"md0_raid5/81": 5, "md127_raid1/82": 3}) == {"md0": 5, "md127": 3}
-    assert threads.add({"md127_resync/90": 4}) == {"md0": 5, "md127": 7}
-
-
 @given(st.lists(st.dictionaries(st.sampled_from(["md0_raid5/81", "md0_resync/90"]), st.integers(0, 1000))))
 def test_cpu_time_of_threads_never_falls(spent: list[dict[str, int]]) -> None:
     reader = SampleReader("md0")
@@ -133,44 +124,6 @@ def test_cpu_time_of_threads_never_falls(spent: list[dict[str, int]]) -> None:
         sums.append(reader.read(raw(0.0, {name: counted[name] for name in more})).md_thread_ticks)
         assert sums[-1] == sum(counted.values())
     assert sums == sorted(sums)
-
-
-amounts = st.integers(0, 10**9)
-counted = st.builds(
-    counters,
-    reads=amounts,
-    writes=amounts,
-    read_bytes=amounts,
-    written_bytes=amounts,
-    read_wait_seconds=st.floats(0, 1e6),
-    write_wait_seconds=st.floats(0, 1e6),
-    busy_seconds=st.floats(0, 1e6),
-)
-
-
-def sum_of(*parts: DiskCounters) -> DiskCounters:
-    return DiskCounters(*map(sum, zip(*map(astuple, parts), strict=True)))
-
-
-@given(start=counted, first=counted, second=counted, lengths=st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)))
-def test_rates_weighted_by_time_add_up(
-    start: DiskCounters, first: DiskCounters, second: DiskCounters, lengths: tuple[float, float]
-) -> None:
-    middle = sum_of(start, first)
-    times = (10.0, 10.0 + lengths[0], 10.0 + lengths[0] + lengths[1])
-    a, b, c = (
-        sample(time, disk=disk) for time, disk in zip(times, (start, middle, sum_of(middle, second)), strict=True)
-    )
-    whole, left, right = rates_between(a, c, "ubda"), rates_between(a, b, "ubda"), rates_between(b, c, "ubda")
-    assert whole
-    assert left
-    assert right
-    spans = (b.time_seconds - a.time_seconds, c.time_seconds - b.time_seconds)
-    for name in ("read_iops", "write_iops", "read_bytes_per_second", "write_bytes_per_second"):
-        parts = getattr(left, name) * spans[0] + getattr(right, name) * spans[1]
-        assert math.isclose(getattr(whole, name) * sum(spans), parts, rel_tol=1e-9, abs_tol=1e-6)
-        assert getattr(whole, name) >= 0
-    assert 0 <= whole.utilisation <= 1
 
 
 def test_rates_of_one_interval() -> None:
@@ -199,15 +152,20 @@ def test_no_rates_without_time_or_device() -> None:
     assert rates_between(here, there, "ubda") is None
     assert rates_between(there, here, "ubda") is None
     assert rates_between(here, here, "ubda") is None
-    idle = rates_between(here, sample(2.0, disk=counters()), "ubda")
-    assert idle
-    assert idle.mean_wait_seconds is None
+    # Busy for longer than the interval: the kernel's clock is coarse.
+    found = rates_between(here, sample(2.0, disk=counters(busy_seconds=1.01)), "ubda")
+    assert found
+    assert (found.mean_wait_seconds, found.utilisation) == (None, 1.0)
 
 
 def test_busy_fraction() -> None:
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=130, idle=170)) == pytest.approx(0.3)
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=100, idle=100)) is None
     assert busy_fraction(sample(), sample(busy=1)) is None
+    # Of a whole recording.
+    idle = [sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95)]
+    assert idle_fraction(idle) == 0.05
+    assert idle_fraction(idle[:1]) == idle_fraction([sample(), sample()]) == 0.0
 
 
 def job(ios: int, *, seconds: float = 9.0, total_bytes: int = GIB) -> JobFigures:
@@ -228,11 +186,8 @@ def test_the_idle_machines_share_is_taken_off() -> None:
     assert found.cpu_microseconds_per_io == pytest.approx(2000.0)
     assert found.cpu_seconds_per_gib == pytest.approx(2.0)
     assert found.idle_baseline_fraction == 0.1
-
-
-@given(busy=st.integers(0, 10**6), idle=st.integers(0, 10**6), baseline=st.floats(0, 1))
-def test_the_cost_is_never_negative_nor_more_than_the_time_used(busy: int, idle: int, baseline: float) -> None:
-    assert 0 <= figures_of(busy, idle, baseline).cpu_seconds_total <= busy / 100
+    # It may be more than was used.
+    assert figures_of(50, 950, 0.1).cpu_seconds_total == 0
 
 
 def test_without_ios_there_is_no_cost_per_io() -> None:
@@ -332,26 +287,14 @@ def test_leaving_stops_the_stream_and_waits_for_pending_samples() -> None:
     assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0]
 
 
-def test_a_lost_machine_is_raised_at_the_end() -> None:
-    recorder = Recorder(StreamingMachine(BrokenStream()), None, ())
-    with pytest.raises(MachineLost), recorder:
+def test_a_lost_machine_is_raised_and_hides_no_other_error() -> None:
+    with pytest.raises(MachineLost), Recorder(StreamingMachine(BrokenStream()), None, ()):
         pass
-
-
-def test_a_lost_machine_does_not_hide_the_error_that_is_on_its_way() -> None:
-    recorder = Recorder(StreamingMachine(BrokenStream()), None, ())
-    with pytest.raises(KeyError, match="the first"), recorder:
+    with pytest.raises(KeyError, match="the first"), Recorder(StreamingMachine(BrokenStream()), None, ()):
         raise KeyError("the first")
 
 
-def test_a_machine_that_was_lost_before_refuses_to_record() -> None:
-    with pytest.raises(MachineLost), Recorder(FakeMachine(is_lost=True), None, ()):
-        pass
-
-
 IOPS = {("read", 1): 73.4, ("write", 1): 71.8}
-
-
 READS, WRITES, STREAM = find_workload("rand-read-4k"), find_workload("rand-write-4k"), find_workload("seq-write-1m")
 DRIVE = LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/nbd0", size_bytes=64 * MIB, model="hdd-7200")
 
@@ -395,9 +338,3 @@ def test_what_no_theory_asks_for_is_not_measured(
     rates = probe_disk(None, DRIVE, workloads, rebuilds=rebuilds)  # type: ignore[arg-type]
     assert {each.id for each in asked} == measured
     assert min(rates.random_read_iops, rates.sequential_read_bytes_per_second) > 0
-
-
-def test_the_idle_baseline_is_that_of_the_whole_recording() -> None:
-    idle = [sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95)]
-    assert idle_fraction(idle) == 0.05
-    assert idle_fraction(idle[:1]) == idle_fraction([sample(), sample()]) == 0.0

@@ -10,20 +10,14 @@ from lab.arrays.geometry import ParityGeometry
 from lab.errors import ArrayError, LabError
 from lab.microscope.array_map import MappedArray, read_shape
 from lab.microscope.picture import (
-    POWERS,
     StripePicture,
     StripeVerdict,
     added,
-    differing,
     flip_plan,
-    inverse,
     one_from_q,
     q_of,
     read_stripe,
-    scaled,
-    times,
     two_from_p_and_q,
-    wrong_weight,
 )
 from lab.microscope.small_write import (
     CrashOutcome,
@@ -264,53 +258,17 @@ def test_a_byte_that_is_not_there_or_was_not_read_is_refused(device: str, byte: 
         flip_plan(picture, device, byte)
 
 
-LENGTH = 16
-pieces = st.lists(st.binary(min_size=LENGTH, max_size=LENGTH), min_size=2, max_size=8)
-
-
-def by_hand(left: int, right: int) -> int:
-    """Multiplication bit by bit, as in the paper."""
-    found = 0
-    while right:
-        if right & 1:
-            found ^= left
-        left = left << 1 ^ (0x11D if left & 0x80 else 0)
-        right >>= 1
-    return found
-
-
-def test_the_tables_are_the_field() -> None:
-    assert all(times(a, b) == by_hand(a, b) for a in range(256) for b in range(256))
-    assert all(times(value, inverse(value)) == 1 for value in range(1, 256))
-    assert len(set(POWERS)) == 255
-    assert [scaled(b"\x01\x80", factor) for factor in (1, 2)] == [b"\x01\x80", b"\x02\x1d"]
-
-
-@given(pieces)
+@given(st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=8))
 def test_every_loss_of_two_is_computed_back(parts: list[bytes]) -> None:
     data = dict(enumerate(parts))
-    p, q = added(parts, LENGTH), q_of(data, LENGTH)
+    p, q = added(parts, 16), q_of(data, 16)
     for first in data:
         others = {power: part for power, part in data.items() if power != first}
         assert one_from_q(q, others, first) == data[first]
-        assert added((p, *others.values()), LENGTH) == data[first]
+        assert added((p, *others.values()), 16) == data[first]
         for second in others:
             left = {power: part for power, part in others.items() if power != second}
             assert two_from_p_and_q(p, q, left, (first, second)) == (data[first], data[second])
-
-
-@given(pieces, st.integers(0, LENGTH - 1), st.integers(1, 255), st.data())
-def test_p_and_q_name_the_one_that_is_wrong(parts: list[bytes], place: int, error: int, draw: st.DataObject) -> None:
-    wrong = draw.draw(st.integers(0, len(parts) - 1))
-    p, q = added(parts, LENGTH), q_of(dict(enumerate(parts)), LENGTH)
-    spoilt = bytearray(parts[wrong])
-    spoilt[place] ^= error
-    now = {**dict(enumerate(parts)), wrong: bytes(spoilt)}
-    computed_p, computed_q = added(now.values(), LENGTH), q_of(now, LENGTH)
-    assert differing(p, computed_p) == differing(q, computed_q) == (place,)
-    assert wrong_weight(p[place] ^ computed_p[place], q[place] ^ computed_q[place]) == wrong
-    # Where one parity fits, nothing is named.
-    assert wrong_weight(0, error) is wrong_weight(error, 0) is None
 
 
 WAYS = [
