@@ -63,15 +63,6 @@ def test_a_number_out_of_bounds_is_rejected_with_the_bounds(value: float, kind: 
     assert len(str(caught.value)) < 200
 
 
-@given(st.floats(), st.sampled_from([Seconds, Hertz, Margin]))
-def test_only_finite_numbers_pass(value: float, kind: Any) -> None:
-    try:
-        passed = checked(value, kind, "figure")
-    except SpecError:
-        return
-    assert 0 <= passed < 10**9
-
-
 @pytest.mark.parametrize("text", ["9" * 5000, "-" + "9" * 5000, "٣", "1.5", "", "+", "1_000", "0x10", "4\x1b[31m"])
 def test_no_text_but_digits_is_a_whole_number(text: str) -> None:
     with pytest.raises(SpecError):
@@ -152,14 +143,11 @@ def test_markdown_is_escaped(text: str) -> None:
     assert "|" not in shown.replace(r"\|", "")
 
 
-@pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1+cmd", "-cmd", "@SUM(1)", "\t=1", "\r=1"])
-def test_no_cell_of_a_spreadsheet_is_a_formula(text: str) -> None:
-    assert spreadsheet(text)[0] not in "=+-@\t\r"
-
-
-@pytest.mark.parametrize("text", ["-1.5", "+3", "1e9", "-2e-3", "", "RAID 5"])
-def test_numbers_of_a_spreadsheet_stay(text: str) -> None:
-    assert spreadsheet(text) == text
+def test_no_cell_of_a_spreadsheet_is_a_formula() -> None:
+    for text in ("=HYPERLINK(1)", "+1+cmd", "-cmd", "@SUM(1)", "\t=1", "\r=1"):
+        assert spreadsheet(text)[0] not in "=+-@\t\r"
+    for text in ("-1.5", "+3", "1e9", "-2e-3", "", "RAID 5"):
+        assert spreadsheet(text) == text
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.status import SyncProgress
@@ -75,15 +73,6 @@ NEVER_SEEN = "no sample shows the rebuild"
 def test_a_rebuild_that_was_never_seen_or_has_not_ended(samples: list[Sample], message: str) -> None:
     with pytest.raises(ArrayError, match=message):
         sync_seconds(samples)
-
-
-@pytest.mark.slow
-@given(start=st.floats(10, 1000), length=st.floats(1, 1000), interval=st.floats(0.05, 0.5), phase=st.floats(0, 1))
-def test_it_is_wrong_by_an_interval_at_most(start: float, length: float, interval: float, phase: float) -> None:
-    count = int((start + length) / interval) + 4
-    times = [(number + phase) * interval for number in range(count)]
-    samples = [rebuilding(time) if start <= time < start + length else idle(time) for time in times]
-    assert abs(sync_seconds(samples) - length) <= interval * 1.001
 
 
 def test_the_size_of_requests_is_that_of_the_stretch_alone() -> None:

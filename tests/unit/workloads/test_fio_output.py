@@ -140,16 +140,10 @@ def test_cut_or_scribbled_output_is_figures_or_a_lab_error(data: st.DataObject) 
         figures_of(text[:start] + scribble + text[end:])
 
 
-@given(st.text(), st.integers(-3, 300))
+@given(st.text(st.characters(exclude_categories=[])), st.integers(-3, 300))
 def test_garbage_is_a_lab_error(text: str, status: int) -> None:
     with pytest.raises(LabError):
         figures_of("{\n" + text + "\n}\n", exit_status=status)
-
-
-@given(st.binary(), st.binary())
-def test_bytes_of_any_kind_are_a_lab_error(out: bytes, err: bytes) -> None:
-    with pytest.raises(LabError):
-        figures_of(out.decode(errors="surrogateescape"), stderr_text=err.decode(errors="replace"))
 
 
 @given(st.lists(st.integers(1, 5000)))
@@ -294,15 +288,6 @@ def document(ios: int, bins: dict[str, int], clock: int | None = None) -> FioDoc
     return FioDocument(
         (FioJob("x", read=FioDirection(io_bytes=ios * 4096, total_ios=ios, runtime=runtime, lat_ns=latency)),), "", 0
     )
-
-
-@given(st.dictionaries(st.integers(1, 10**9), st.integers(0, 1000)), st.floats(0.1, 100))
-def test_a_percentile_is_one_of_the_bins(bins: dict[int, int], percent: float) -> None:
-    found = bin_percentile(bins, percent)
-    if found is None:
-        assert not any(bins.values())
-    else:
-        assert bins[round(found * 1e9)] > 0
 
 
 RATE = 80
