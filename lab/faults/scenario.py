@@ -75,10 +75,9 @@ from lab.faults.arrays import (
     numbers_in,
 )
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
-from lab.gates.decoding import FormatVersion, Name
+from lab.gates.decoding import FormatVersion, Name, version_numbers
 from lab.gates.text import shortened
 from lab.plans import Plan
-from lab.session.session import version_numbers
 from lab.tomlfile import (
     convert_tree,
     fill_tree,

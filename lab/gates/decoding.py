@@ -163,6 +163,12 @@ def digits(text: str) -> int | None:
     return int(text) if re.fullmatch(f"[0-9]{{1,{_MOST_DIGITS}}}", text) else None
 
 
+def version_numbers(text: str) -> tuple[int, int]:
+    """The first two numbers of a version, such as (6, 12); (0, 0) if there are none."""
+    found = re.search(r"([0-9]{1,4})\.([0-9]{1,4})", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 def real(text: str, what: str = "") -> float:
     """Parse a number with or without a decimal point, finite or not. Raises SpecError for other text."""
     try:

@@ -28,7 +28,7 @@ from lab.disks.inventory import mapped_devices
 from lab.disks.kinds import check_specs
 from lab.disks.lab import LabFolder, embedded_memory_bytes
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost, SpecError, UnfitVersion
-from lab.gates.decoding import DiskCount, checked, read_own_json
+from lab.gates.decoding import DiskCount, checked, read_own_json, version_numbers
 from lab.host.files import write_file
 from lab.machine import RUN_FOLDER, Host, Machine, RunningCommand, Target
 from lab.machine.embedded import MAX_UBD_DISKS
@@ -89,12 +89,6 @@ def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> 
 
 def _place(machine: Machine) -> str:
     return target_words(machine.facts.target, in_sentence=True)
-
-
-def version_numbers(text: str) -> tuple[int, int]:
-    """The first two numbers of a version, such as (6, 12); (0, 0) if there are none."""
-    found = re.search(r"([0-9]{1,4})\.([0-9]{1,4})", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 LARGER_COUNT = 2

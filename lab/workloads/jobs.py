@@ -15,7 +15,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from lab.errors import SpecError, WorkloadError
-from lab.gates.decoding import Seconds, SecondsOrZero, checked
+from lab.gates.decoding import Seconds, SecondsOrZero, checked, version_numbers
 from lab.gates.text import shortened
 from lab.plans import Danger, Step
 from lab.tomlfile import unknown_word
@@ -78,7 +78,7 @@ def _is_repeatable(options: dict[str, str]) -> bool:
 
 def _is_first_deaf(options: dict[str, str], fio_version: str) -> bool:
     is_uniform = options.get("random_distribution", "random") == "random"
-    version = _version(fio_version)
+    version = version_numbers(fio_version)
     is_old = (0, 0) < version < _SEEDED_BY_REPEATABLE and (is_uniform or version >= _DEAF_DISTRIBUTIONS)
     return _is_repeatable(options) and is_old
 
@@ -98,12 +98,6 @@ def _options(job_text: str) -> dict[str, str]:
         if sign and not line.lstrip().startswith(("#", ";", "[")):
             found.setdefault(name.strip().lower(), value.strip())
     return found
-
-
-def _version(text: str) -> tuple[int, int]:
-    """Version from ``fio-3.33`` or ``3.36-12-gabc``; (0, 0) if there is none."""
-    numbers = re.search(r"\b([0-9]{1,4})\.([0-9]{1,4})\b", text)
-    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 def _digest(text: str) -> str:
