@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.levels import kernel_name
@@ -21,6 +22,7 @@ from lab.machine.api import SampleStream
 from lab.measure.samples import (
     TICKS_PER_SECOND,
     DiskCounters,
+    Rates,
     ThreadTicks,
     parse_diskstats,
     rates_between,
@@ -468,17 +470,27 @@ class LoadMeasure(StrEnum):
     P99_SECONDS = "p99_seconds"
 
 
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """Values since the snapshot before."""
+
+    time_seconds: float
+    rates: Mapping[str, Rates]
+    """By device: an array, a member, a disk."""
+    md_cpus: Mapping[str, float]
+    """Array -> CPUs kept busy by its kernel threads."""
+    syncs: Mapping[str, float]
+    """Array -> speed of its sync in bytes per second."""
+
+
 class History:
     """Stores snapshots and intervals of loads, and returns series. Not thread-safe: use it from one thread."""
 
     def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
-        self._size = max(2, round(seconds * hertz))
-        self._times: deque[float] = deque(maxlen=self._size)
-        self._series: dict[tuple[str, str], deque[float]] = {}
-        self._seen_last: dict[tuple[str, str], int] = {}
+        size = max(2, round(seconds * hertz))
+        self._moments: deque[_Moment] = deque(maxlen=size)
         self._snapshots: deque[Snapshot] = deque(maxlen=max(2, round(6 * hertz)))
-        self._load: deque[tuple[float, LiveInterval]] = deque(maxlen=self._size)
-        self._count = 0
+        self._load: deque[tuple[float, LiveInterval]] = deque(maxlen=size)
 
     @property
     def newest(self) -> Snapshot | None:
@@ -486,7 +498,10 @@ class History:
 
     def span_seconds(self, snapshots: int) -> float:
         """The machine time covered by that many of the newest snapshots."""
-        return self._times[-1] - self._times[max(0, len(self._times) - snapshots - 1)] if self._times else 0.0
+        if not self._moments:
+            return 0.0
+        first = self._moments[max(0, len(self._moments) - snapshots - 1)]
+        return self._moments[-1].time_seconds - first.time_seconds
 
     def add(self, snapshot: Snapshot) -> None:
         """Append a snapshot to the axis. Snapshots that are not later than the newest are ignored."""
@@ -494,57 +509,33 @@ class History:
         if before and snapshot.time_seconds <= before.time_seconds:
             return
         self._snapshots.append(snapshot)
-        self._times.append(snapshot.time_seconds)
-        self._count += 1
+        rates: dict[str, Rates] = {}
+        md_cpus: dict[str, float] = {}
         if before:
-            self._add_rates(before, snapshot)
-        for status in snapshot.arrays:
-            if status.sync_progress and (pace := self.pace(status.name)):
-                self._put(status.name, "sync_bytes_per_second", pace.bytes_per_second)
-        self._fill_gaps()
-
-    def _add_rates(self, before: Snapshot, snapshot: Snapshot) -> None:
-        for device in snapshot.disks:
-            rates = rates_between(before, snapshot, device)
-            for measure in Measure if rates else ():
-                if (value := getattr(rates, measure.value)) is not None:
-                    self._put(device, measure, value)
-        seconds = snapshot.time_seconds - before.time_seconds
-        for name, ticks in snapshot.md_thread_ticks.items():
-            more = ticks - before.md_thread_ticks.get(name, 0)
-            self._put(name, "md_cpu", max(0.0, more / TICKS_PER_SECOND / seconds))
-
-    def _put(self, key: str, name: str, value: float) -> None:
-        place = (key, name)
-        if place not in self._series:
-            self._series[place] = deque([math.nan] * (len(self._times) - 1), maxlen=self._size)
-        self._series[place].append(value)
-        self._seen_last[place] = self._count
-
-    def _fill_gaps(self) -> None:
-        """Append a gap to every series without a value in this snapshot; drop a series that consists of gaps only."""
-        for place in list(self._series):
-            if self._seen_last[place] == self._count:
-                continue
-            if self._count - self._seen_last[place] >= self._size:
-                del self._series[place], self._seen_last[place]
-            else:
-                self._series[place].append(math.nan)
+            found = ((device, rates_between(before, snapshot, device)) for device in snapshot.disks)
+            rates = {device: each for device, each in found if each}
+            seconds = snapshot.time_seconds - before.time_seconds
+            for name, ticks in snapshot.md_thread_ticks.items():
+                more = ticks - before.md_thread_ticks.get(name, 0)
+                md_cpus[name] = max(0.0, more / TICKS_PER_SECOND / seconds)
+        paces = ((status.name, self.pace(status.name)) for status in snapshot.arrays if status.sync_progress)
+        syncs = {name: pace.bytes_per_second for name, pace in paces if pace}
+        self._moments.append(_Moment(snapshot.time_seconds, rates, md_cpus, syncs))
 
     def add_load(self, interval: LiveInterval, time_seconds: float) -> None:
         self._load.append((time_seconds, interval))
 
     def rates(self, device: str, measure: Measure, *, seconds: float | None = None) -> list[Point]:
         """One measure of one device (an array, a member, a disk) over the last ``seconds``."""
-        return self._points(device, measure, seconds)
+        return self._points(lambda moment: _rate(moment, device, measure), seconds)
 
     def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
         """CPUs kept busy by an array's kernel threads: 1 is one whole CPU. The resolution of their clock is 10 ms."""
-        return self._points(name, "md_cpu", seconds)
+        return self._points(lambda moment: moment.md_cpus.get(name), seconds)
 
     def sync_rate(self, name: str, *, seconds: float | None = None) -> list[Point]:
         """Speed of a sync, in bytes per second of each member."""
-        return self._points(name, "sync_bytes_per_second", seconds)
+        return self._points(lambda moment: moment.syncs.get(name), seconds)
 
     def pace(self, name: str) -> SyncPace | None:
         return sync_pace(recent(tuple(self._snapshots)), name)
@@ -554,22 +545,24 @@ class History:
         return [(time, load_value(each, measure)) for time, each in self._load if time >= start]
 
     def now_rate(self, device: str, measure: Measure) -> float | None:
-        values = self._series.get((device, measure))
-        return values[-1] if values and not math.isnan(values[-1]) else None
+        return _rate(self._moments[-1], device, measure) if self._moments else None
 
     def _start(self, seconds: float | None) -> float:
         newest = self.newest
         return newest.time_seconds - seconds if newest and seconds is not None else -math.inf
 
-    def _points(self, key: str, name: str, seconds: float | None) -> list[Point]:
-        if (key, name) not in self._series:
+    def _points(self, value: Callable[[_Moment], float | None], seconds: float | None) -> list[Point]:
+        """The values over the last ``seconds``; empty if none is known on the whole axis."""
+        if all(value(moment) is None for moment in self._moments):
             return []
         start = self._start(seconds)
-        return [
-            (time, None if math.isnan(value) else value)
-            for time, value in zip(self._times, self._series[key, name], strict=True)
-            if time >= start
-        ]
+        newest = takewhile(lambda moment: moment.time_seconds >= start, reversed(self._moments))
+        return [(moment.time_seconds, value(moment)) for moment in newest][::-1]
+
+
+def _rate(moment: _Moment, device: str, measure: Measure) -> float | None:
+    rates = moment.rates.get(device)
+    return getattr(rates, measure.value) if rates else None
 
 
 def load_value(interval: LiveInterval, measure: LoadMeasure) -> float | None:
