@@ -423,10 +423,11 @@ def member_bytes(
     ):
         return None
     first, last = before[-1].disks, samples[-1].disks
+    moved = [last[name].since(first[name]) for name in members]
     share = (samples[-1].time_seconds - measured_from) / (measured_until - measured_from)
     return MemberBytes(
-        read_bytes=sum(last[name].read_bytes - first[name].read_bytes for name in members),
-        written_bytes=sum(last[name].written_bytes - first[name].written_bytes for name in members),
+        read_bytes=sum(each.read_bytes for each in moved),
+        written_bytes=sum(each.written_bytes for each in moved),
         share=max(0.0, min(1.0, share)),
     )
 

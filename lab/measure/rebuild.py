@@ -128,12 +128,9 @@ def measure_rebuild(
 def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> float | None:
     """Mean size of a read or write of these disks between the first and the last sample; None without I/O."""
     first, last = samples[0].disks, samples[-1].disks
-    pairs = [(first[name], last[name]) for name in members if name in first and name in last]
-    count = sum(after.reads + after.writes - before.reads - before.writes for before, after in pairs)
-    moved = sum(
-        after.read_bytes + after.written_bytes - before.read_bytes - before.written_bytes for before, after in pairs
-    )
-    return moved / count if count > 0 else None
+    moved = [last[name].since(first[name]) for name in members if name in first and name in last]
+    count = sum(each.reads + each.writes for each in moved)
+    return sum(each.read_bytes + each.written_bytes for each in moved) / count if count > 0 else None
 
 
 def sync_seconds(samples: Sequence[Sample]) -> float:

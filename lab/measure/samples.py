@@ -35,6 +35,10 @@ class DiskCounters:
     in_flight: int
     busy_seconds: float
 
+    def since(self, before: DiskCounters) -> DiskCounters:
+        """What has been added since ``before``; ``in_flight`` then means nothing."""
+        return DiskCounters(*(getattr(self, name) - getattr(before, name) for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class CpuTicks:
@@ -174,17 +178,15 @@ def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None
     seconds = later.time_seconds - earlier.time_seconds
     if before is None or after is None or seconds <= 0:
         return None
-    reads, writes = after.reads - before.reads, after.writes - before.writes
-    waits = (after.read_wait_seconds - before.read_wait_seconds) + (
-        after.write_wait_seconds - before.write_wait_seconds
-    )
+    moved = after.since(before)
+    ios, waits = moved.reads + moved.writes, moved.read_wait_seconds + moved.write_wait_seconds
     return Rates(
-        read_iops=reads / seconds,
-        write_iops=writes / seconds,
-        read_bytes_per_second=(after.read_bytes - before.read_bytes) / seconds,
-        write_bytes_per_second=(after.written_bytes - before.written_bytes) / seconds,
-        mean_wait_seconds=waits / (reads + writes) if reads + writes else None,
-        utilisation=min(1.0, (after.busy_seconds - before.busy_seconds) / seconds),
+        read_iops=moved.reads / seconds,
+        write_iops=moved.writes / seconds,
+        read_bytes_per_second=moved.read_bytes / seconds,
+        write_bytes_per_second=moved.written_bytes / seconds,
+        mean_wait_seconds=waits / ios if ios else None,
+        utilisation=min(1.0, moved.busy_seconds / seconds),
     )
 
 

@@ -357,10 +357,9 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
     after = read_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
     observed = []
     for io in write.ios:
-        old, new = (counters[kernel_name(io.device)] for counters in (first, last))
-        requests = (new.reads - old.reads, new.writes - old.writes)
-        moved = (new.read_bytes - old.read_bytes, new.written_bytes - old.written_bytes)
-        observed.append(ObservedIo(io.name, io.slot, *requests, *moved, _changed(before, after, io.slot)))
+        moved = last[kernel_name(io.device)].since(first[kernel_name(io.device)])
+        counts_of = (moved.reads, moved.writes, moved.read_bytes, moved.written_bytes)
+        observed.append(ObservedIo(io.name, io.slot, *counts_of, _changed(before, after, io.slot)))
     return ObservedWrite(write, tuple(observed), before, after)
 
 

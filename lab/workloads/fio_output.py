@@ -68,6 +68,11 @@ class FioDocument(msgspec.Struct, frozen=True):
     version: str = msgspec.field(name="fio version", default="")
     timestamp_ms: int = 0
 
+    @property
+    def only(self) -> FioJob:
+        """The only entry, without I/O if there are several: documents without group_reporting have no live values."""
+        return self.jobs[0] if len(self.jobs) == 1 else FioJob("")
+
 
 class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Figures of one direction. Latencies are those of ``latency_kind``; None if fio reported none."""
@@ -400,7 +405,6 @@ def _difference(
     )
 
 
-_NOTHING = FioDirection()
 _SLIVER_SECONDS = 0.05
 
 
@@ -509,43 +513,33 @@ class LiveFeed:
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
     """The interval between two cumulative documents of one run; None if no time passed between them."""
-    if before is None or _started_anew(before, after):
+    if before is None or _started_anew(before.only, after.only):
         before = FioDocument(jobs=())
-    read, read_before = _sections(after, "read"), _sections(before, "read")
-    write, write_before = _sections(after, "write"), _sections(before, "write")
-    milliseconds = max(read.runtime - read_before.runtime, write.runtime - write_before.runtime)
+    was, now = before.only, after.only
+    milliseconds = max(now.read.runtime - was.read.runtime, now.real_write.runtime - was.real_write.runtime)
     if milliseconds <= 0:
         return None
     seconds = milliseconds / 1000
     return LiveInterval(
         time_seconds=after.timestamp_ms / 1000,
         interval_seconds=seconds,
-        reads=_difference(read_before, read, seconds, block_bytes),
-        writes=_difference(write_before, write, seconds, block_bytes),
-        is_warmup=_is_warmup(after),
+        reads=_difference(was.read, now.read, seconds, block_bytes),
+        writes=_difference(was.real_write, now.real_write, seconds, block_bytes),
+        is_warmup=_is_warmup(now),
     )
 
 
-def _sections(document: FioDocument, name: str) -> FioDirection:
-    """The section of the only entry; documents without group_reporting have no live values."""
-    if len(document.jobs) != 1:
-        return _NOTHING
-    return document.jobs[0].read if name == "read" else document.jobs[0].real_write
+def _is_warmup(job: FioJob) -> bool:
+    sections = (job.read, job.real_write)
+    has_latencies = any(_latency_section(section).N for section in sections)
+    return any(section.total_ios for section in sections) and not has_latencies
 
 
-def _is_warmup(document: FioDocument) -> bool:
-    sections = [_sections(document, "read"), _sections(document, "write")]
-    return any(section.total_ios for section in sections) and not any(
-        _latency_section(section).N for section in sections
-    )
-
-
-def _started_anew(before: FioDocument, after: FioDocument) -> bool:
+def _started_anew(before: FioJob, after: FioJob) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
-    pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
     # A shorter time with the same bytes is not a reset: the last document of a run may be like that.
     return any(
         new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
-        for old, new in pairs
+        for old, new in ((before.read, after.read), (before.real_write, after.real_write))
     )
