@@ -8,8 +8,6 @@ import pytest
 
 from tests.kernel.soak import growth_per_round
 
-MIB = 1024.0 * 1024.0
-
 
 def series(
     rounds: int, slope: float, noise: float, chance: random.Random, *, first: int = 0
@@ -18,19 +16,12 @@ def series(
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.02, -0.5, 3.0])
-@pytest.mark.parametrize("seed", range(5))
-def test_a_known_slope_is_found_under_noise(slope: float, seed: int) -> None:
-    found = growth_per_round([series(300, slope, 1.0, random.Random(seed))])
-    assert found == pytest.approx(slope, abs=0.005)
-
-
-def test_wild_values_do_not_move_it() -> None:
+def test_a_known_slope_is_found_under_noise_and_wild_values(slope: float) -> None:
     chance = random.Random(1)
-    values = [
-        (number, value + (chance.choice((-1, 1)) * 1e5 if chance.random() < 0.2 else 0.0))
-        for number, value in series(300, 0.5, 1.0, chance)
-    ]
-    assert growth_per_round([values]) == pytest.approx(0.5, abs=0.02)
+    values = series(300, slope, 1.0, chance)
+    assert growth_per_round([values]) == pytest.approx(slope, abs=0.005)
+    wild = [(number, value + (chance.choice((-1e5, 1e5)) if number % 5 == 0 else 0.0)) for number, value in values]
+    assert growth_per_round([wild]) == pytest.approx(slope, abs=0.02)
 
 
 def test_memory_loaded_at_the_start_is_not_growth() -> None:
