@@ -30,9 +30,8 @@ def measured(
     if has_raw:
         cells = (msgspec.structs.replace(cells[0], raw_file=RAW), *cells[1:])
     made = records.record(record_id, arrays=arrays, cells=cells)
-    return (
-        with_word(msgspec.structs.replace(made, **changes), word) if word else msgspec.structs.replace(made, **changes)
-    )
+    made = msgspec.structs.replace(made, **changes)
+    return with_word(made, word) if word else made
 
 
 def with_word(record: ResultRecord, word: str) -> ResultRecord:

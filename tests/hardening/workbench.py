@@ -79,16 +79,14 @@ class Bench:
         self.results = self.state / "results"
         self.disks = self.state / "labs" / "default" / "disks"
 
-    def environment(self, changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
-        values = {**os.environ, "RAIDLAB_STATE": str(self.state), **(changes or {})}
-        for name in ("RAIDLAB_ON", "RAIDLAB_TEXT"):
-            values.pop(name, None)
-        return {name: value for name, value in values.items() if value is not None}
+    def environment(self, changes: Mapping[str, str] | None = None) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if name not in ("RAIDLAB_ON", "RAIDLAB_TEXT")}
+        return {**own, "RAIDLAB_STATE": str(self.state), **(changes or {})}
 
     def run(
         self,
         *words: str | bytes,
-        environment: Mapping[str, str | None] | None = None,
+        environment: Mapping[str, str] | None = None,
         closes: Sequence[int] = (),
         output: str | Path | None = None,
         on_machine: bool = False,
@@ -144,14 +142,12 @@ class Bench:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return str(path)
 
-    def store(self, record: ResultRecord, raw: Mapping[str, bytes] | None = None, *, name: str = "") -> None:
+    def store(self, record: ResultRecord) -> None:
         """Store a result as if it had been measured here."""
-        folder = self.results / (name or record.id)
+        folder = self.results / record.id
         for each in (self.state, self.results, folder, folder / "raw"):
             each.mkdir(mode=0o700, exist_ok=True)
         (folder / "record.json").write_bytes(encode_record(record))
-        for path, data in (raw or {}).items():
-            (folder / path).write_bytes(data)
 
 
 def _text(data: bytes | None) -> str:
