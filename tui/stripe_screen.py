@@ -82,11 +82,10 @@ def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
 def write_block(name: str, sector: int, session: LabSession) -> StepText:
     """Write the block, and compare md's I/O with the prediction."""
     seen = write_really(session, name, sector)
-    predicted = {(io.slot, io.name): io for io in seen.predicted.ios}
     table = [
         f"  {io.name}: read {io.read_bytes} bytes, wrote {io.written_bytes}; "
-        f"predicted {predicted[io.slot, io.name].read_bytes} and {predicted[io.slot, io.name].written_bytes}"
-        for io in seen.members
+        f"predicted {expected.read_bytes} and {expected.written_bytes}"
+        for io, expected in zip(seen.members, seen.predicted.ios, strict=True)
     ]
     return StepText(f"Block {sector // 8} was written", (*observed_words(seen), *table), seen.predicted)
 

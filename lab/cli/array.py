@@ -212,10 +212,8 @@ def write_text(shape: MappedArray, write: SmallWrite) -> str:
 
 
 def _observed_text(seen: ObservedWrite) -> str:
-    predicted = {(io.slot, io.name): io for io in seen.predicted.ios}
     rows = []
-    for io in seen.members:
-        expected = predicted[io.slot, io.name]
+    for io, expected in zip(seen.members, seen.predicted.ios, strict=True):
         changed = f"{io.changed_sectors[0]} to {io.changed_sectors[-1]}" if io.changed_sectors else "-"
         amounts = [human_bytes(each) for each in (io.read_bytes, expected.read_bytes, io.written_bytes)]
         rows.append((io.name, *amounts, human_bytes(expected.written_bytes), changed))

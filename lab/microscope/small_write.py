@@ -261,15 +261,14 @@ class ObservedWrite:
 
     predicted: SmallWrite
     members: tuple[ObservedIo, ...]
+    """As in ``predicted.ios``."""
     before: StripePicture
     after: StripePicture
 
     @property
     def differences(self) -> tuple[str, ...]:
         found = []
-        predicted = {(io.slot, io.name): io for io in self.predicted.ios}
-        for seen in self.members:
-            io = predicted[seen.slot, seen.name]
+        for seen, io in zip(self.members, self.predicted.ios, strict=True):
             # Compare bytes: a cache flush counts as a write of no bytes.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
                 did, should = (

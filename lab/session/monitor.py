@@ -457,8 +457,6 @@ class Measure(StrEnum):
     WRITE_BYTES_PER_SECOND = "write_bytes_per_second"
     UTILISATION = "utilisation"
     """Fraction of the time in which the device was busy, 0 to 1."""
-    WAIT_SECONDS = "mean_wait_seconds"
-    """Mean time of an I/O in the device's queue and in the device."""
 
 
 class LoadMeasure(StrEnum):
