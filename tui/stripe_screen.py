@@ -26,7 +26,6 @@ from lab.microscope.small_write import (
     crash_words,
     judged_words,
     moment_words,
-    new_content,
     observed_words,
     picture_of_block,
     repair_words,
@@ -74,7 +73,7 @@ def small_write(name: str, sector: int, session: LabSession) -> StepText:
 def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
     """The states that a crash during such a write can leave."""
     write, picture = picture_of_block(session, name, sector)
-    states = crash_states(picture, write, new_content(picture, write))
+    states = crash_states(picture, write)
     names = tuple(picture.shape.name_of(slot) for slot in range(picture.geometry.slots))
     return StepText(crash_head(write), tuple(crash_words(picture.shape, states)), write, states, names)
 

@@ -53,7 +53,6 @@ from lab.microscope.small_write import (
     crash_words,
     judged_words,
     moment_words,
-    new_content,
     observed_words,
     picture_of_block,
     repair_words,
@@ -411,12 +410,12 @@ def _step_write(context: Context, session: LabSession, name: str, sector: int, *
         return
     if plan:
         check_bare(session, picture.shape)
-        show_plan(context, write_plan(picture.shape, sector, new_content(picture, write)))
+        show_plan(context, write_plan(picture, write))
         return
     seen = write_really(session, name, sector)
     if context.json:
         value = {"predicted": seen.predicted, "members": seen.members, "differences": seen.differences}
-        made = write_plan(picture.shape, sector, new_content(picture, write))
+        made = write_plan(picture, write)
         out_json({**value, "plan": plan_value(made)})
     else:
         out(f"{write_text(picture.shape, write)}\n\n{_observed_text(seen)}")
@@ -424,7 +423,7 @@ def _step_write(context: Context, session: LabSession, name: str, sector: int, *
 
 def _step_crash(context: Context, session: LabSession, name: str, sector: int) -> None:
     write, picture = picture_of_block(session, name, sector)
-    states = crash_states(picture, write, new_content(picture, write))
+    states = crash_states(picture, write)
     context.out({"array": name, "write": write, "states": states}, _crash_text(picture.shape, write, states))
 
 

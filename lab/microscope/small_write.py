@@ -303,12 +303,13 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
     raise ArrayError(f"the content of the block cannot be determined on {write.array}", hint="check the array's state")
 
 
-def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
-    """Write one block of a bare array, bypassing the page cache.
+def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
+    """Write one block of a bare array, bypassing the page cache; raises ArrayError as ``new_content``.
 
     Steps before the write perform the I/O that would otherwise be counted with it.
     """
-    device, block = array_device(shape.name), sector // BLOCK_SECTORS
+    shape = picture.shape
+    device, block = array_device(shape.name), write.sector // BLOCK_SECTORS
     delay = md_path(shape.name, "safe_mode_delay")
     size = ("bs=4096", f"seek={block}", "count=1", "oflag=direct", "conv=notrunc", "status=none")
     again = Step(
@@ -316,9 +317,9 @@ def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
         "Writes the block unchanged: md marks the array as active in superblocks and bitmap before the measurement.",
         writes_devices=(device,),
     )
-    text = "\n".join(textwrap.wrap(base64.b64encode(content).decode(), 76)) + "\n"
+    text = "\n".join(textwrap.wrap(base64.b64encode(new_content(picture, write)).decode(), 76)) + "\n"
     line = f"base64 -d | dd of={device} {' '.join(size[:-4])} iflag=fullblock {' '.join(size[-3:])}"
-    write = Step(
+    put = Step(
         ("sh", "-c", line),
         "The small write itself: the block with all bits inverted; a second run restores it.",
         danger=Danger.DATA,
@@ -329,7 +330,7 @@ def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
     if awake := shape.files["safe_mode_delay"]:
         before = [write_file_step(delay, _AWAKE_SECONDS, "md must not mark the array clean during the measurement.")]
         after = [write_file_step(delay, awake, "Restores the previous value.")]
-    return Plan.of(f"Write block {block} of {shape.name}", [*before, again, *empty_stripes(shape), write, *after])
+    return Plan.of(f"Write block {block} of {shape.name}", [*before, again, *empty_stripes(shape), put, *after])
 
 
 def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
@@ -339,7 +340,7 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
     """
     write, before = picture_of_block(session, name, sector)
     check_bare(session, before.shape)
-    plan = write_plan(before.shape, sector, new_content(before, write))
+    plan = write_plan(before, write)
     counts: list[Mapping[str, DiskCounters]] = []
 
     def count(step: Step) -> None:
@@ -449,11 +450,12 @@ class CrashState:
         return next(read for read in self.reads if read.lost == tuple(sorted(slots)))
 
 
-def crash_states(picture: StripePicture, write: SmallWrite, new: bytes) -> tuple[CrashState, ...]:
+def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState, ...]:
     """All states that a crash can leave. ``picture`` has the content of each chunk at the block, and no more.
 
     Raises ArrayError if the content of the members is unknown.
     """
+    new = new_content(picture, write)
     held = {seen.cell.slot: seen.data for seen in picture.cells if seen.data is not None}
     if isinstance(picture.geometry, ParityGeometry):
         return _parity_states(picture, picture.geometry.row(write.stripe), held, write, new)
@@ -463,9 +465,7 @@ def crash_states(picture: StripePicture, write: SmallWrite, new: bytes) -> tuple
         for seen in picture.cells
         if seen.data is not None and seen.cell.first_sector <= write.sector < seen.cell.first_sector + length
     }
-    old = next((copies[slot] for slot in write.target_slots if slot in copies), None)
-    if old is None:
-        raise ArrayError(f"no copy of the block can be read from {picture.shape.name}", hint="check the array's state")
+    old = next(copies[slot] for slot in write.target_slots if slot in copies)
     return tuple(_copies_state(write, copies, written, old, new) for written in _subsets(write.written_slots))
 
 

@@ -78,7 +78,7 @@ def test_a_crash_leaves_what_was_predicted(
     fill(session)
     write, picture = picture_of_block(session, NAME, 9 * BLOCK_SECTORS)
     new = new_content(picture, write)
-    states = crash_states(picture, write, new)
+    states = crash_states(picture, write)
     seen = write_really(session, NAME, write.sector)
     predicted: set[CrashOutcome] = set()
     for lost in [read.lost for read in states[0].reads]:

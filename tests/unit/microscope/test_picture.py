@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,6 @@ from lab.microscope.small_write import (
     crash_states,
     crash_words,
     judged_words,
-    new_content,
     observed_words,
     repair_words,
     small_write,
@@ -364,23 +365,22 @@ def test_the_write_is_a_plan_that_takes_itself_back_at_the_second_time() -> None
     arrays, _, _ = parity_array("raid5", 4)
     picture = read_stripe(arrays, "md0", 0)
     write = small_write(picture.shape, 8)
-    new = new_content(picture, write)
-    old = next(seen.data for seen in picture.cells if seen.cell.first_sector == 8)
-    assert bytes(byte ^ 0xFF for byte in new) == old
-    awake, again, stripes, put, rest = write_plan(picture.shape, 8, new).steps
+    old = next(seen.data for seen in picture.cells if seen.cell.first_sector == 8) or b""
+    awake, again, stripes, put, rest = write_plan(picture, write).steps
     assert awake.argv[2] == "echo 60 > /sys/block/md0/md/safe_mode_delay"
     assert rest.argv[2].startswith("echo 0.204 ")
     assert {"skip=1", "seek=1", "iflag=direct"} <= set(again.argv)
     assert "stripe_cache_size" in stripes.argv[2]
     assert (put.danger, put.writes_devices) == (Danger.DATA, ("/dev/md0",))
     assert " seek=1 " in put.argv[2]
+    assert bytes(byte ^ 0xFF for byte in base64.b64decode(put.stdin_text)) == old
 
 
 def stepped(level: str, disks: int, sector: int = 0, **words: str) -> tuple[SmallWrite, tuple[CrashState, ...]]:
     arrays, _, _ = parity_array(level, disks, **words)
     write = small_write(read_shape(arrays, "md0"), sector)
     picture = read_stripe(arrays, "md0", write.stripe)
-    return write, crash_states(picture, write, new_content(picture, write))
+    return write, crash_states(picture, write)
 
 
 def test_a_raid5_has_the_write_hole_between_its_two_writes() -> None:
@@ -430,7 +430,7 @@ def test_a_stripe_that_was_wrong_before_shows_in_the_first_line() -> None:
     members.flip(1, 0, 3)
     write = small_write(read_shape(arrays, "md0"), 0)
     picture = read_stripe(arrays, "md0", 0)
-    states = crash_states(picture, write, new_content(picture, write))
+    states = crash_states(picture, write)
     assert states[0].without(2).outcome is CrashOutcome.HOLE
     assert "already wrong" in crash_words(picture.shape, states)[0]
 
@@ -439,7 +439,7 @@ def test_copies_give_old_or_new_until_they_agree() -> None:
     arrays = arrays_on(copies_array("raid1", 3)[0])
     write = small_write(read_shape(arrays, "md0"), 0)
     picture = read_stripe(arrays, "md0", 0, length_bytes=4096)
-    states = crash_states(picture, write, new_content(picture, write))
+    states = crash_states(picture, write)
     assert [state.written for state in states if state.is_beginning] == [(), (0,), (0, 1), (0, 1, 2)]
     half = next(state for state in states if state.written == (0,))
     assert half.without().outcome is CrashOutcome.EITHER
