@@ -101,20 +101,16 @@ class Curve:
 def fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
     """Least-squares fit of a square root up to a distance, and a line from there on.
 
-    ``seeks``: share of the stroke and seconds, sorted by distance. Raises SpecError for fewer than five.
+    ``seeks``: share of the stroke and seconds of six or more, sorted by distance.
     """
-    best: tuple[float, Curve] | None = None
+    fits: list[tuple[float, Curve]] = []
     for split in range(3, len(seeks) - 2):
         short, long = seeks[:split], seeks[split:]
         a_short, b_short, error_short = _line([(math.sqrt(share * tracks), seconds) for share, seconds in short])
         a_long, b_long, error_long = _line([(share * tracks, seconds) for share, seconds in long])
         until = max(1, round((short[-1][0] + long[0][0]) / 2 * tracks))
-        curve = Curve(a_short, b_short, until, a_long, b_long)
-        if best is None or error_short + error_long < best[0]:
-            best = error_short + error_long, curve
-    if best is None:
-        raise SpecError("too few seek distances for a curve", hint="measure five or more")
-    return best[1]
+        fits.append((error_short + error_long, Curve(a_short, b_short, until, a_long, b_long)))
+    return min(fits, key=lambda fit: fit[0])[1]
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:

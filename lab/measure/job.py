@@ -199,10 +199,8 @@ def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> Steady
     return steady_figures(values) if len(values) == SLICES else None
 
 
-def steady_figures(values: Sequence[float]) -> SteadyFigures | None:
-    """Apply the thresholds to a figure of consecutive slices; None if the mean is 0 or there are fewer than two."""
-    if len(values) < 2 or statistics.fmean(values) <= 0:
-        return None
+def steady_figures(values: Sequence[float]) -> SteadyFigures:
+    """Apply the thresholds to a figure of consecutive slices."""
     mean = statistics.fmean(values)
     slope = statistics.linear_regression(range(len(values)), values).slope
     range_fraction = (max(values) - min(values)) / mean

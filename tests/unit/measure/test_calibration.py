@@ -20,7 +20,7 @@ from lab.disks.kinds import (
     save_drive_model,
 )
 from lab.errors import LabError, SpecError
-from lab.measure.calibration import Calibration, Place, Times, calibrate, fit_curve
+from lab.measure.calibration import Calibration, Place, Times, calibrate
 from lab.units import MIB, SECTOR_BYTES
 
 SIZE = 256 * MIB
@@ -111,11 +111,6 @@ def test_a_disk_that_does_not_rotate_is_rejected(probe: Path) -> None:
 def test_a_disk_that_is_too_small_is_rejected() -> None:
     with pytest.raises(SpecError, match="too small"):
         calibrate(lambda places, depth: [], MIB, title="x", has_write_cache=False)
-
-
-def test_a_curve_needs_some_distances() -> None:
-    with pytest.raises(SpecError, match="too few"):
-        fit_curve([(0.1, 0.001), (0.2, 0.002)], 1000)
 
 
 def test_a_saved_drive_model_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
