@@ -41,7 +41,7 @@ from lab.gates.decoding import SizeBytes, decoded_json, whole
 from lab.machine import GuestProgram, Machine
 from lab.session.data_mark import file_system_on
 from lab.session.session import LabSession
-from lab.units import KIB, SECTOR_BYTES, human_bytes
+from lab.units import KIB, SECTOR_BYTES
 
 SECTORS_IN_KIB = KIB // SECTOR_BYTES
 _ARRAY_FILES = (
@@ -353,16 +353,11 @@ def read_moment(
     array: str = "",
     hold: tuple[str, int, int] | None = None,
 ) -> Moment:
-    """Read all places. ``array`` is flushed before; ``hold`` comes from ``hold_of``.
+    """Read all places, of at most MOST_BYTES. ``array`` is flushed before; ``hold`` comes from ``hold_of``.
 
-    Raises LabError if the places are too large together, or the answer is damaged.
+    Raises LabError if the program fails, or its answer is damaged.
     """
     total = sum(place.length for place in places)
-    if total > MOST_BYTES:
-        raise LabError(
-            f"{human_bytes(total)} of members are more than can be read at once",
-            hint=f"inspect a part of the chunks: --bytes and --offset; {human_bytes(MOST_BYTES)} at most",
-        )
     requested = [[place.device, place.offset, place.length] for place in places]
     request = msgspec.json.encode({"array": array, "hold": hold, "places": requested}).decode()
     try:
