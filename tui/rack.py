@@ -589,9 +589,15 @@ def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
     return tuple(Mark(time, _MARK_WORDS[event.kind.value], tone_of(event)) for time, event in shown.items())
 
 
+_TONES = {
+    **dict.fromkeys(("array-broken", "member-faulty", "degraded", "disk-vanished", "mismatch"), Tone.BAD),
+    **dict.fromkeys(("member-in-sync", "restored", "disk-returned"), Tone.GOOD),
+}
+
+
 def tone_of(event: Event) -> Tone:
     """The tone of an event."""
-    return {"good": Tone.GOOD, "bad": Tone.BAD}.get(event.kind.weight.value, Tone.NOTICE)
+    return _TONES.get(event.kind.value, Tone.NOTICE)
 
 
 def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple[Series, ...]:

@@ -50,30 +50,6 @@ class EventKind(StrEnum):
     DISK_VANISHED = "disk-vanished"
     DISK_RETURNED = "disk-returned"
 
-    @property
-    def weight(self) -> Weight:
-        return _WEIGHTS.get(self, Weight.NEUTRAL)
-
-
-class Weight(StrEnum):
-    """The significance of an event."""
-
-    GOOD = "good"
-    BAD = "bad"
-    NEUTRAL = "neutral"
-
-
-_WEIGHTS = {
-    EventKind.ARRAY_BROKEN: Weight.BAD,
-    EventKind.MEMBER_FAULTY: Weight.BAD,
-    EventKind.DEGRADED: Weight.BAD,
-    EventKind.DISK_VANISHED: Weight.BAD,
-    EventKind.MISMATCH: Weight.BAD,
-    EventKind.MEMBER_IN_SYNC: Weight.GOOD,
-    EventKind.RESTORED: Weight.GOOD,
-    EventKind.DISK_RETURNED: Weight.GOOD,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Event:

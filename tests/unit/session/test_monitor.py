@@ -23,7 +23,6 @@ from lab.session.monitor import (
     Monitor,
     Snapshot,
     SnapshotMaker,
-    Weight,
     events_between,
     recent,
     take_snapshot,
@@ -276,7 +275,6 @@ def test_a_faulty_member_is_reported_before_the_degraded_array() -> None:
     (faulty,) = [event for event in events if event.kind is EventKind.MEMBER_FAULTY]
     assert faulty.sentence == f"<{faulty.device}> in md0 is faulty"
     assert faulty.time_seconds == 2.5
-    assert faulty.kind.weight is Weight.BAD
     order = [event.kind for event in events]
     assert order.index(EventKind.MEMBER_FAULTY) < order.index(EventKind.DEGRADED)
 
