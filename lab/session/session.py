@@ -441,7 +441,6 @@ _SIGINT, _SIGKILL = 2, 9
 class ShellResult:
     """The result of one line."""
 
-    line: str
     status: int
     """128 + N if signal N ended it: 130 after an interrupt."""
     output: str
@@ -463,10 +462,6 @@ class Shell:
         self._interrupts = 0
         self.folder = ""
         """Initial folder of the next line; empty before the first line has run, which means the home folder."""
-
-    @property
-    def is_running(self) -> bool:
-        return self._command is not None
 
     def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
         """Run one line and wait for its end. Raises LabError if one is running already, MachineLost."""
@@ -494,7 +489,7 @@ class Shell:
         path = f"{self._state}.folder"
         self.folder = (self._machine.read([path])[path] or "").strip() or self.folder
         status = result.status if result.status >= 0 else 128 - result.status
-        return ShellResult(line, status, "".join(chunks)[-MOST_CHARACTERS:], result.duration_seconds)
+        return ShellResult(status, "".join(chunks)[-MOST_CHARACTERS:], result.duration_seconds)
 
     def interrupt(self) -> None:
         """Send SIGINT, like Ctrl-C; a second call sends SIGKILL. Has no effect if no line is running."""
