@@ -66,7 +66,6 @@ class FioDocument(msgspec.Struct, frozen=True):
 
     jobs: tuple[FioJob, ...]
     version: str = msgspec.field(name="fio version", default="")
-    timestamp_ms: int = 0
 
     @property
     def only(self) -> FioJob:
@@ -412,8 +411,6 @@ _SLIVER_SECONDS = 0.05
 class LiveInterval:
     """Values between two documents."""
 
-    time_seconds: float
-    """End of the interval on fio's wall clock (seconds since 1970)."""
     interval_seconds: float
     reads: DirectionFigures | None
     writes: DirectionFigures | None
@@ -521,7 +518,6 @@ def difference(before: FioDocument | None, after: FioDocument, block_bytes: int 
         return None
     seconds = milliseconds / 1000
     return LiveInterval(
-        time_seconds=after.timestamp_ms / 1000,
         interval_seconds=seconds,
         reads=_difference(was.read, now.read, seconds, block_bytes),
         writes=_difference(was.real_write, now.real_write, seconds, block_bytes),

@@ -55,7 +55,7 @@ async def with_load(user: User, forecast: Forecast | None = None) -> None:
         iops = 460.0 + 7.0 * (number % 3)
         reads = replace(direction(iops, seconds=0.5, p99=0.0014), p50_seconds=0.00018)
         moment = 100.0 + number / 2
-        user.app.post_message(LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
+        user.app.post_message(LoadTicked(LiveInterval(0.5, reads, None, is_warmup=False), moment))
     await post(user, SnapshotTaken(Snapshot(110.0, (array(),), {})))
 
 

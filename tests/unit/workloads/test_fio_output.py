@@ -285,9 +285,8 @@ def document(ios: int, bins: dict[str, int], clock: int | None = None) -> FioDoc
     """After so many milliseconds; None: as many as I/Os."""
     latency = FioLatency(N=sum(bins.values()), bins=bins)
     runtime = ios if clock is None else clock
-    return FioDocument(
-        (FioJob("x", read=FioDirection(io_bytes=ios * 4096, total_ios=ios, runtime=runtime, lat_ns=latency)),), "", 0
-    )
+    read = FioDirection(io_bytes=ios * 4096, total_ios=ios, runtime=runtime, lat_ns=latency)
+    return FioDocument((FioJob("x", read=read),))
 
 
 RATE = 80
@@ -310,7 +309,7 @@ def printed_after(milliseconds: int, ios: int, bins: dict[int, int], answers: in
     moved = (ios if answers is None else answers) * 4096
     read = {"io_bytes": moved, "runtime": milliseconds, "total_ios": ios, "lat_ns": latency}
     read |= {"iops": ios / (milliseconds / 1000) if milliseconds else 0, "bw_bytes": 1.0}
-    tree = {"fio version": "fio-3.33", "timestamp_ms": milliseconds, "jobs": [{"jobname": "x", "read": read}]}
+    tree = {"fio version": "fio-3.33", "jobs": [{"jobname": "x", "read": read}]}
     return json.dumps(tree, indent=1) + "\n"
 
 
