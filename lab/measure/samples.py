@@ -93,27 +93,22 @@ class ThreadTicks:
         return sums
 
 
-class SampleReader:
-    """Converts the raw samples of one request."""
+def read_sample(raw: RawSample, array: str | None, threads: ThreadTicks) -> Sample:
+    """Convert one raw sample of a request; ``threads`` has the ticks of all samples before."""
 
-    def __init__(self, array: str | None) -> None:
-        self._array = array
-        self._threads = ThreadTicks()
+    def text(path: str) -> str:
+        return (raw.files.get(path) or "").strip()
 
-    def read(self, raw: RawSample) -> Sample:
-        def text(path: str) -> str:
-            return (raw.files.get(path) or "").strip()
-
-        md = {name: text(md_path(self._array, name)) if self._array else "" for name in _MD_FILES}
-        return Sample(
-            time_seconds=raw.time_seconds,
-            disks=parse_diskstats(text("/proc/diskstats")),
-            cpu=parse_cpu(text("/proc/stat")),
-            md_thread_ticks=self._threads.add(raw.thread_cpu_ticks).get(self._array or "", 0),
-            sync_action=md["sync_action"],
-            sync_progress=parse_progress(md["sync_completed"]),
-            degraded_count=parse_count(md["degraded"]),
-        )
+    md = {name: text(md_path(array, name)) if array else "" for name in _MD_FILES}
+    return Sample(
+        time_seconds=raw.time_seconds,
+        disks=parse_diskstats(text("/proc/diskstats")),
+        cpu=parse_cpu(text("/proc/stat")),
+        md_thread_ticks=threads.add(raw.thread_cpu_ticks).get(array or "", 0),
+        sync_action=md["sync_action"],
+        sync_progress=parse_progress(md["sync_completed"]),
+        degraded_count=parse_count(md["degraded"]),
+    )
 
 
 def parse_diskstats(text: str) -> dict[str, DiskCounters]:
@@ -199,11 +194,6 @@ def busy_fraction(earlier: Sample, later: Sample) -> float | None:
     return busy / total if total > 0 else None
 
 
-def idle_fraction(samples: Sequence[Sample]) -> float:
-    """Busy fraction of an idle machine, from its first to its last sample; 0 without CPU counters."""
-    return busy_fraction(samples[0], samples[-1]) or 0.0
-
-
 class Recorder:
     """``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …`` and then ``recorder.samples``.
 
@@ -222,7 +212,8 @@ class Recorder:
     ) -> None:
         self._machine = machine
         self._request = sample_request(array, disks, hertz=hertz)
-        self._reader = SampleReader(array)
+        self._array = array
+        self._threads = ThreadTicks()
         self._on_sample = on_sample
         self._samples: list[Sample] = []
         self._thread = threading.Thread(target=self._collect, name="raidlab-recorder", daemon=True)
@@ -251,7 +242,7 @@ class Recorder:
     def _collect(self) -> None:
         try:
             for raw in self._stream:
-                sample = self._reader.read(raw)
+                sample = read_sample(raw, self._array, self._threads)
                 self._samples.append(sample)
                 if self._on_sample:
                     self._on_sample(sample)

@@ -21,12 +21,12 @@ from lab.measure.samples import (
     DiskCounters,
     Recorder,
     Sample,
-    SampleReader,
+    ThreadTicks,
     busy_fraction,
-    idle_fraction,
     parse_cpu,
     parse_diskstats,
     rates_between,
+    read_sample,
     sample_request,
 )
 from lab.results.record import CpuFigures
@@ -101,7 +101,7 @@ def test_a_sample_of_an_array() -> None:
         "/sys/block/md0/md/sync_completed": "1024 / 1019904\n",
         "/sys/block/md0/md/degraded": "1\n",
     }
-    read = SampleReader("md0").read(raw(5.0, {"md0_raid5/81": 7}, files))
+    read = read_sample(raw(5.0, {"md0_raid5/81": 7}, files), "md0", ThreadTicks())
     assert (read.time_seconds, read.md_thread_ticks, read.sync_action) == (5.0, 7, "recover")
     assert (read.sync_progress, read.degraded_count) == (SyncProgress(1024, 1019904), 1)
     assert read.cpu == parse_cpu(STAT)
@@ -109,19 +109,19 @@ def test_a_sample_of_an_array() -> None:
 
 
 def test_missing_files_give_empty_values() -> None:
-    read = SampleReader("md0").read(raw(1.0, files={"/proc/stat": None}))
+    read = read_sample(raw(1.0, files={"/proc/stat": None}), "md0", ThreadTicks())
     assert read == Sample(1.0, {}, None, 0, "", None, None)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["md0_raid5/81", "md0_resync/90"]), st.integers(0, 1000))))
 def test_cpu_time_of_threads_never_falls(spent: list[dict[str, int]]) -> None:
-    reader = SampleReader("md0")
+    threads = ThreadTicks()
     counted: dict[str, int] = {}
     sums = []
     for more in spent:
         counted |= {name: counted.get(name, 0) + ticks for name, ticks in more.items()}
         # A thread that did nothing, or has ended, need not be there.
-        sums.append(reader.read(raw(0.0, {name: counted[name] for name in more})).md_thread_ticks)
+        sums.append(read_sample(raw(0.0, {name: counted[name] for name in more}), "md0", threads).md_thread_ticks)
         assert sums[-1] == sum(counted.values())
     assert sums == sorted(sums)
 
@@ -162,10 +162,6 @@ def test_busy_fraction() -> None:
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=130, idle=170)) == pytest.approx(0.3)
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=100, idle=100)) is None
     assert busy_fraction(sample(), sample(busy=1)) is None
-    # Of a whole recording.
-    idle = [sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95)]
-    assert idle_fraction(idle) == 0.05
-    assert idle_fraction(idle[:1]) == idle_fraction([sample(), sample()]) == 0.0
 
 
 def job(ios: int, *, seconds: float = 9.0, total_bytes: int = GIB) -> JobFigures:
