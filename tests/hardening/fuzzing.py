@@ -23,23 +23,17 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.cli import context as cli_context
 from lab.cli.main import run
-from lab.disks import DiskKind, Lab, LabDisk
 from lab.host import clock, streams
-from lab.machine import Host, Machine, Target
 from tests.hardening.inputs import Case, case, read_case
-from tests.unit.cli.superblocks import READS, as_read
-from tests.unit.fakes import FakeMachine, Scripted, as_machine
+from tests.unit.disks.machines import Device, lab_disks, machine_of, opener_of
 
 MOST_BYTES = 2**30
 MOST_SECONDS = 10.0
-_DISK_BYTES = 500 * 1024**2
 # The doctor's report contains the fixes as fields.
 _NEXT = re.compile(r'^  next: |"fix": "[^"]', re.MULTILINE)
 _BUG = re.compile("Traceback|this should not happen|not enough memory|Exception ignored")
@@ -163,26 +157,9 @@ def _without_a_world() -> None:
 
     clock.HostClock.sleep = sleep  # type: ignore[method-assign,assignment]
     clock.HostClock.monotonic_seconds = lambda _: time.monotonic() + slept  # type: ignore[method-assign,assignment]
-    cli_context.use_opener(_open_fake)
-
-
-@contextmanager
-def _open_fake(
-    _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
-) -> Iterator[Lab]:
-    """A lab with five blank disks."""
-    names = [f"ubd{letter}" for letter in "abcde"]
-    fake = FakeMachine(dirs={"/sys/block": tuple(names)})
-    for number, name in enumerate(names):
-        fake.files |= {f"/sys/block/{name}/size": str(_DISK_BYTES // 512), f"/sys/block/{name}/dev": f"98:{number}"}
-    fake.answers[READS] = Scripted(stdout=as_read([None] * len(names)))
-    fake.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": []}')
-    on_machine(as_machine(fake))
-    disks = [
-        LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/{name}", size_bytes=_DISK_BYTES)
-        for number, name in enumerate(names, start=1)
-    ]
-    yield Lab(as_machine(fake), host, disks)
+    disks = lab_disks("abcde")
+    machine = machine_of(*(Device(disk.kernel_name, number=f"98:{number}") for number, disk in enumerate(disks)))
+    cli_context.use_opener(opener_of(machine, disks))
 
 
 def smaller(found: Case, problem: str) -> Case:

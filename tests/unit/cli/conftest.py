@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,10 +8,8 @@ import pytest
 
 from lab.cli import context as cli_context
 from lab.cli.main import run
-from lab.disks import Lab
-from lab.machine import Host, Machine, Target
-from tests.unit.disks.machines import Device, lab_disks, machine_of
-from tests.unit.fakes import FakeMachine, as_machine
+from tests.unit.disks.machines import Device, lab_disks, machine_of, opener_of
+from tests.unit.fakes import FakeMachine
 
 DISKS = lab_disks("abcde")
 
@@ -36,17 +33,9 @@ def machine() -> FakeMachine:
 @pytest.fixture(autouse=True)
 def lab_on(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every command opens a lab on the fake machine."""
-
-    @contextmanager
-    def open_fake(
-        _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
-    ) -> Iterator[Lab]:
-        on_machine(as_machine(machine))
-        yield Lab(as_machine(machine), host, DISKS)
-
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
-    cli_context.use_opener(open_fake)
+    cli_context.use_opener(opener_of(machine, DISKS))
     yield
     cli_context.use_opener(None)
     cli_context.use_options(cli_context.Options())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.disks import Lab, Opener
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.host.clock import Clock
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
-from lab.machine import Host
+from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import StateFolder
 from lab.units import MIB, SECTOR_BYTES
-from tests.unit.fakes import FakeClock, FakeMachine
+from tests.unit.fakes import FakeClock, FakeMachine, as_machine
 
 SIZE = 500 * MIB
 
@@ -76,6 +79,19 @@ def lab_disks(
         LabDisk(name=f"disk{number:02d}", kind=kind, node=f"{prefix}{letter}", size_bytes=size_bytes)
         for number, letter in enumerate(letters, start=1)
     )
+
+
+def opener_of(machine: FakeMachine, disks: Sequence[LabDisk]) -> Opener:
+    """Opens a lab of these disks on the machine, whatever target is asked for."""
+
+    @contextmanager
+    def open_fake(
+        _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
+    ) -> Iterator[Lab]:
+        on_machine(as_machine(machine))
+        yield Lab(as_machine(machine), host, disks)
+
+    return open_fake
 
 
 def host_in(folder: Path, clock: Clock | None = None) -> Host:

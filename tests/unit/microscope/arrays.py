@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import ParityGeometry
 from lab.arrays.kinds import kinds
-from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks import Lab
 from lab.machine import Host
 from lab.microscope.array_map import MappedArray, read_shape
 from lab.microscope.picture import parities_of
+from tests.unit.disks.machines import lab_disks
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 MD = "/sys/block/md0/md"
@@ -21,16 +22,7 @@ CHUNK_BYTES = 4096
 CHUNK_SECTORS = CHUNK_BYTES // 512
 OFFSET = 128
 COMPONENT_KIB = 64
-DISKS = tuple(
-    LabDisk(
-        name=f"disk0{number}",
-        kind=DiskKind.FILE,
-        node=f"/dev/ubd{letter}",
-        size_bytes=1 << 20,
-        serial=f"RAIDLAB-0{number}",
-    )
-    for number, letter in enumerate("abcdefgh", start=1)
-)
+DISKS = lab_disks("abcdefgh", size_bytes=1 << 20)
 
 
 def sysfs(level: str, disks: int, size_kib: int, **words: str) -> dict[str, str | None]:

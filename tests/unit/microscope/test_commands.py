@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ import pytest
 from lab.cli import context as cli_context
 from lab.cli.array import hex_text
 from lab.cli.main import run
-from lab.disks import Lab
-from lab.machine import Host, Machine, Target
 from tests.unit.cli.superblocks import READS, as_read
-from tests.unit.fakes import FakeMachine, Scripted, as_machine
+from tests.unit.disks.machines import opener_of
+from tests.unit.fakes import FakeMachine, Scripted
 from tests.unit.microscope.arrays import CHUNK_SECTORS, DISKS, Members, parity_array
 
 Captured = pytest.CaptureFixture[str]
@@ -33,17 +31,10 @@ def raid6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fak
     machine.files["/sys/block/md0/dev"] = "9:0\n"
     machine.dirs["/sys/block/md0/slaves"] = tuple(disk.kernel_name for disk in DISKS[:5])
 
-    @contextmanager
-    def open_fake(
-        _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
-    ) -> Iterator[Lab]:
-        on_machine(as_machine(machine))
-        yield Lab(as_machine(machine), host, DISKS)
-
     (tmp_path / "labs" / "default").mkdir(parents=True)
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
-    cli_context.use_opener(open_fake)
+    cli_context.use_opener(opener_of(machine, DISKS))
     yield machine, members
     cli_context.use_opener(None)
     cli_context.use_options(cli_context.Options())
