@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError, MachineLost
+from lab.host.clock import HostClock, wait_for
 from lab.session.pace import LONGEST_STEP_SECONDS, PAUSED, STEP, TICK_SECONDS, Pace, Pacer, Portions
 from tests.unit.arrays import captures
 from tests.unit.fakes import FACTS, FakeMachine
 from tests.unit.session.looks import session_on
 
-PATIENCE_SECONDS = 10.0
 MD = "/sys/block/md0/md"
 
 
@@ -52,10 +52,7 @@ class PacerReports:
     ends: list[LabError] = field(default_factory=list)
 
     def wait(self, is_reached: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not is_reached():
-            assert time.monotonic() < deadline, f"never: {what}; told: {self.paces} {self.ends}"
-            time.sleep(0.002)
+        wait_for(is_reached, bool, what=what, timeout_seconds=10.0, clock=HostClock())
 
     def step(self) -> None:
         self.pacer.go(STEP)
