@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-from lab.workloads.workload import BUILT_IN_FOLDER
 from tests.hardening.stored import measured
 from tests.hardening.workbench import Bench, promise
 
@@ -26,18 +23,15 @@ title = "R"
 level = "raid0"
 members = {members}
 [[jobs]]
-workload = {workload}
+workload = "rand-read-4k"
 id = "j"
 runtime_seconds = {runtime_seconds}
 warmup_seconds = 0.1
 file_bytes = {file_bytes}
 block_bytes = {block_bytes}
 """
-GOOD: dict[str, object] = {
-    "repeats": 3, "sampling_hertz": 4.0, "seed": 1, "members": 2, "workload": '"rand-read-4k"', "runtime_seconds": 2.0,
-    "file_bytes": '"1M"', "block_bytes": 4096,
-}  # fmt: skip
-WORKLOAD = (BUILT_IN_FOLDER / "rand-read-4k.toml").read_text(encoding="utf-8")
+GOOD: dict[str, object] = {"repeats": 3, "sampling_hertz": 4.0, "seed": 1, "members": 2, "runtime_seconds": 2.0}
+GOOD |= {"file_bytes": '"1M"', "block_bytes": 4096}
 
 
 def experiment(bench: Bench, **changes: object) -> str:
@@ -50,22 +44,6 @@ def refused_everywhere(bench: Bench, because: str, **changes: object) -> None:
         bench.run(*words).was_refused(because=because)
 
 
-def workload(bench: Bench, **changes: str) -> str:
-    """A workload of the catalogue with values changed or added."""
-    lines = [line for line in WORKLOAD.splitlines() if line.partition("=")[0].strip() not in changes]
-    return bench.file("w.toml", "\n".join([*lines, *(f"{name} = {value}" for name, value in changes.items())]) + "\n")
-
-
-@promise("a workload that brings a command of its own is refused wherever it is named")
-def _(bench: Bench) -> None:
-    # tests/unit/workloads/test_workload.py tries all kinds of such workloads.
-    bench.run("run", "--plan", experiment(bench, workload=json.dumps(workload(bench)))).worked()
-    file = workload(bench, engine=json.dumps("psync\nexec_prerun=id"))
-    named = experiment(bench, workload=json.dumps(file))
-    for words in (["load", file, "disk01"], ["run", "--plan", named], ["lint", named], ["run", named]):
-        bench.run(*words).was_refused()
-
-
 @promise("a count of disks, members or repeats is bounded before anything is made of it")
 def _(bench: Bench) -> None:
     for count in ("99999999999999999999", "65", DIGITS, "-1", "٣"):
@@ -75,6 +53,7 @@ def _(bench: Bench) -> None:
             more = ["--disks", "3"] if option == "--spares" else []
             bench.run("array", "create", "--level", "5", *more, option, count, "--plan").was_refused()
         bench.run("array", "grow", "md0", "--members", count, "--plan").was_refused(because="disks")
+    bench.run("run", "--plan", experiment(bench)).worked()
     refused_everywhere(bench, "repeats", repeats=999_999_999)
     refused_everywhere(bench, "members", members=9_000_000_000_000_000_000)
 
