@@ -170,12 +170,9 @@ class MappedArray:
         found = self.members_in(slot)
         return found[0].name if found else f"slot {slot}"
 
-    def member_in(self, slot: int, sector: int | None = None) -> MappedMember | None:
-        """The member to read from, at this sector of the members' data or for all sectors; None if there is none."""
-        for member in self.members_in(slot):
-            if member.recovery_start is None if sector is None else member.has_data_at(sector):
-                return member
-        return None
+    def member_in(self, slot: int, sector: int) -> MappedMember | None:
+        """The member to read this sector of the members' data from; None if there is none."""
+        return next((member for member in self.members_in(slot) if member.has_data_at(sector)), None)
 
     def member(self, device: str) -> MappedMember:
         """The member on a device. Raises ArrayError if there is none."""

@@ -47,7 +47,7 @@ def test_missing_or_incomplete_members_are_noted() -> None:
     assert notes[40] == ["no member has this slot", "not rebuilt so far", ""]
     assert notes[64][2] == "in md's list of bad blocks"
     assert shape.member_in(1, 8) is shape.members_in(1)[0]
-    assert shape.member_in(1) is None
+    assert shape.member_in(1, 40) is None
 
 
 def test_a_replacement_has_the_block_too() -> None:
