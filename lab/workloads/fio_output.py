@@ -310,23 +310,18 @@ class WindowCut:
     _begin: str = ""
     _end: str = ""
     _begin_seconds: float = 0.0
-    _newest: str = ""
     _before_end: str = ""
     _is_full: bool = False
 
     def see(self, text: str, document: FioDocument) -> None:
         window, clock = self.window, load_seconds(document)
-        if window.seconds is None and self._newest and self._newest is not self._begin:
-            # The last document is printed after fio was stopped, so it is never an edge.
-            self._end = self._newest
         if not self._begin:
             if window.warmup_seconds - window.early_seconds <= clock <= window.issue_seconds and clock > 0:
-                self._begin, self._begin_seconds, self._newest = text, clock, text
-            return
-        self._newest = text
-        if window.seconds is not None and not self._is_full and clock <= window.issue_seconds:
+                self._begin, self._begin_seconds = text, clock
+        elif not self._is_full and clock <= window.issue_seconds:
             self._before_end, self._end = self._end, text
-            self._is_full = clock >= self._begin_seconds + window.seconds - window.early_seconds
+            latest = math.inf if window.seconds is None else self._begin_seconds + window.seconds
+            self._is_full = clock >= latest - window.early_seconds
 
     def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
         """The figures of the window, from those of the whole run. ``block_bytes``: as in `LiveFeed`.
@@ -334,7 +329,7 @@ class WindowCut:
         A load that was stopped before its window began has the figures of the whole run.
         Raises MeasurementDisturbed if fio printed no documents at the edges, WorkloadError without I/O between them.
         """
-        if whole.interrupted and not self._is_full and self.window.seconds is not None:
+        if not self._is_full and (whole.interrupted or self.window.seconds is None):
             # It was stopped, and drained its queue before it printed the last document.
             self._end = self._before_end
         if not self._end:
