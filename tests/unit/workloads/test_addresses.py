@@ -23,7 +23,6 @@ pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: 
 I_OS = 200
 LOADS = {
     "reads": find_workload("rand-read-4k-q1"),
-    "writes": msgspec.structs.replace(find_workload("rand-write-4k"), jobs=1),
     "mix": msgspec.structs.replace(find_workload("rand-mix-4k"), jobs=1),
     "several jobs": msgspec.structs.replace(find_workload("rand-read-4k"), jobs=3),
     "zipf": msgspec.structs.replace(find_workload("zipf-read-4k"), jobs=1),
