@@ -276,17 +276,11 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
     return convert_tree(dict(written), kinds[name], source=f"{where}: {name}")
 
 
-def fill(text: str, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> str:
-    """The text with every ``{name}`` replaced, after ``prefix`` as in ``{seed.name}``. Raises SpecError."""
-
-    def value_of(match: re.Match[str]) -> str:
-        return str(_value_of(match[1], values, what))
-
-    return _placeholder(prefix).sub(value_of, text)
-
-
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """As ``fill`` for all texts of a tree; one placeholder alone becomes the value itself, number or text."""
+    """The tree with every ``{name}`` in its texts replaced, after ``prefix`` as in ``{seed.name}``.
+
+    One placeholder alone becomes the value itself, number or text. Raises SpecError for an unknown name.
+    """
     if isinstance(tree, Mapping):
         return {
             fill_tree(key, values, prefix, what): fill_tree(value, values, prefix, what) for key, value in tree.items()
@@ -295,8 +289,10 @@ def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str 
         return [fill_tree(value, values, prefix, what) for value in tree]
     if not isinstance(tree, str):
         return tree
-    whole = _placeholder(prefix).fullmatch(tree)
-    return _value_of(whole[1], values, what) if whole else fill(tree, values, prefix, what)
+    placeholder = _placeholder(prefix)
+    if whole := placeholder.fullmatch(tree):
+        return _value_of(whole[1], values, what)
+    return placeholder.sub(lambda match: str(_value_of(match[1], values, what)), tree)
 
 
 def _value_of(name: str, values: Mapping[str, Any], what: str) -> Any:

@@ -248,7 +248,7 @@ def draw(varied: Exercise, seed: str) -> Values:
 
 def fill(text: str, values: Mapping[str, Value]) -> str:
     """The text with all ``{seed.…}`` filled in. Raises SpecError with the nearest name for an unknown one."""
-    return tomlfile.fill(text, values, SEED, "seed variable")
+    return str(fill_tree(text, values))
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
