@@ -32,7 +32,6 @@ from lab.microscope.array_map import (
     BLOCK_SECTORS,
     MOST_BYTES,
     BytesAt,
-    BytesRead,
     MappedArray,
     MappedMember,
     areas_of,
@@ -274,30 +273,24 @@ def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOC
     groups: dict[int, list[SeenCell]] = {}
     for seen in cells:
         groups.setdefault(seen.cell.number, []).append(seen)
-    judged: dict[tuple[int, int], SeenCell] = {}
+    judged: dict[StripeCell, SeenCell] = {}
     repaired: dict[tuple[int, int], bytes] = {}
-    sectors = compared = 0
-    blames: list[Blamed] = []
-    reasons: list[str] = []
+    blames: list[tuple[Blamed | None, str]] = []
+    sectors, is_compared = 0, False
     for group in groups.values():
-        ordered = sorted(group, key=lambda seen: seen.cell.copy)
-        first = next((seen.data for seen in ordered if seen.data is not None), None)
-        there = [seen for seen in ordered if seen.data is not None]
-        compared += len(there) > 1
-        for seen in ordered:
-            key = (seen.cell.slot, seen.cell.sector)
-            judged[key] = SeenCell(seen.cell, seen.data, first)
-            if wrong := judged[key].differs:
-                repaired[key] = first or b""
-                sectors += unit_sectors * len({place // (unit_sectors * SECTOR_BYTES) for place in wrong})
-        if any(judged[seen.cell.slot, seen.cell.sector].differs for seen in there):
-            blamed, why = _outvoted(there)
-            blames += [blamed] if blamed else []
-            reasons += [why] if why else []
-    in_order = tuple(judged[seen.cell.slot, seen.cell.sector] for seen in cells)
-    verdict = StripeVerdict.DIFFERS if repaired else StripeVerdict.AGREES if compared else StripeVerdict.UNKNOWN
-    named = blames[0] if len(blames) == 1 and not reasons else None
-    why = next(iter(reasons), "") or ("more than one member is wrong" if len(blames) > 1 else "")
+        there = sorted((seen for seen in group if seen.data is not None), key=lambda seen: seen.cell.copy)
+        first = there[0].data if there else None
+        judged |= {seen.cell: SeenCell(seen.cell, seen.data, first) for seen in group}
+        wrong = [judged[seen.cell] for seen in there if judged[seen.cell].differs]
+        for seen in wrong:
+            repaired[seen.cell.slot, seen.cell.sector] = first or b""
+            sectors += unit_sectors * len({place // (unit_sectors * SECTOR_BYTES) for place in seen.differs})
+        blames += [_outvoted(there)] if wrong else []
+        is_compared |= len(there) > 1
+    in_order = tuple(judged[seen.cell] for seen in cells)
+    verdict = StripeVerdict.DIFFERS if repaired else StripeVerdict.AGREES if is_compared else StripeVerdict.UNKNOWN
+    named = blames[0][0] if len(blames) == 1 else None
+    why = next((why for _, why in blames if why), "more than one member is wrong" if len(blames) > 1 else "")
     return StripeComparison(verdict, in_order, named, why, sectors, repaired)
 
 
@@ -373,20 +366,16 @@ def read_stripe(
     rest = stripe.cell_sectors * SECTOR_BYTES - skip_bytes
     length = min(rest, most if length_bytes is None else length_bytes)
     holders, missing = _holders(shape, cells, stripe.cell_sectors, is_before=is_before)
-    ranges = []
+    places = []
     for (_, sector), member in holders.items():
         at = (shape.offset_of(member, is_before=is_before) + sector) * SECTOR_BYTES
-        ranges.append(BytesAt(member.device, at + skip_bytes, length))
+        places.append(BytesAt(member.device, at + skip_bytes, length))
     hold, why_not = hold_of(shape, stripe.first_sector, stripe.sectors)
-    moment = read_moment(arrays.machine, ranges, array=f"/dev/{name}", hold=hold)
-    read = iter(moment.places)
-    seen = []
-    for cell in cells:
-        key = (cell.slot, cell.sector)
-        found = next(read) if key in holders else BytesRead(b"", missing[key])
-        if found.failure:
-            missing[key] = found.failure
-        seen.append(SeenCell(cell, None if found.failure else found.data))
+    moment = read_moment(arrays.machine, places, array=f"/dev/{name}", hold=hold)
+    read = dict(zip(holders, moment.places, strict=True))
+    missing |= {key: found.failure for key, found in read.items() if found.failure}
+    data = {key: found.data for key, found in read.items() if not found.failure}
+    seen = [SeenCell(cell, data.get((cell.slot, cell.sector))) for cell in cells]
     if isinstance(geometry, ParityGeometry):
         comparison = compare_parity(seen, geometry.row(stripe.number))
     else:
