@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
@@ -120,25 +120,30 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
             hint=f"blocks of 4 KiB go up to {shape.size_sectors // BLOCK_SECTORS - 1}",
         )
     places = shape.geometry.places(sector)
+    target, kinds = places[0], {place.slot: place.kind for place in places}
+    reads: tuple[int, ...] = ()
     counts: _Counts = (None, None)
     if isinstance(shape.geometry, ParityGeometry):
         row = shape.geometry.row(shape.geometry.stripe_of(sector))
-        way, written, ios, counts, reason = _parity_write(shape, row, places[0])
+        way, reads, counts, reason = _chosen(shape, row, target)
+        kinds[row.p_slot] = ChunkKind.P
+        if row.q_slot is not None:
+            kinds[row.q_slot] = ChunkKind.Q
+        kinds = {slot: kinds[slot] for slot in sorted(kinds, reverse=True)}
+    elif len(places) == 1:
+        way, reason = WriteWay.PLAIN, "the block lies on a single member"
     else:
-        written = tuple(place.slot for place in places if shape.members_in(place.slot))
         way, reason = WriteWay.COPIES, "every copy is written, and nothing is read"
-        if len(places) == 1:
-            way, reason = WriteWay.PLAIN, "the block lies on a single member"
-        ios = _ios(shape, {place.slot: place.kind for place in places}, {}, written, places[0].sector)
+    written = tuple(slot for slot in kinds if shape.members_in(slot))
     return SmallWrite(
         array=shape.name,
         sector=sector,
         stripe=shape.geometry.stripe_of(sector),
-        skip_bytes=places[0].sector % (shape.chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES,
+        skip_bytes=target.sector % (shape.chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES,
         way=way,
         target_slots=tuple(place.slot for place in places),
         written_slots=written,
-        ios=ios,
+        ios=_ios(shape, kinds, reads, written, target.sector),
         modify_reads=counts[0],
         reconstruct_reads=counts[1],
         reason=reason,
@@ -147,26 +152,11 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
     )
 
 
-def _parity_write(
-    shape: MappedArray, row: ParityRow, target: MemberPlace
-) -> tuple[WriteWay, tuple[int, ...], tuple[MemberIo, ...], _Counts, str]:
-    """The method, the slots that are written, in order, the I/O, the reads of each method, and the reason."""
+def _chosen(shape: MappedArray, row: ParityRow, target: MemberPlace) -> tuple[WriteWay, tuple[int, ...], _Counts, str]:
+    """The method that md chooses, the slots that it reads, the reads of each method, and the reason."""
     parity = tuple(slot for slot in (row.p_slot, row.q_slot) if slot is not None)
     others = tuple(slot for slot in row.data_slots if slot != target.slot)
     in_sync = {slot for slot in range(shape.geometry.slots) if shape.member_in(slot, target.sector)}
-    way, reads, counts, reason = _chosen(shape, target, parity, others, in_sync)
-    kinds = {target.slot: ChunkKind.DATA, **dict(zip(parity, (ChunkKind.P, ChunkKind.Q), strict=False))}
-    written = tuple(slot for slot in sorted(kinds, reverse=True) if shape.members_in(slot))
-    ios = _ios(shape, kinds, dict.fromkeys(reads, 1), written, target.sector)
-    if shape.files["consistency_policy"] == "ppl" and row.p_slot in in_sync:
-        ios = tuple(replace(io, log_bytes=_LOG_BYTES) if io.slot == row.p_slot else io for io in ios)
-    return way, written, ios, counts, reason
-
-
-def _chosen(
-    shape: MappedArray, target: MemberPlace, parity: tuple[int, ...], others: tuple[int, ...], in_sync: set[int]
-) -> tuple[WriteWay, tuple[int, ...], _Counts, str]:
-    """The method that md chooses, the slots that it reads, the reads of each method, and the reason."""
     involved = (target.slot, *parity)
     modify = len(involved) if set(involved) <= in_sync else None
     rebuild = len(others) if set(others) <= in_sync else None
@@ -203,20 +193,22 @@ def _cheaper(modify: int | None, rebuild: int | None, *, is_modify: bool) -> str
 def _ios(
     shape: MappedArray,
     kinds: Mapping[int, ChunkKind],
-    reads: Mapping[int, int],
+    reads: tuple[int, ...],
     written: tuple[int, ...],
     sector: int,
 ) -> tuple[MemberIo, ...]:
-    """I/O by slot.
+    """I/O by slot. ``kinds``: those of the chunks that are written; ``reads`` and ``written``: slots.
 
     A member that is being rebuilt, and a replacement, are written too, and read where their data are current.
     """
     found = []
     for slot in range(shape.geometry.slots):
         reader = shape.member_in(slot, sector)
+        has_log = reader and kinds.get(slot) is ChunkKind.P and shape.files["consistency_policy"] == "ppl"
+        log_bytes = _LOG_BYTES if has_log else 0
         for member in shape.members_in(slot):
-            count = reads.get(slot, 0) if member == reader else 0
-            found.append(MemberIo(member.name, member.device, slot, kinds.get(slot), count, int(slot in written)))
+            counts = (int(slot in reads and member == reader), int(slot in written))
+            found.append(MemberIo(member.name, member.device, slot, kinds.get(slot), *counts, log_bytes))
     return tuple(found)
 
 
