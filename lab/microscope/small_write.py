@@ -449,16 +449,42 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
     """
     new = new_content(picture, write)
     held = {seen.cell.slot: seen.data for seen in picture.cells if seen.data is not None}
+    expected = dict.fromkeys(write.target_slots, new)
+    reader: _Parity | _Copies
     if isinstance(picture.geometry, ParityGeometry):
-        return _parity_states(picture, picture.geometry.row(write.stripe), held, write, new)
-    length = picture.stripe.cell_sectors
-    copies = {
-        seen.cell.slot: seen.data
-        for seen in picture.cells
-        if seen.data is not None and seen.cell.first_sector <= write.sector < seen.cell.first_sector + length
-    }
-    old = next(copies[slot] for slot in write.target_slots if slot in copies)
-    return tuple(_copies_state(write, copies, written, old, new) for written in _subsets(write.written_slots))
+        row = picture.geometry.row(write.stripe)
+        before = filled_in(row, held, len(new))
+        if before is None:
+            raise ArrayError(
+                f"too much of stripe {write.stripe} is missing to determine what it holds",
+                hint="check the array's state",
+            )
+        most_lost = 1 if row.q_slot is None else 2
+        expected |= _new_parity(row, held, before, write, new)
+        policy = picture.shape.files["consistency_policy"]
+        reader = _Parity(row, before, write.target_slots[0], new, held | expected, policy)
+    else:
+        length = picture.stripe.cell_sectors
+        held = {
+            seen.cell.slot: seen.data
+            for seen in picture.cells
+            if seen.data is not None and seen.cell.first_sector <= write.sector < seen.cell.first_sector + length
+        }
+        most_lost = 1
+        reader = _Copies(next(held[slot] for slot in write.target_slots if slot in held), new)
+    losses = [lost for count in range(most_lost + 1) for lost in combinations(sorted(held), count)]
+    states = []
+    for written in _subsets(write.written_slots):
+        after = {slot: expected[slot] if slot in written else part for slot, part in held.items()}
+        states.append(
+            CrashState(
+                written=written,
+                is_beginning=written == write.written_slots[: len(written)],
+                is_consistent=reader.is_consistent(after),
+                reads=tuple(reader.read(after, lost) for lost in losses),
+            )
+        )
+    return tuple(states)
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -470,117 +496,81 @@ def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield from (each for each in combinations(slots, count) if each != beginning)
 
 
-def _copies_state(
-    write: SmallWrite, copies: Mapping[int, bytes], written: tuple[int, ...], old: bytes, new: bytes
-) -> CrashState:
-    after = {slot: new if slot in written else data for slot, data in copies.items()}
-
-    def read(lost: tuple[int, ...]) -> ReadAfter:
-        left = {data for slot, data in after.items() if slot not in lost}
-        return ReadAfter(lost, _of_copies(left, old, new))
-
-    losses: tuple[tuple[int, ...], ...] = ((), *((slot,) for slot in sorted(copies)))
-    return CrashState(
-        written=written,
-        is_beginning=written == write.written_slots[: len(written)],
-        is_consistent=len(set(after.values())) == 1,
-        reads=tuple(read(lost) for lost in losses),
-    )
-
-
-def _of_copies(left: set[bytes], old: bytes, new: bytes) -> CrashOutcome:
-    if not left:
-        return CrashOutcome.LOST
-    if left <= {old, new}:
-        return CrashOutcome.EITHER if len(left) > 1 else CrashOutcome.NEW if new in left else CrashOutcome.OLD
-    return CrashOutcome.MIXED
-
-
-def _parity_states(
-    picture: StripePicture, row: ParityRow, held: Mapping[int, bytes], write: SmallWrite, new: bytes
-) -> tuple[CrashState, ...]:
-    length = len(new)
-    data = filled_in(row, held, length)
-    if data is None:
-        raise ArrayError(
-            f"too much of stripe {write.stripe} is missing to determine what it holds", hint="check the array's state"
-        )
-    (target,) = write.target_slots
-    parity = parities_of(row, {**data, target: new}, length)
-    if write.way is WriteWay.READ_MODIFY:
-        # Read-modify-write applies the difference to the stored parity, correct or not; reconstruct-write computes
-        # parity anew.
-        before = parities_of(row, data, length)
-        parity = {slot: added((parity[slot], before[slot], held[slot]), length) for slot in parity if slot in held}
-    expected = {target: new, **parity}
-    states = []
-    for written in _subsets(write.written_slots):
-        after = {slot: expected[slot] if slot in written else part for slot, part in held.items()}
-        judge = _Reader(picture, row, data, target, new, after, {**held, **expected})
-        states.append(
-            CrashState(
-                written=written,
-                is_beginning=written == write.written_slots[: len(written)],
-                is_consistent=judge.is_consistent,
-                reads=tuple(judge.read(lost) for lost in _losses(row, held)),
-            )
-        )
-    return tuple(states)
-
-
-def _losses(row: ParityRow, held: Mapping[int, bytes]) -> Iterator[tuple[int, ...]]:
-    slots = sorted(held)
-    yield ()
-    yield from ((slot,) for slot in slots)
-    if row.q_slot is not None:
-        yield from combinations(slots, 2)
+def _new_parity(
+    row: ParityRow, held: Mapping[int, bytes], before: Mapping[int, bytes], write: SmallWrite, new: bytes
+) -> dict[int, bytes]:
+    """The parity that md writes. ``before``: all data before the write."""
+    parity = parities_of(row, {**before, write.target_slots[0]: new}, len(new))
+    if write.way is not WriteWay.READ_MODIFY:
+        return parity
+    # Read-modify-write applies the difference to the stored parity, correct or not; reconstruct-write computes parity
+    # anew.
+    old = parities_of(row, before, len(new))
+    return {slot: added((parity[slot], old[slot], held[slot]), len(new)) for slot in parity if slot in held}
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _Copies:
+    """Reads the copies of a block in the state after a crash."""
+
+    old: bytes
+    new: bytes
+
+    def is_consistent(self, after: Mapping[int, bytes]) -> bool:
+        return len(set(after.values())) == 1
+
+    def read(self, after: Mapping[int, bytes], lost: tuple[int, ...]) -> ReadAfter:
+        left = {data for slot, data in after.items() if slot not in lost}
+        if not left:
+            return ReadAfter(lost, CrashOutcome.LOST)
+        if len(left) > 1:
+            return ReadAfter(lost, CrashOutcome.EITHER if left == {self.old, self.new} else CrashOutcome.MIXED)
+        return ReadAfter(lost, _judged(left.pop(), self.old, self.new))
+
+
+def _judged(found: bytes, old: bytes, new: bytes) -> CrashOutcome:
+    return {old: CrashOutcome.OLD, new: CrashOutcome.NEW}.get(found, CrashOutcome.MIXED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parity:
     """Reads a stripe of a parity array in the state after a crash, after md's recovery at the next start."""
 
-    picture: StripePicture
     row: ParityRow
     before: Mapping[int, bytes]
     target: int
     new: bytes
-    after: Mapping[int, bytes]
     complete: Mapping[int, bytes]
     """The content after all writes."""
+    policy: str
+    """The array's consistency policy."""
 
-    @property
-    def is_consistent(self) -> bool:
+    def is_consistent(self, after: Mapping[int, bytes]) -> bool:
         """Whether parity matches the data; with data missing, whether the data computed from it are correct."""
-        if not set(self.row.data_slots) <= set(self.after):
-            return self.read(()).outcome.is_right
-        fitting = parities_of(self.row, {slot: self.after[slot] for slot in self.row.data_slots}, len(self.new))
-        return all(self.after[slot] == part for slot, part in fitting.items() if slot in self.after)
+        if not set(self.row.data_slots) <= set(after):
+            return self.read(after, ()).outcome.is_right
+        fitting = parities_of(self.row, {slot: after[slot] for slot in self.row.data_slots}, len(self.new))
+        return all(after[slot] == part for slot, part in fitting.items() if slot in after)
 
-    def read(self, lost: tuple[int, ...]) -> ReadAfter:
-        left = self._replayed({slot: part for slot, part in self.after.items() if slot not in lost})
+    def read(self, after: Mapping[int, bytes], lost: tuple[int, ...]) -> ReadAfter:
+        left = self._replayed({slot: part for slot, part in after.items() if slot not in lost})
         data = filled_in(self.row, left, len(self.new))
+        old = self.before[self.target]
         if data is None:
             there = left.get(self.target)
-            return ReadAfter(lost, CrashOutcome.LOST if there is None else self._judged(there))
+            return ReadAfter(lost, CrashOutcome.LOST if there is None else _judged(there, old, self.new))
         holes = tuple(slot for slot in data if slot != self.target and data[slot] != self.before[slot])
-        return ReadAfter(lost, self._judged(data[self.target]), holes)
-
-    def _judged(self, found: bytes) -> CrashOutcome:
-        known = {self.before[self.target]: CrashOutcome.OLD, self.new: CrashOutcome.NEW}
-        return known.get(found, CrashOutcome.MIXED)
+        return ReadAfter(lost, _judged(data[self.target], old, self.new), holes)
 
     def _replayed(self, left: dict[int, bytes]) -> dict[int, bytes]:
-        policy = self.picture.shape.files["consistency_policy"]
-        if policy == "journal":
+        if self.policy == "journal":
             return {slot: self.complete[slot] for slot in left}
         p = self.row.p_slot
-        if policy != "ppl" or p not in left or self.target not in left:
+        if self.policy != "ppl" or p not in left or self.target not in left:
             return left
-        # Partial parity is the parity of the data that were not being written; with the current data it gives P.
-        old_p = self.complete[p]
-        partial = added((old_p, self.new), len(self.new))
-        return left | {p: added((partial, left[self.target]), len(self.new))}
+        # Partial parity, P without the new data, is the parity of the data that were not being written; with the
+        # current data it gives P.
+        return left | {p: added((self.complete[p], self.new, left[self.target]), len(self.new))}
 
 
 _COPIED = ("raid1", "raid10")
