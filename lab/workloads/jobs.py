@@ -307,39 +307,30 @@ def fio_invocations(
             f"runtime-short: workload '{workload.id}' would measure {runtime:g} s after {warmup:g} s of warm-up",
             hint="measure at least as long as the warm-up",
         )
+    size = job_bytes(workload, target)
+    argv = _argv(status_interval_seconds)
+    if workload.verify is Verify.REREAD:
+        steps = [prepare_invocation(workload, target)]
+        for phase in (FioPhase.WRITE, FioPhase.VERIFY):
+            text = _job_text(workload, target, phase, size, runtime)
+            steps.append(Invocation(phase, argv, text, target, 0.0, writes=phase is FioPhase.WRITE))
+        return tuple(steps)
+    phase, seconds = FioPhase.MEASURE, runtime + warmup
+    # A recipe is measured as its authors did; a trace is measured from beginning to end.
+    if workload.trace:
+        seed = _seed(workload, target)
+        traces = trace_texts(workload.trace, workload.jobs, seconds=runtime, space_bytes=size, seed=seed)
+        text, argv = _replay_text(workload, target, len(traces)), (*_TRACE_PREFIX, *argv)
+        return (Invocation(phase, argv, text, target, seconds, workload.writes, traces=traces),)
+    if workload.recipe:
+        text = _job_text(workload, target, phase, size, runtime)
+        return (Invocation(phase, argv, text, target, seconds, workload.writes),)
     window = window_for(warmup, runtime)
     every = min(status_interval_seconds or window.interval_seconds, window.interval_seconds)
     window = replace(window, seconds=None if is_endless else runtime, interval_seconds=every)
-    size = job_bytes(workload, target)
-    is_timed = workload.verify is not Verify.REREAD
-    steps = [] if is_timed else [prepare_invocation(workload, target)]
-    phases = (FioPhase.MEASURE,) if is_timed else (FioPhase.WRITE, FioPhase.VERIFY)
-    for phase in phases:
-        traces: tuple[str, ...] = ()
-        if workload.trace:
-            seed = _seed(workload, target)
-            traces = trace_texts(workload.trace, workload.jobs, seconds=runtime, space_bytes=size, seed=seed)
-        # A recipe is measured as its authors did; a trace or a reread is measured from beginning to end.
-        is_cut = phase is FioPhase.MEASURE and not workload.recipe and not traces
-        issue = runtime if is_endless else window.issue_seconds
-        if traces:
-            text = _replay_text(workload, target, len(traces))
-        else:
-            text = _job_text(workload, target, phase, size, issue if is_cut else runtime)
-        argv = _argv(window.interval_seconds if is_cut else status_interval_seconds)
-        steps.append(
-            Invocation(
-                phase,
-                (*_TRACE_PREFIX, *argv) if traces else argv,
-                text,
-                target,
-                (issue if is_cut else runtime + warmup) if is_timed else 0.0,
-                workload.writes and phase is not FioPhase.VERIFY,
-                window if is_cut else None,
-                traces,
-            )
-        )
-    return tuple(steps)
+    issue = runtime if is_endless else window.issue_seconds
+    text = _job_text(workload, target, phase, size, issue)
+    return (Invocation(phase, _argv(every), text, target, issue, workload.writes, window),)
 
 
 def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
