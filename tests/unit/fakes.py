@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import queue
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from lab.disks.head_program import bytes_each
 from lab.disks.inventory import READ_HEADS
-from lab.errors import CommandFailed, LabError, MachineLost
+from lab.errors import CommandFailed, MachineLost
 from lab.host.processes import Processes, RunningProcess
 from lab.machine import (
     CommandResult,
@@ -86,13 +86,12 @@ class Scripted:
 class FakeSampleStream(SampleStream):
     def __init__(self, samples: Sequence[RawSample]) -> None:
         self._samples = samples
-        self.is_stopped = False
 
     def __iter__(self) -> Iterator[RawSample]:
         yield from self._samples
 
     def stop(self) -> None:
-        self.is_stopped = True
+        pass
 
 
 class FakeRunningCommand(RunningCommand):
@@ -100,7 +99,6 @@ class FakeRunningCommand(RunningCommand):
 
     def __init__(self, result: CommandResult) -> None:
         self._scripted = result
-        self.signals: list[int] = []
 
     def chunks(self) -> Iterator[str]:
         yield from self._scripted.stdout.splitlines(keepends=True)
@@ -109,7 +107,7 @@ class FakeRunningCommand(RunningCommand):
         return self._scripted
 
     def stop(self, *, signal_number: int = 2) -> None:
-        self.signals.append(signal_number)
+        pass
 
 
 class FakeTerminal(Terminal):
@@ -159,8 +157,6 @@ class FakeMachine(Machine):
     dirs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answers: dict[tuple[str, ...], Scripted | list[Scripted]] = field(default_factory=dict)
     samples: Sequence[RawSample] = ()
-    unwritable: Mapping[str, str] = field(default_factory=dict)
-    """Path -> the system's reason for refusing to write it."""
     facts: MachineFacts = FACTS
     is_lost: bool = False
     is_closed: bool = False
@@ -213,8 +209,6 @@ class FakeMachine(Machine):
 
     def write(self, path: str, text: str) -> None:
         self._require_alive()
-        if path in self.unwritable:
-            raise LabError(f"{path} could not be written: {self.unwritable[path]}")
         self.writes.append((path, text))
         self.files[path] = text
 
