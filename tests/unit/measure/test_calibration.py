@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,14 @@ def mechanics(name: str) -> Mechanics:
     return found
 
 
-def calibrated(probe: Path, drive: Mechanics, *, late_seconds: float = 0.0) -> Calibration:
+@cache
+def calibrated(probe: Path, name: str, late_seconds: float = 0.0) -> Calibration:
     """``late_seconds``: how late the computer is on average, at each answer anew."""
     late = random.Random(7)
 
     def read(places: Sequence[Place], depth: int) -> list[Times]:
         text = "\n".join(f"{offset // SECTOR_BYTES} {length // SECTOR_BYTES}" for offset, length in places)
-        argv = [str(probe), f"size={SIZE}", f"loop={depth}", *drive.words]
+        argv = [str(probe), f"size={SIZE}", f"loop={depth}", *mechanics(name).words]
         output = subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
         times = [(float(begin), float(end)) for begin, end in (line.split() for line in output.splitlines())]
         return [(begin, end + (late.expovariate(1 / late_seconds) if late_seconds else 0.0)) for begin, end in times]
@@ -70,7 +72,7 @@ def rate_at(drive: Mechanics, share: float) -> float:
 @pytest.mark.parametrize("name", DRIVES)
 def test_a_quiet_drive_is_recovered(probe: Path, name: str) -> None:
     """The errors that docs/drives.md states."""
-    true, found = mechanics(name), calibrated(probe, mechanics(name)).model.mechanics
+    true, found = mechanics(name), calibrated(probe, name).model.mechanics
     assert found
     assert found.rpm == pytest.approx(true.rpm, rel=0.001)
     assert found.queue_depth == true.queue_depth
@@ -86,11 +88,11 @@ def test_a_quiet_drive_is_recovered(probe: Path, name: str) -> None:
 
 
 def test_a_computer_that_is_late_blurs_the_picture_a_little(probe: Path) -> None:
-    true, found = mechanics("sata-7200"), calibrated(probe, mechanics("sata-7200"), late_seconds=0.0005)
+    true, found = mechanics("sata-7200"), calibrated(probe, "sata-7200", late_seconds=0.0005)
     assert found.model.mechanics
     assert found.model.mechanics.rpm == pytest.approx(true.rpm, rel=0.002)
     assert found.model.mechanics.mean_random_seconds == pytest.approx(true.mean_random_seconds, rel=0.08)
-    assert found.coherence < calibrated(probe, true).coherence
+    assert found.coherence < calibrated(probe, "sata-7200").coherence
 
 
 def test_a_disk_that_does_not_rotate_is_rejected(probe: Path) -> None:
