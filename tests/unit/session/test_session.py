@@ -1,4 +1,4 @@
-"""An open lab: what it knows after a plan, the verbs of its arrays, and the versions that some verbs need."""
+"""An open lab: what it knows after a plan, the verbs of its arrays, the versions that some need, and known data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from lab.arrays.status import SyncAction
 from lab.errors import ArrayError, CommandFailed, ResultError, SpecError, UnfitVersion
 from lab.machine import Machine
 from lab.plans import Danger, Plan, Step
+from lab.session.data_mark import load_target, read_marks, write_mark
 from lab.session.session import LabSession, NeededKernel, NeededMdadm, Shell, require_kernel, require_mdadm
+from lab.units import SECTOR_BYTES
+from tests.unit.arrays.captures import machine_with
 from tests.unit.cli.superblocks import READS, as_read, superblock
-from tests.unit.disks.machines import Device, lab_disks, machine_of
+from tests.unit.disks.machines import Device, add, lab_disks, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 from tests.unit.session.looks import captured, session_on
 
@@ -134,7 +137,8 @@ OLDER = NeededKernel(before="7.0", why="the rebuild never ends")
 NEEDED = NeededMdadm(mdadm="4.5", from_kernel="6.8", why="the disk is refused")
 
 
-def machine_with(kernel: str, mdadm: str) -> Machine:
+def versions(kernel: str, mdadm: str) -> Machine:
+    """A machine that has these."""
     version = SimpleNamespace(stdout="", stderr=f"mdadm - v{mdadm} - 2024-11-07\n")
     facts = SimpleNamespace(kernel_release=kernel, target="uml:")
     return cast("Machine", SimpleNamespace(facts=facts, run=lambda *_, **__: version))
@@ -149,23 +153,23 @@ def machine_with(kernel: str, mdadm: str) -> Machine:
 )
 def test_an_mdadm_that_is_too_old_is_reported_with_the_required_version(kernel: str, mdadm: str, fits: bool) -> None:
     if fits:
-        require_mdadm(machine_with(kernel, mdadm), NEEDED, "drill 8")
+        require_mdadm(versions(kernel, mdadm), NEEDED, "drill 8")
         return
     with pytest.raises(UnfitVersion, match=r"drill 8 needs mdadm 4\.5 or later on Linux 6\.8 and later") as caught:
-        require_mdadm(machine_with(kernel, mdadm), NEEDED, "drill 8")
+        require_mdadm(versions(kernel, mdadm), NEEDED, "drill 8")
     assert mdadm in caught.value.message
 
 
 @pytest.mark.parametrize("kernel", ["7.0.0", "7.2.13-raidlab-vt", "10.1"])
 def test_a_kernel_that_is_too_new_is_named_with_what_goes_wrong(kernel: str) -> None:
     for fits in ("6.1.176", "6.12.95-raidlab-vt", "6.19.0"):
-        require_kernel(machine_with(fits, "4.2"), OLDER, "drill 11")
+        require_kernel(versions(fits, "4.2"), OLDER, "drill 11")
     with pytest.raises(UnfitVersion, match=r"drill 11 needs a kernel before Linux 7\.0, .*never ends") as caught:
-        require_kernel(machine_with(kernel, "4.6"), OLDER, "drill 11")
+        require_kernel(versions(kernel, "4.6"), OLDER, "drill 11")
     assert kernel in caught.value.message
     # Without a need nothing is asked.
-    require_mdadm(machine_with(kernel, "3.0"), None, "drill 1")
-    require_kernel(machine_with(kernel, "3.0"), None, "drill 1")
+    require_mdadm(versions(kernel, "3.0"), None, "drill 1")
+    require_kernel(versions(kernel, "3.0"), None, "drill 1")
 
 
 def test_a_line_that_cannot_be_noted_neither_runs_nor_blocks_the_shell(
@@ -180,3 +184,16 @@ def test_a_line_that_cannot_be_noted_neither_runs_nor_blocks_the_shell(
         shell.run("true")
     session.on_typed = lambda _: None
     assert shell.run("true").status == 0
+
+
+def test_loads_end_before_the_mark_of_an_array_that_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    machine = machine_with("raid5")
+    add(machine, Device("md0", number="9:0", size_bytes=int(machine.files["/sys/block/md0/size"] or "") * SECTOR_BYTES))
+    machine.answers[("agent:mark-data",)] = Scripted(stdout='{"changed": [], "unreadable": []}')
+    session = session_on(machine, lab_disks("abc"), "local:")
+    mark = write_mark(session, "md0")
+    machine.files["/sys/block/md0/size"] = str(3 * int(machine.files["/sys/block/md0/size"] or ""))
+    assert load_target(session, "md0").available_bytes == mark.start_bytes
+    assert write_mark(session, "md0").start_bytes > mark.start_bytes, "a new mark is at the new end"
+    assert len(read_marks(session)) == 1
