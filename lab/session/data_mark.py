@@ -11,6 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from lab.arrays import filesystem
+from lab.arrays.discovery import plain_uuid
 from lab.arrays.filesystem import FileSystem, free_bytes
 from lab.arrays.kinds import names_array
 from lab.arrays.levels import kernel_name
@@ -61,13 +62,13 @@ def _whole_target(session: LabSession, word: str) -> LoadTarget:
         session.run(filesystem.mount(kind, status.device))
     members = tuple(kernel_name(member.device) for member in status.members)
     reserved = mark_bytes(status.size_bytes) if kind is FileSystem.RAW else 0
-    uuid = status.uuid or (array.found.uuid.replace("-", "").replace(":", "") if array.found else word)
+    uuid = status.uuid or (plain_uuid(array.found.uuid) if array.found else word)
     return LoadTarget(word, status.device, members, kind, status.size_bytes - reserved, uuid, reserved)
 
 
 def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
     """The target with the free space of its file system, if any. Raises ArrayError if the lab has not mounted it."""
-    if target.array is None or target.is_raw:
+    if target.is_raw:
         return target
     return replace(target, available_bytes=filesystem.free_bytes(session.machine, _mount_of(session, target)))
 
