@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 
 from lab.arrays.array import OpenArrays
-from lab.arrays.geometry import ParityGeometry
+from lab.arrays.geometry import ArrayGeometry, ParityGeometry
 from lab.arrays.kinds import kinds
 from lab.disks import Lab
 from lab.machine import Host
@@ -68,6 +68,12 @@ def sysfs(level: str, disks: int, size_kib: int, **words: str) -> dict[str, str 
     return files
 
 
+def without(*slots: int) -> dict[str, str]:
+    """The words of ``sysfs`` for an array whose members in these slots are faulty."""
+    names = [f"dev___ubd{'abcdefgh'[slot]}" for slot in slots]
+    return {f"{name}__slot": "none" for name in names} | {f"{name}__state": "faulty" for name in names}
+
+
 class Members:
     """What the members hold; answers for the program that reads them."""
 
@@ -119,15 +125,15 @@ def parity_array(level: str = "raid5", disks: int = 4, **words: str) -> tuple[Op
     machine = FakeMachine(files=sysfs(level, disks, COMPONENT_KIB * data_disks, **words))
     members, arrays = Members(machine), arrays_on(machine)
     geometry = read_shape(arrays, "md0").geometry
-    assert isinstance(geometry, ParityGeometry)
     for number in range(4):
         for slot, data in stripe_bytes(geometry, number).items():
             members.put(slot, number * CHUNK_SECTORS, data)
     return arrays, machine, members
 
 
-def stripe_bytes(geometry: ParityGeometry, number: int) -> Mapping[int, bytes]:
+def stripe_bytes(geometry: ArrayGeometry, number: int) -> Mapping[int, bytes]:
     """By slot: data that tell their chunk, and parity."""
+    assert isinstance(geometry, ParityGeometry)
     row = geometry.row(number)
     first = number * geometry.data_count
     data = {
