@@ -580,29 +580,23 @@ def _capacity(finding: PublishedFinding, theory: Theory) -> ComparedFinding:
     if ratio is None:
         return ComparedFinding(finding, expected, None, Holds.NOT_MEASURED)
     measured = Ratio(ratio, ratio, ratio, n=1, coverage=1.0, p_value=0.0)
-    is_so = {Relation.MORE: ratio > 1, Relation.LESS: ratio < 1, Relation.SAME: _lies_near(measured, 1.0)}
-    if not is_so[finding.relation]:
+    if not _points(finding, measured):
         holds = Holds.NO
-    elif finding.ratio is not None and not _lies_near(measured, finding.ratio):
+    elif finding.ratio is not None and is_beyond(measured, DEFAULT_MARGIN, at=finding.ratio):
         holds = Holds.ORDER_ONLY
     else:
         holds = Holds.YES
     return ComparedFinding(finding, expected, measured, holds)
 
 
-def _lies_near(measured: Ratio, ratio: float) -> bool:
-    """Whether a ratio of capacities lies within the margin of ``ratio``."""
-    return not is_beyond(measured, DEFAULT_MARGIN, at=ratio)
-
-
 def _points(finding: PublishedFinding, measured: Ratio) -> bool:
-    margin = math.log(1 + DEFAULT_MARGIN)
-    distance = math.log(measured.median)
-    return {
-        Relation.MORE: distance > 0,
-        Relation.LESS: distance < 0,
-        Relation.SAME: abs(distance) <= margin,
-    }[finding.relation]
+    match finding.relation:
+        case Relation.MORE:
+            return measured.median > 1
+        case Relation.LESS:
+            return measured.median < 1
+        case Relation.SAME:
+            return not is_beyond(measured, DEFAULT_MARGIN)
 
 
 def _values(row: Row, quantity: Quantity) -> dict[int, float]:
@@ -707,18 +701,14 @@ def title_of(array_id: str) -> str:
 
 def details_table(record: ResultRecord, published: Published) -> Table:
     """The output of mdadm for each array beside the published values (Fig. 4)."""
-    columns = [Column("", False)]
-    texts: list[list[str]] = [[] for _ in _DETAILS]
+    columns, texts = [Column("", False)], [[label for _, label in _DETAILS]]
     for array in record.arrays:
         columns.append(Column(title_of(array.name)))
-        theirs = published.array(array.name)
-        if theirs:
+        texts.append([array.details.get(key, NOTHING) for key, _ in _DETAILS])
+        if theirs := published.array(array.name):
             columns.append(Column("published"))
-        for row, (key, _) in zip(texts, _DETAILS, strict=True):
-            row.append(array.details.get(key, NOTHING))
-            if theirs:
-                row.append(_published_text(theirs, key))
-    body = tuple((label, *row) for (_, label), row in zip(_DETAILS, texts, strict=True))
+            texts.append([_published_text(theirs, key) for key, _ in _DETAILS])
+    body = tuple(zip(*texts, strict=True))
     return Table("Array details (the study's Fig. 4)", tuple(columns), body, (_agreement(record.arrays, published),))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.compare import PlatformComparison, PlatformMeasure, PlatformRow
-from lab.experiments.published import Published, PublishedFinding, Quantity
+from lab.experiments.published import Published, Quantity
 from lab.report.collected import RatioDistribution
 from lab.report.page.blocks import (
     DASHES,
@@ -38,21 +38,14 @@ from lab.results.rows import Row, grouped
 from lab.results.statistics import Estimate, estimate
 from lab.units import human_bytes
 
-_PERCENTILES = (("p50", "p50_seconds"), ("p95", "p95_seconds"), ("p99", "p99_seconds"), ("p99.9", "p999_seconds"))
+_PERCENTILES = {
+    "p50": "p50_seconds",
+    "p95": "p95_seconds",
+    "p99": "p99_seconds",
+    "p99.9": "p999_seconds",
+    "max": "max_seconds",
+}
 _BAR_PIXELS, _FRAME_PIXELS = 34, 110
-
-
-@dataclass(frozen=True, slots=True)
-class Quantified:
-    """One bar: the repeats of a row, with the values of theory and of the study."""
-
-    row: Row
-    values: Sequence[float]
-    theory: float | None = None
-    published: float | None = None
-    """The published ratio times the measured value of the other array."""
-    reason: str = ""
-    """The calculation of ``published`` in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,40 +162,32 @@ class LevelPlots:
         theory: Sequence[float | None],
         published: dict[str, tuple[float, str]],
     ) -> Plot:
-        shown = []
-        for row, repeats, predicted in zip(rows, values, theory, strict=True):
-            if repeats:
-                mark, reason = published.get(row.array, (None, ""))
-                shown.append(Quantified(row, repeats, predicted, mark, reason))
-        names = [wrapped(self.name(each.row), 20) for each in shown]
-        found = [each.row.estimate(each.values) for each in shown]
+        shown = [each for each in zip(rows, values, theory, strict=True) if each[1]]
+        names = [wrapped(self.name(row), 20) for row, _, _ in shown]
+        found = [row.estimate(repeats) for row, repeats, _ in shown]
         hover_texts = [interval_words(each, digits=4) for each in found]
         traces = [median_bars(names, found, hover_texts, f"%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}")]
         if any(each.n > 1 for each in found):
-            points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
+            points = [(name, value) for name, (_, repeats, _) in zip(names, shown, strict=True) for value in repeats]
             traces.append(strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>"))
         hover = "<b>%{y}</b><br>%{x:.4~g}<br>%{customdata}"
-        reasons = [plain(each.reason) for each in shown]
-        traces += [
-            _points("theory", names, [each.theory for each in shown], [""] * len(shown), THEORY, "diamond-open", hover),
-            _points(
-                "published ratio", names, [each.published for each in shown], reasons, PUBLISHED, "star-open", hover
-            ),
+        theories = [(name, value, "") for name, (_, _, value) in zip(names, shown, strict=True)]
+        ratios = [
+            (name, *published[row.array])
+            for name, (row, _, _) in zip(names, shown, strict=True)
+            if row.array in published
         ]
-        layout = {
-            "xaxis": {"title": {"text": f"{unit}; {note}"}, "rangemode": "tozero"},
-            "yaxis": categories(names),
-            "bargap": 0.35,
-        }
+        traces += [
+            _points("theory", theories, THEORY, "diamond-open", hover),
+            _points("published ratio", ratios, PUBLISHED, "star-open", hover),
+        ]
         drawn = [trace for trace in traces if trace["x"]]
-        return Plot(what, self._summary(what, unit, shown), drawn, layout, _height(len(shown)))
-
-    def _summary(self, what: str, unit: str, shown: Sequence[Quantified]) -> str:
-        medians = [(self.name(each.row), estimate(each.values).median) for each in shown]
+        medians = [(self.name(row), each.median) for (row, _, _), each in zip(shown, found, strict=True)]
         words = ", ".join(
             f"{name} {median:,.0f}" if median >= 100 else f"{name} {median:.3g}" for name, median in medians
         )
-        return f"{what}, {unit.removesuffix(' (IOPS)')}; medians: {words}."
+        summary = f"{what}, {unit.removesuffix(' (IOPS)')}; medians: {words}."
+        return Plot(what, summary, drawn, _bars_layout(f"{unit}; {note}", names), _height(len(shown)))
 
     def _published(
         self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
@@ -213,19 +198,18 @@ class LevelPlots:
         """
         medians = {row.array: estimate(found).median for row, found in zip(rows, values, strict=True) if found}
         return {
-            finding.array: (finding.ratio * medians[finding.beside], self._reason(finding))
+            finding.array: (
+                finding.ratio * medians[finding.beside],
+                plain(f"{finding.ratio:g} × {self._labels.array(finding.beside)}, as measured here"),
+            )
             for finding in self._findings
             if finding.quantity is quantity and finding.ratio and finding.beside in medians
         }
 
-    def _reason(self, finding: PublishedFinding) -> str:
-        return f"{finding.ratio:g} × {self._labels.array(finding.beside)}, as measured here"
-
     def _percentiles(self) -> Iterator[Plot]:
         found = []
         for row in self._setting.rows:
-            points = [(name, row.latency_seconds(field)) for name, field in _PERCENTILES]
-            points.append(("max", row.latency_seconds("max_seconds")))
+            points = [(name, row.latency_seconds(field)) for name, field in _PERCENTILES.items()]
             usable = [(name, each) for name, each in points if each and each.median > 0]
             if len(usable) > 1:
                 found.append((row, usable))
@@ -261,6 +245,10 @@ def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trac
 
 def _height(count: int) -> int:
     return _FRAME_PIXELS + _BAR_PIXELS * count
+
+
+def _bars_layout(title: str, names: Sequence[str]) -> dict[str, Any]:
+    return {"xaxis": {"title": {"text": title}, "rangemode": "tozero"}, "yaxis": categories(names), "bargap": 0.35}
 
 
 _Sweep = list[tuple[int, Row]]
@@ -329,16 +317,11 @@ def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     verdicts = [plain(integrity_text(group)) for group in groups.values()]
     hover_texts = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
     measured = median_bars(names, found, hover_texts, "%{x:.3~g} s %{customdata}")
-    predicted = [group[0].predicted_seconds for group in groups.values()]
-    hover = "<b>%{y}</b><br>%{x:.3~g} s"
-    theory = _points("theory", names, predicted, [""] * len(names), THEORY, "diamond-open", hover)
-    layout = {
-        "xaxis": {"title": {"text": "seconds; less is better"}, "rangemode": "tozero"},
-        "yaxis": categories(names),
-        "bargap": 0.35,
-    }
+    predicted = [(name, group[0].predicted_seconds, "") for name, group in zip(names, groups.values(), strict=True)]
+    theory = _points("theory", predicted, THEORY, "diamond-open", "<b>%{y}</b><br>%{x:.3~g} s")
     words = ", ".join(f"{_what(labels, *key)} {each.median:.3g}" for key, each in zip(groups, found, strict=True))
     traces = [measured, theory] if theory["x"] else [measured]
+    layout = _bars_layout("seconds; less is better", names)
     return Plot("Rebuild time", f"Seconds, medians: {words}.", traces, layout, 110 + 36 * len(names))
 
 
@@ -368,10 +351,7 @@ def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels)
         layout["shapes"].append(_band(stretch.start_seconds, stretch.end_seconds, number))
         layout["annotations"].append(_name_of(stretch.start_seconds, stretch.name))
     events = _events(found)
-    layout["shapes"] += [
-        {**_over_all(seconds, seconds), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
-        for seconds, _ in events
-    ]
+    layout["shapes"] += [_dotted(seconds) for seconds, _ in events]
     listed = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
     return Plot(
         f"{_what(labels, rebuild.array, rebuild.under_workload)}: a rebuild, second by second",
@@ -452,6 +432,10 @@ def _band(start: float, end: float, number: int) -> dict[str, Any]:
     return {**_over_all(start, end), "type": "rect", "fillcolor": role, "line": {"width": 0}, "layer": "below"}
 
 
+def _dotted(place: float) -> dict[str, Any]:
+    return {**_over_all(place, place), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
+
+
 def _over_all(start: float, end: float) -> dict[str, Any]:
     return {"xref": "x", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1}
 
@@ -475,16 +459,6 @@ _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1
 _LEAST_SPAN = (0.5, 2.0)
 _EDGE = 1.08
 """Factor by which the axis extends beyond the outermost ticks."""
-ONE = {
-    "type": "line",
-    "xref": "x",
-    "yref": "paper",
-    "x0": 1,
-    "x1": 1,
-    "y0": 0,
-    "y1": 1,
-    "line": {"color": INK, "width": 1, "dash": "dot"},
-}
 
 
 def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
@@ -511,35 +485,31 @@ def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plo
         wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
         for n, each in enumerate(found, 1)
     ]
-    sentences = [plain(each.finding.says) for each in found]
-    measured = [(name, each.measured, text) for name, each, text in zip(names, found, sentences, strict=True)]
+    rows = [(name, each, plain(each.finding.says)) for name, each in zip(names, found, strict=True)]
+    measured = [(name, each.measured, text) for name, each, text in rows]
+    published = [(name, each.finding.ratio, text) for name, each, text in rows]
+    theory = [(name, each.theory, text) for name, each, text in rows]
     hover = "%{customdata}<br><b>%{x:.3~g}</b>"
-    published = [each.finding.ratio for each in found]
     traces = [
-        _points("published", names, published, sentences, PUBLISHED, "star-open", hover),
-        _points("theory", names, [each.theory for each in found], sentences, THEORY, "diamond-open", hover),
+        _points("published", published, PUBLISHED, "star-open", hover),
+        _points("theory", theory, THEORY, "diamond-open", hover),
         _intervals("measured here [interval]", measured, MEASURED, "circle"),
     ]
-    summary = f"{len(found)} findings as ratios; the table below describes each."
-    layout = {
-        "xaxis": ratio_axis("ratio, log scale; dotted: no difference", _of_findings(found)),
-        "yaxis": categories(names),
-        "shapes": [ONE],
-    }
+    single = [value for each in found for value in (each.finding.ratio, each.theory) if value]
     return Plot(
         "Published, theory, measured",
-        summary,
+        f"{len(found)} findings as ratios; the table below describes each.",
         [trace for trace in traces if trace["x"]],
-        layout,
+        _ratio_layout(
+            "ratio, log scale; dotted: no difference", (*single, *_ends(each.measured for each in found)), names
+        ),
         _RATIO_FRAME_PIXELS + sum(max(_ROW_PIXELS, 22 + _LINE_PIXELS * name.count("<br>")) for name in names),
         is_wide=True,
     )
 
 
-def _of_findings(found: Sequence[ComparedFinding]) -> Iterator[float]:
-    for each in found:
-        yield from (value for value in (each.finding.ratio, each.theory) if value)
-        yield from _ends([each.measured])
+def _ratio_layout(title: str, values: Iterable[float], names: Sequence[str]) -> dict[str, Any]:
+    return {"xaxis": ratio_axis(title, values), "yaxis": categories(names), "shapes": [_dotted(1)]}
 
 
 def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
@@ -549,18 +519,10 @@ def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
             yield from (each.low, each.median, each.high)
 
 
-def _points(
-    what: str,
-    names: Sequence[str],
-    values: Sequence[float | None],
-    texts: Sequence[str],
-    role: str,
-    symbol: str,
-    hover: str,
-) -> Trace:
-    """A mark for each value that there is; ``texts`` are for ``customdata`` in the Plotly template ``hover``."""
-    points = [(name, short(value), text) for name, value, text in zip(names, values, texts, strict=True) if value]
-    return marks(what, points, role, symbol, hover=hover)
+def _points(what: str, points: Iterable[tuple[str, float | None, str]], role: str, symbol: str, hover: str) -> Trace:
+    """A mark for each value that there is: its name, the value, and the text for ``customdata`` in ``hover``."""
+    known = [(name, short(value), text) for name, value, text in points if value]
+    return marks(what, known, role, symbol, hover=hover)
 
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
@@ -589,17 +551,12 @@ def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machin
         values = [_without_interval(row.values[place]) for row in rows]
         points = [(name, value, plain(row.what)) for name, value, row in zip(names, values, rows, strict=True)]
         traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
-    layout = {
-        "xaxis": ratio_axis(f"{measure.value}, log scale", _ends(value for row in rows for value in row.values)),
-        "yaxis": categories(names),
-        "shapes": [ONE],
-    }
-    summary = f"{measure.value[0].upper()}{measure.value[1:]}, for {len(machines)} machines: {'; '.join(machines)}."
+    title = f"{measure.value[0].upper()}{measure.value[1:]}"
     return Plot(
-        f"{measure.value[0].upper()}{measure.value[1:]}",
-        summary,
+        title,
+        f"{title}, for {len(machines)} machines: {'; '.join(machines)}.",
         traces,
-        layout,
+        _ratio_layout(f"{measure.value}, log scale", _ends(value for row in rows for value in row.values), names),
         _RATIO_FRAME_PIXELS + _ROW_PIXELS * len(rows),
         is_wide=len(rows) > 8,
     )
@@ -616,15 +573,12 @@ def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
             f"{workload}, {direction}s",
             "Over all results; medians: " + ", ".join(f"{each.what} {each.quantile(0.5):.2f}" for each in group) + ".",
             [_box(group)],
-            {
-                "xaxis": ratio_axis(
-                    "ratio within each result, log scale; box: middle half, lines: all",
-                    (each.quantile(part) for each in group for part in (0.0, 1.0)),
-                ),
-                "yaxis": categories([wrapped(each.what, 18) for each in group]),
-                "shapes": [ONE],
-                "showlegend": False,
-            },
+            _ratio_layout(
+                "ratio within each result, log scale; box: middle half, lines: all",
+                (each.quantile(part) for each in group for part in (0.0, 1.0)),
+                [wrapped(each.what, 18) for each in group],
+            )
+            | {"showlegend": False},
             _RATIO_FRAME_PIXELS + _ROW_PIXELS * len(group),
         )
 
