@@ -8,7 +8,7 @@ has a known service time, the check reports the limiting factor instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -158,28 +158,15 @@ def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
             yield Seen(device.name, f"is used by {', '.join(strangers)}", f"no user beside {expected or 'none'}")
 
 
-def _loop_buffered(machine: LintedMachine) -> Iterator[Seen]:
-    for device in machine.devices:
-        if device.loop_direct is False:
-            yield Seen(device.name, "loop/dio is 0", "1")
+def _if_any(is_wrong: Callable[[DeviceFacts], bool], observed: str, needed: str) -> Check[LintedMachine]:
+    """A check of each device; ``observed`` may have its facts in braces."""
 
+    def check(machine: LintedMachine) -> Iterator[Seen]:
+        for device in machine.devices:
+            if is_wrong(device):
+                yield Seen(device.name, observed.format(device), needed)
 
-def _device_missing(machine: LintedMachine) -> Iterator[Seen]:
-    for device in machine.devices:
-        if device.size_bytes <= 0:
-            yield Seen(device.name, "is not there, or has no size", "a block device with a size")
-
-
-def _array_syncs(machine: LintedMachine) -> Iterator[Seen]:
-    for device in machine.devices:
-        if device.sync_action not in IDLE_ACTIONS:
-            yield Seen(device.name, f"sync_action is {device.sync_action}", "idle")
-
-
-def _stats_off(machine: LintedMachine) -> Iterator[Seen]:
-    for device in machine.devices:
-        if not device.is_counted:
-            yield Seen(device.name, "queue/iostats is 0", "1")
+    return check
 
 
 def _debug_kernel(machine: LintedMachine) -> Iterator[Seen]:
@@ -188,11 +175,13 @@ def _debug_kernel(machine: LintedMachine) -> Iterator[Seen]:
 
 
 MACHINE_CHECKS: Mapping[str, Check[LintedMachine]] = {
-    "device-missing": _device_missing,
+    "device-missing": _if_any(
+        lambda it: it.size_bytes <= 0, "is not there, or has no size", "a block device with a size"
+    ),
     "member-reused": _member_reused,
-    "loop-buffered": _loop_buffered,
-    "resync-running": _array_syncs,
-    "stats-off": _stats_off,
+    "loop-buffered": _if_any(lambda it: it.loop_direct is False, "loop/dio is 0", "1"),
+    "resync-running": _if_any(lambda it: it.sync_action not in IDLE_ACTIONS, "sync_action is {0.sync_action}", "idle"),
+    "stats-off": _if_any(lambda it: not it.is_counted, "queue/iostats is 0", "1"),
     "debug-kernel": _debug_kernel,
 }
 

@@ -92,10 +92,6 @@ class FioTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {name: kind for kind, names in self.kinds.items() for name in names}
 
     @cached_property
-    def patterns(self) -> tuple[tuple[frozenset[str], re.Pattern[str], str], ...]:
-        return tuple((frozenset(each.names), re.compile(each.pattern), each.why) for each in self.values)
-
-    @cached_property
     def spellings(self) -> frozenset[str]:
         """Every word that may follow ``--`` on a command line."""
         own = self.command_line
@@ -128,9 +124,9 @@ def group_of(name: str, value: str) -> tuple[FioGroup, str]:
     entry = table.by_name.get(name)
     if entry is None:
         return FioGroup.UNKNOWN, "is no option of fio 3.33 to 3.42"
-    for names, pattern, why in table.patterns:
-        if name in names and pattern.search(value):
-            return FioGroup.REACHES, why
+    for each in table.values:
+        if name in each.names and re.search(each.pattern, value):
+            return FioGroup.REACHES, each.why
     if value in entry.off:
         return FioGroup.SILENT, "is switched off"
     if name == "ioengine":
@@ -330,7 +326,6 @@ class FioJob:
     """Accesses to anything outside the job by means other than a job's option: location and means."""
     files: list[str] = field(default_factory=list)
     """Job files named on a command line; ``-`` is standard input."""
-    output: str = ""
     has_jobs: bool = False
     """Whether there are any jobs, here or in an included file."""
 
@@ -349,7 +344,7 @@ def read_job(text: str, where: str = "") -> FioJob:
             job.skipped.append((place, f"not analysed: '{shortened(line, 60)}' stands before the first section"))
         job.settings.append(gathered.take(key, value or "1", place, line))
     job.sections = gathered.sections(job)
-    job.has_jobs = gathered.has_jobs or any(setting.name == "include" for setting in job.settings)
+    job.has_jobs = bool(gathered.found) or any(setting.name == "include" for setting in job.settings)
     return job
 
 
@@ -367,13 +362,9 @@ class _Gathered:
     def __init__(self, where: str) -> None:
         self._where = where
         self._shared: dict[str, str] = {}
-        self._found: list[tuple[str, dict[str, str]]] = []
+        self.found: list[tuple[str, dict[str, str]]] = []
         self._target = self._shared
         self.has_section = False
-
-    @property
-    def has_jobs(self) -> bool:
-        return bool(self._found)
 
     def begin(self, name: str) -> None:
         """Begin a section; fio treats every section whose name begins with "global" as the global one."""
@@ -382,7 +373,7 @@ class _Gathered:
             self._target = self._shared
         else:
             self._target = dict(self._shared)
-            self._found.append((name, self._target))
+            self.found.append((name, self._target))
 
     def take(self, key: str, value: str, place: str, written: str) -> FioSetting:
         name = canonical(key)
@@ -391,12 +382,12 @@ class _Gathered:
 
     def sections(self, job: FioJob) -> tuple[FioSection, ...]:
         # Each section is compared with all preceding ones.
-        if len(self._found) > MOST_LINES:
+        if len(self.found) > MOST_LINES:
             job.skipped.append((f"{self._where}the file", f"not analysed: it has more than {MOST_LINES} sections"))
             return ()
         return tuple(
             FioSection(name, options, options.get("stonewall", "0") != "0" or "wait_for" in options, where=self._where)
-            for name, options in self._found
+            for name, options in self.found
         )
 
 
@@ -422,8 +413,6 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
         options.append(name)
         if name in own.reaches:
             job.reaches.append((f"{where}--{name}", own.reaches[name]))
-        elif name == "output":
-            job.output = value
         elif name == "name":
             gathered.begin(value)
             gathered.take(name, value, where, word)
@@ -479,17 +468,18 @@ NOT_JUDGED = "nothing: the lint does not judge it"
 def _foreign_command(job: FioJob) -> Iterator[Seen]:
     for where, why in job.reaches:
         yield Seen(where, why, _OWN_TARGET)
-    for setting in job.settings:
-        group, why = group_of(setting.name, setting.value)
-        if group is FioGroup.REACHES:
-            yield Seen(setting.where, f"'{shortened(setting.written, 60)}' {why}", _OWN_TARGET)
+    yield from _in_group(job, FioGroup.REACHES, _OWN_TARGET)
 
 
 def _not_played(job: FioJob) -> Iterator[Seen]:
+    yield from _in_group(job, FioGroup.CHANGES, "fio itself: raidlab cannot play it")
+
+
+def _in_group(job: FioJob, group: FioGroup, required: str) -> Iterator[Seen]:
     for setting in job.settings:
-        group, why = group_of(setting.name, setting.value)
-        if group is FioGroup.CHANGES:
-            yield Seen(setting.where, f"'{shortened(setting.written, 60)}' {why}", "fio itself: raidlab cannot play it")
+        found, why = group_of(setting.name, setting.value)
+        if found is group:
+            yield Seen(setting.where, f"'{shortened(setting.written, 60)}' {why}", required)
 
 
 def _not_analysed(job: FioJob) -> Iterator[Seen]:

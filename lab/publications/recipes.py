@@ -27,20 +27,11 @@ from lab.gates.text import shortened
 from lab.lint.experiment_checks import TRUSTWORTHY_REPEATS
 from lab.lint.fio_checks import NOT_JUDGED, FioJob, FioSection, lint_fio, lint_job, read_command, read_job, seconds_of
 from lab.lint.rules import NOT_ANALYSED, Check, LintFinding, Seen, distinct, run_checks
-from lab.publications.shell import ShellCommand, Word, read_script
+from lab.publications.shell import ShellCommand, Word, programs, read_script
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import GIB, human_bytes
 
 OPTIONS_FILE = Path(__file__).with_name("mdadm_options.toml")
-_SAME = {
-    "raid-disks": "raid-devices",
-    "spare-disks": "spare-devices",
-    "set-faulty": "fail",
-    "parity": "layout",
-    "rounding": "chunk",
-}
-_DOES = {"add", "re-add", "add-spare", "add-journal", "fail", "remove", "replace", "with"}
-"""Options of manage mode that apply to the devices after them."""
 NO_DEVICE = {"missing", "detached", "failed", "faulty"}
 
 
@@ -53,6 +44,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format_version: FormatVersion
     modes: dict[str, str]
+    aliases: dict[str, str]
     options: _Options
     letters: dict[str, dict[str, str]]
 
@@ -119,9 +111,8 @@ def parse_mdadm(words: Sequence[Word]) -> MdadmCall:
 
 def _long(call: MdadmCall, text: str, rest: list[Word], action: str) -> str:
     name, sign, value = text[2:].partition("=")
-    found = {_SAME.get(each, each) for each in _spellings() if each == name} or {
-        _SAME.get(each, each) for each in _spellings() if each.startswith(name)
-    }
+    spellings = [name] if name in _spellings() else [each for each in _spellings() if each.startswith(name)]
+    found = {_table().aliases.get(each, each) for each in spellings}
     if len(found) != 1:
         call.problem = f"mdadm has no option '{shortened(text, 40)}' that is known here"
         return action
@@ -151,22 +142,16 @@ def _option(call: MdadmCall, name: str, value: str | None, rest: list[Word], act
     if name in table.options.with_value and value is None:
         value = rest.pop(0).text if rest else ""
     call.values[name] = value or ""
-    if name in _DOES:
+    if name != "manage" and table.modes.get(name) == "manage":
+        # It applies to the devices after it.
         if value:
             call.actions.append((name, Word(value)))
         return name
     return action
 
 
-_CUTTERS = {"awk", "gawk", "grep", "egrep", "sed", "cut"}
-_CARRIERS = {
-    *("ssh", "docker", "podman", "kubectl", "chroot", "nsenter", "xargs", "parallel", "watch", "su", "ip", "vagrant"),
-    *("runuser", "screen", "tmux", "salt", "ansible", "virsh", "script", "find", "eval", "sh", "bash", "dash", "zsh"),
-}
-"""Programs that may start fio or mdadm by their arguments."""
 _FOLLOWED = ("fio", "mdadm")
 _STARTS = re.compile(r"(?:^|[\s;&|(/'\"])(fio|mdadm)\s+-{1,2}[A-Za-z]")
-_WIPES = {"wipefs", "blkdiscard", "sgdisk", "shred", "dd"}
 _RESYNCED = ("1", "4", "5", "6", "10")
 _WITHOUT_RESYNC = {"assume-clean", "readonly", "write-journal", "write-zeroes"}
 _WAITING_OPTIONS = {"wait", "stop", "readonly", "action"}
@@ -220,10 +205,6 @@ class Recipe:
         """Array -> members, from the last command that creates it."""
         return {each.array: each.members for each in self.created}
 
-    @property
-    def levels(self) -> dict[str, str]:
-        return {each.array: each.level for each in self.created}
-
 
 def parse_recipe(text: str) -> Recipe:
     """Parse a shell text. Raises SpecError for unterminated quotes, and for loops that are too long."""
@@ -244,7 +225,7 @@ def parse_recipe(text: str) -> Recipe:
         elif command.program == "mount":
             for device, folder in pairwise(command.argv[1:]):
                 recipe.mounted.setdefault(_key(device), []).append(folder)
-        elif command.program in _WIPES:
+        elif command.program in programs().wipers:
             disks.wiped(command)
         _take_hidden(recipe, command)
     recipe.made_files = frozenset(made)
@@ -258,7 +239,7 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
         has_job = any(re.match("--(?:name|rw|readwrite|ioengine|filename)=", word.text) for word in command.words)
         if has_job or _STARTS.search(first.text):
             recipe.skipped.append((command.line, f"the name of its program is {first.unknown}"))
-    elif command.program in _CARRIERS:
+    elif command.program in programs().carriers:
         has_shell = command.program in ("eval", "sh", "bash", "dash", "zsh")
         is_followed = has_shell and not any(word.unknown for word in command.words)
         for word in () if is_followed else command.words[1:]:
@@ -569,12 +550,12 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
         if "json" in formats or "terse" in formats or "--minimal" in command.argv:
             continue
         texts |= {name for name in (command.writes_to, command.option("--output") or "") if name}
-        cutters = [name for name in command.pipes_to if name in _CUTTERS]
+        cutters = [name for name in command.pipes_to if name in programs().cutters]
         if cutters:
             yield Seen("fio", f"its text goes through {', '.join(cutters)}", "--output-format=json")
     for command in recipe.commands:
         files = texts & set(command.argv)
-        if command.program in _CUTTERS and files:
+        if command.program in programs().cutters and files:
             yield Seen("fio", f"its text in {', '.join(sorted(files))} goes through {command.program}", "JSON")
 
 
@@ -754,7 +735,8 @@ def _unequal_members(published: Publication) -> Iterator[Seen]:
 def _file_exceeds_fs(published: Publication) -> Iterator[Seen]:
     if published.file_bytes is None or published.image_bytes is None:
         return
-    for array, level in parse_recipe(published.commands).levels.items():
+    levels = {each.array: each.level for each in parse_recipe(published.commands).created}
+    for array, level in levels.items():
         # A mirror has the capacity of one image, less md's superblock and the metadata of the file system.
         if level == "1" and published.file_bytes >= published.image_bytes:
             size, has = human_bytes(published.file_bytes), human_bytes(published.image_bytes)

@@ -9,11 +9,17 @@ marked as unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
 
 from lab.errors import SpecError
+from lab.gates.decoding import FormatVersion
 from lab.gates.text import shortened
+from lab.tomlfile import read_toml
 from lab.units import KIB
 
 MOST_COMMANDS = 4096
@@ -27,17 +33,31 @@ _OPERATOR = re.compile(r"<<<|<<-|&>>|<<|>>|>&|<&|&>|<>|>\||\|&|&&|\|\||;;|[;&|<>
 _REDIRECTIONS = {"<", ">", ">>", ">&", "<&", "&>", "&>>", "<>", ">|", "<<<"}
 _WRITES = {">", ">>", "&>", "&>>", ">|"}
 _BREAKS = {";", "&", "&&", "||", "\n", ";;"}
-_PREFIXES = {
-    *("sudo", "doas", "time", "env", "nice", "ionice", "nohup", "taskset", "numactl", "timeout", "chrt", "stdbuf"),
-    *("exec", "command", "builtin", "unbuffer", "setsid", "cgexec", "systemd-run", "flock", "strace", "perf"),
-}
-"""Programs that start the command after their own options."""
-_SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _DECLARES = {"export", "local", "declare", "readonly", "typeset"}
 _OPENS = {"if": "fi", "while": "done", "until": "done", "case": "esac", "select": "done"}
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,79}"
 _ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=")
 _LOOP_HEAD = re.compile(_NAME)
+
+
+class _Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    with_value: tuple[str, ...] = ()
+    operands: int = 0
+
+
+class _Programs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    format_version: FormatVersion
+    shells: frozenset[str]
+    carriers: frozenset[str]
+    cutters: frozenset[str]
+    wipers: frozenset[str]
+    prefixes: dict[str, _Prefix]
+
+
+@cache
+def programs() -> _Programs:
+    """The programs that are known here (programs.toml)."""
+    return read_toml(Path(__file__).with_name("programs.toml"), _Programs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,13 +426,13 @@ class _Runner:
         words = command.words
         if command.program == "eval" and not any(word.unknown for word in words):
             return " ".join(word.text for word in words[1:])
-        if command.program in _SHELLS and "-c" in command.argv:
+        if command.program not in programs().shells:
+            return None
+        if "-c" in command.argv:
             place = command.argv.index("-c") + 1
             if place < len(words) and not words[place].unknown:
                 return words[place].text
-        if command.program in _SHELLS and command.stdin is not None and len(words) == 1:
-            return command.stdin
-        return None
+        return command.stdin if len(words) == 1 else None
 
     def _nested(self, text: str, line: int) -> None:
         if self._depth < _MOST_DEPTH:
@@ -554,38 +574,16 @@ def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
 
 def _without_prefixes(words: list[Word]) -> list[Word]:
     """The command without prefixes such as ``sudo``, ``time`` and ``env X=1``, and their options."""
-    while len(words) > 1 and words[0].text.rpartition("/")[2] in _PREFIXES:
-        prefix = words[0].text.rpartition("/")[2]
+    while prefix := programs().prefixes.get(words[0].text.rpartition("/")[2]):
         rest = words[1:]
         while rest and (rest[0].text.startswith("-") or _ASSIGNMENT.match(rest[0].text)):
-            option = rest.pop(0).text
-            takes_value = option in _VALUES_OF_PREFIXES.get(prefix, ())
-            if takes_value and rest:
+            if rest.pop(0).text in prefix.with_value and rest:
                 rest.pop(0)
-        for _ in range(_OPERANDS_OF_PREFIXES.get(prefix, 0)):
-            rest = rest[1:]
+        rest = rest[prefix.operands :]
         if not rest:
             return words
         words = rest
     return words
-
-
-_VALUES_OF_PREFIXES: Mapping[str, tuple[str, ...]] = {
-    "sudo": ("-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-D", "-R"),
-    "doas": ("-u", "-C"),
-    "env": ("-u", "-C", "-S"),
-    "nice": ("-n",),
-    "ionice": ("-c", "-n"),
-    "timeout": ("-s", "-k"),
-    "stdbuf": ("-i", "-o", "-e"),
-    "numactl": ("-m", "-N", "-C", "-i", "-p"),
-    "time": ("-f", "-o"),
-    "cgexec": ("-g",),
-    "systemd-run": ("-p", "-u"),
-    "strace": ("-e", "-o"),
-    "perf": ("-e", "-o"),
-}
-_OPERANDS_OF_PREFIXES: Mapping[str, int] = {"timeout": 1, "taskset": 1, "chrt": 1, "flock": 1, "perf": 1}
 
 
 _ACTING = "{},*?["
