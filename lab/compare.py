@@ -384,12 +384,19 @@ def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_
     check_margin(margin)
     if len(platforms) < 2:
         raise SpecError("one platform cannot be compared", hint="name the results of two or more machines")
-    compared, left_out = _comparable(_with_names(platforms))
+    first, *others = _with_names(platforms)
+    compared, figures, left_out = [first], [figures_of(first.record)], []
+    for platform in others:
+        found = figures_of(platform.record)
+        if found.keys() & figures[0].keys():
+            compared.append(platform)
+            figures.append(found)
+        else:
+            left_out.append(f"{platform.name} has no figure in common with {first.name}")
     if len(compared) < 2:
         raise SpecError(
             f"nothing can be compared: {'; '.join(left_out)}", hint="run the same experiment on both machines"
         )
-    figures = [figures_of(platform.record) for platform in compared]
     conclusions = tuple(_conclusions(figures, margin))
     agreements = tuple(_agreements(compared, figures, conclusions))
     rows = tuple(_platform_rows(compared, figures))
@@ -423,17 +430,6 @@ def _distinction(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
         if len(set(words)) == len(twins):
             return ", ".join(distinction(record) for distinction in chosen)
     return record.id
-
-
-def _comparable(platforms: Sequence[Platform]) -> tuple[list[Platform], list[str]]:
-    first = figures_of(platforms[0].record)
-    comparable, left_out = [platforms[0]], []
-    for platform in platforms[1:]:
-        if set(figures_of(platform.record)) & set(first):
-            comparable.append(platform)
-        else:
-            left_out.append(f"{platform.name} has no figure in common with {platforms[0].name}")
-    return comparable, left_out
 
 
 def _platform_rows(platforms: Sequence[Platform], figures: Sequence[Mapping[Key, Row]]) -> Iterator[PlatformRow]:

@@ -53,7 +53,7 @@ from lab.experiments.schedule import (
     wide_notes,
 )
 from lab.experiments.schema import ArrayPlan, Cache, Experiment, Sharing, check, seeded
-from lab.host.clock import utc_second_text
+from lab.host.clock import Clock, utc_second_text
 from lab.lint.experiment_checks import MACHINE_CHECKS, DeviceFacts, LintedMachine, summarised
 from lab.lint.rules import LintFinding, run_checks
 from lab.machine import Host, Machine, Target
@@ -219,7 +219,7 @@ class Bench:
         built = BuiltArray(plan, spec, disks, target, record, array, inner)
         self._write_files(built)
         self._built[array_id], self.records[array_id] = built, record
-        found = lint_bench(self._lab, [built])
+        found = lint_bench(self._lab, built)
         self.findings += found
         require_sound(found, self._experiment, self._run.allowed_rules)
         return built
@@ -250,12 +250,9 @@ class Bench:
             return tuple(self._lab.disk(name) for name in plan.disk_names()), 0
         if self._experiment.disks.sharing is Sharing.SHARED:
             return self._lab.disks[: plan.members], 0
-        first = 0
-        for number, other in enumerate(self._experiment.arrays):
-            if other.id == plan.id:
-                return self._lab.disks[first : first + plan.members], number
-            first += other.members
-        raise AssertionError(plan.id)
+        number = self._experiment.arrays.index(plan)
+        first = sum(other.members for other in self._experiment.arrays[:number])
+        return self._lab.disks[first : first + plan.members], number
 
     def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
         """Disks are blank after open_lab; after another array or a probe they are reset."""
@@ -335,14 +332,16 @@ def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
 _DEVICE_FILES = ("size", "queue/iostats", "loop/dio", "md/sync_action")
 
 
-def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:
-    """Findings on the machine and the arrays immediately before the measurement."""
-    single = [built for built in arrays if not built.inner]
-    holders = {disk.kernel_name: built.md.name for built in single if built.md.is_array for disk in built.disks}
-    names = [*holders, *(built.md.name for built in single if built.md.is_array)]
-    names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
-    # The disks of a volume are held by its slices; only the arrays on the slices can be checked.
-    names += [name for built in arrays for name in built.inner]
+def lint_bench(lab: Lab, built: BuiltArray) -> tuple[LintFinding, ...]:
+    """Findings on the machine and the array immediately before the measurement."""
+    names = [disk.kernel_name for disk in built.disks]
+    holders: dict[str, str] = {}
+    if built.inner:
+        # The disks of a volume are held by its slices; only the arrays on the slices can be checked.
+        names = [*built.inner]
+    elif built.md.is_array:
+        holders = dict.fromkeys(names, built.md.name)
+        names.append(built.md.name)
     texts = lab.machine.read([f"/sys/block/{name}/{file}" for name in names for file in _DEVICE_FILES])
     held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])
 
@@ -455,8 +454,7 @@ def run_experiment(
             _require_same(earlier.conditions, conditions, earlier.id)
             journal = store.resume(earlier.id)
         else:
-            draft = _draft(store.new_id(experiment.id, clock.utc_now()), experiment, text, seed, conditions)
-            journal = store.begin(msgspec.structs.replace(draft, created_utc=utc_second_text(clock)))
+            journal = store.begin(_draft(store, clock, experiment, text, seed, conditions))
         run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
         with journal:
             try:
@@ -466,10 +464,12 @@ def run_experiment(
                 raise
 
 
-def _draft(result_id: str, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:
+def _draft(
+    store: ResultStore, clock: Clock, experiment: Experiment, text: str, seed: int | None, conditions: Conditions
+) -> ResultRecord:
     return ResultRecord(
-        id=result_id,
-        created_utc="",
+        id=store.new_id(experiment.id, clock.utc_now()),
+        created_utc=utc_second_text(clock),
         raidlab_version=__version__,
         experiment=experiment.id,
         experiment_toml=text,

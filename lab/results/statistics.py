@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
-from math import comb
 from typing import Any, Self
 
 import msgspec
@@ -56,7 +55,7 @@ def order_statistic_coverage(n: int, k: int) -> float:
             f"there is no order statistic {k} from both ends of {n} samples", hint="use 1 ≤ k ≤ (n + 1) / 2"
         )
     # Integers until the last division, so that large n do not overflow a float.
-    outside = 2 * sum(comb(n, below) for below in range(k))
+    outside = 2 * sum(math.comb(n, below) for below in range(k))
     return max(0.0, 1 - outside / (1 << n))
 
 

@@ -105,23 +105,22 @@ class RunJournal(AbstractContextManager["RunJournal"]):
         Raises ResultError; then the entry is not in the record, and the earlier ones are unchanged.
         """
         if isinstance(entry, CellRecord):
-            text = entry.figures.raw_json
-        else:
-            text = encode_timeline(timeline) if timeline else ""
-        if text:
-            number = len(self.record.files)
-            while (self.folder / f"raw/{number:04d}.json.gz").exists():
-                number += 1
-            name = f"raw/{number:04d}.json.gz"
-            write_file(self.folder / name, gzip.compress(text.encode(errors="replace"), mtime=0))
-            if isinstance(entry, CellRecord):
+            if text := entry.figures.raw_json:
                 figures = msgspec.structs.replace(entry.figures, raw_json="")
-                entry = msgspec.structs.replace(entry, figures=figures, raw_file=name)
-            else:
-                entry = msgspec.structs.replace(entry, timeline_file=name)
+                entry = msgspec.structs.replace(entry, figures=figures, raw_file=self._write_document(text))
+        elif timeline:
+            entry = msgspec.structs.replace(entry, timeline_file=self._write_document(encode_timeline(timeline)))
         self._journal.append(entry)
         self.record = _with_entries(self.record, [entry])
         return entry
+
+    def _write_document(self, text: str) -> str:
+        number = len(self.record.files)
+        while (self.folder / f"raw/{number:04d}.json.gz").exists():
+            number += 1
+        name = f"raw/{number:04d}.json.gz"
+        write_file(self.folder / name, gzip.compress(text.encode(errors="replace"), mtime=0))
+        return name
 
     def finish(
         self,

@@ -54,7 +54,7 @@ def built(rig: Rig, spec: ArraySpec) -> BuiltArray:
 
 
 def rules(rig: Rig, array: BuiltArray) -> set[str]:
-    return {finding.rule_id for finding in lint_bench(rig.lab, [array])}
+    return {finding.rule_id for finding in lint_bench(rig.lab, array)}
 
 
 def measure(rig: Rig, array: BuiltArray, workload: Workload, file_bytes: int = 16 * MIB) -> tuple[set[str], Measured]:
