@@ -430,8 +430,14 @@ class ComparedFinding:
 def compared_findings(record: ResultRecord, published: Published) -> tuple[ComparedFinding, ...]:
     """All findings of the study, in its order."""
     by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
+
+    def paired(finding: PublishedFinding) -> RatioTest | None:
+        names = (finding.array, finding.beside)
+        ours, base = (by_place.get((name, finding.workload, finding.direction)) for name in names)
+        return _paired(ours, base, finding.quantity)
+
     theory = Theory(record)
-    tests = [_test(finding, by_place) for finding in published.findings]
+    tests = [paired(finding) for finding in published.findings]
     judged = iter(_judged([(f, test) for f, test in zip(published.findings, tests, strict=True) if test]))
     made = []
     for finding, test in zip(published.findings, tests, strict=True):
@@ -511,16 +517,13 @@ def is_another(each: ComparedFinding) -> bool:
     return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
-def _test(finding: PublishedFinding, by_place: dict[tuple[str, str, str], Row]) -> RatioTest | None:
-    """The test of a finding, or None if a row is missing or the rows have no repeat in common."""
-    ours = by_place.get((finding.array, finding.workload, finding.direction))
-    base = by_place.get((finding.beside, finding.workload, finding.direction))
+def _paired(ours: Row | None, base: Row | None, quantity: Quantity = Quantity.IOPS) -> RatioTest | None:
+    """The test of a ratio, or None if a row is missing or the rows have no repeat in common."""
     if ours is None or base is None:
         return None
     # A repeat without I/O has no speed; the notes below the table list it.
     above, below = (
-        {number: value for number, value in _values(row, finding.quantity).items() if is_speed(value)}
-        for row in (ours, base)
+        {number: value for number, value in _values(row, quantity).items() if is_speed(value)} for row in (ours, base)
     )
     try:
         return RatioTest.paired(above, below)
@@ -785,7 +788,8 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
     body = []
     found: list[Ratio | None] = []
     for name, base in _pairs(names, published.baseline):
-        ratios = [_ratio(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        tests = [_paired(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        ratios = [test.ratio if test else None for test in tests]
         found += ratios
         ours, theirs = published.figures_of(name), published.figures_of(base)
         printed: tuple[Value, Value] = (None, None)
@@ -803,15 +807,6 @@ def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
     if "raid0-3" in names and "raid5" in names:
         pairs.append(("raid5", "raid0-3"))
     return pairs
-
-
-def _ratio(ours: Row | None, base: Row | None) -> Ratio | None:
-    """The paired ratio, or None if one row is missing or the rows have no repeat in common."""
-    if ours is None or base is None or not {c.repeat for c in ours.cells} & {c.repeat for c in base.cells}:
-        return None
-    return RatioTest.paired(
-        ours.by_repeat(lambda section: section.iops), base.by_repeat(lambda section: section.iops)
-    ).ratio
 
 
 def _members(record: ResultRecord, name: str, base: str) -> str:
