@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,6 @@ from lab.experiments.linting import PLAN_CHECKS, Expected, LintedPlan, lint_expe
 from lab.experiments.schema import Cache, Order, Sharing, built_in_names, find_experiment
 from lab.lint import experiment_checks, fio_checks
 from lab.lint.experiment_checks import MACHINE_CHECKS, CellFacts, DeviceFacts, LintedMachine
-from lab.lint.fio_checks import lint_fio
 from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule, run_checks
 from lab.publications import recipes
 from lab.publications.recipes import Publication, find_publication, lint_publication
@@ -23,6 +23,7 @@ from lab.publications.recipes import built_in_names as publications
 from lab.results.record import RunStatus, SteadyFigures
 from lab.units import GIB, MIB
 from tests.unit.experiments.experiments import arrays, experiment
+from tests.unit.lint.cases import DATA
 from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, record
 
 CHECKS: dict[LintStage, set[str]] = {
@@ -244,49 +245,7 @@ def test_the_conditions_of_a_machine(changes: Mapping[str, Any], rules: set[str]
     assert rules_of(run_checks(experiment_checks.CONDITION_CHECKS, changed(CONDITIONS, **changes))) == rules
 
 
-DEFECTS = {
-    "antioquia": {
-        "the same loops serve three arrays": "member-reused",
-        "its table shows other members than the commands": "topology-mismatch",
-        "reads and writes run together": "mixed-directions",
-        "a file of 500 MiB does not fit on the mirror": "file-exceeds-fs",
-        "RAID 5 has three members, the others two": "unequal-members",
-        "loop devices without direct I/O": "loop-buffered",
-        "files in memory": "file-fits-cache",
-        "the same, seen from the result": "io-not-on-members",
-        "all members on one host disk": "shared-backing-disk",
-        "rebuild time, latency and CPU promised": "promised-metric-missing",
-        "integrity claimed, never checked": "integrity-unchecked",
-        "awk over fio's text": "human-output-parsed",
-        "one run": "too-few-repeats",
-        "no spread": "no-dispersion",
-        "--add of an image never created": "device-missing",
-        "fails a device that is no member": "not-a-member",
-    },
-    "louwrentius": {
-        "repeats not told": "too-few-repeats",
-        "no spread": "no-dispersion",
-        "no percentiles": "no-percentiles",
-        "the chunk's conclusion holds for 4K only": "claim-outside-grid",
-    },
-    "linnaeus": {
-        "averages over tools and block sizes": "unlike-averaged",
-        "disks on a network": "network-backed",
-        "the physical half is missing": "arm-missing",
-        "two disks against three": "unequal-members",
-        "three runs": "too-few-repeats",
-        "no spread": "no-dispersion",
-    },
-    "adaptraid": {"a simulator's result": "simulated-origin", "no spread": "no-dispersion"},
-    "ilsistemista": {
-        "31.25 GiB, not 64": "volume-mismatch",
-        "no direct I/O or fsync": "buffered-writer",
-        "zeros": "zero-data",
-        "percent over eight threads": "cpu-percent-only",
-        "one run": "too-few-repeats",
-        "no spread": "no-dispersion",
-    },
-}
+DEFECTS: dict[str, dict[str, str]] = tomllib.loads((DATA / "defects.toml").read_text(encoding="utf-8"))
 DONE_RIGHT = [
     name
     for name in built_in_names()
@@ -365,27 +324,3 @@ def test_a_rule_that_refuses_stops_an_experiment_unless_allowed_by_name() -> Non
     require_sound(found, plan, {"never-written"})
     with pytest.raises(SpecError, match="no rule 'never-writen'"):
         require_sound(found, plan, {"never-writen"})
-
-
-@pytest.mark.parametrize(
-    ("job", "rules"),
-    [
-        ("[a]\ntime_based\nruntime=9\nrw=write\ndirect=1\nzero_buffers", {"zero-data"}),
-        ("[a]\ntime_based\nruntime=9\nrw=write", {"buffered-writer"}),
-        ("[a]\ntime_based\nruntime=9\nrw=randrw\ndirect=1", set()),
-        ("[a]\ntime_based\nruntime=9\nramp_time=10", {"runtime-short"}),
-        ("[a]\ntime_based\nruntime=2m\nramp_time=3m", {"runtime-short"}),
-        ("[global]\nramp_time=90\ntime_based\n[a]\nruntime=60\n[b]\nstonewall\nruntime=91", {"runtime-short"}),
-        ("[a]\ntime_based\nruntime=9\nramp_time=9", set()),
-        ("[a]\ntime_based\nruntime=1m\nramp_time=30", set()),
-        ("[a]\ntime_based\nruntime=1\nramp_time=500ms", set()),
-        ("[a]\ntime_based\nruntime=0\nramp_time=5", set()),
-        ("[a]\ntime_based\nruntime=${RUN}\nramp_time=5", set()),
-        ("[a]\ntime_based\ntimeout=60\nramp_time=5", set()),
-        ("[a]\nioengine=null\ntime_based\nruntime=5\nramp_time=9", set()),
-        ("; a comment\n[a]\ntime_based\nruntime=9\n", set()),
-        ("", set()),
-    ],
-)
-def test_a_fio_job_file(job: str, rules: set[str]) -> None:
-    assert {finding.rule_id for finding in lint_fio(job)} == rules
