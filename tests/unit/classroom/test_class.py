@@ -33,8 +33,8 @@ from lab.results.record import ResultRecord, encode_record
 from lab.results.statistics import estimate
 from tests.unit.classroom import students
 from tests.unit.classroom.students import DRILL, Truth
-from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
-from tests.unit.compare.test_platforms import WRITES, bundle
+from tests.unit.compare.platform_records import HDD, bundle, machine, measured_by, scaled
+from tests.unit.compare.test_platforms import WRITES
 from tests.unit.report.test_page import PLOTS, needs_browser, opened
 from tests.unit.report.test_page import chromium as chromium
 from tests.unit.results.records import with_figures

@@ -27,8 +27,8 @@ from lab.errors import ResultError
 from lab.report.page.blocks import render_page
 from lab.results.record import encode_record
 from tests.unit.classroom import students
-from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
-from tests.unit.compare.test_platforms import WRITES, bundle
+from tests.unit.compare.platform_records import HDD, bundle, machine, measured_by, scaled
+from tests.unit.compare.test_platforms import WRITES
 
 REPOSITORY = Path(__file__).parents[3]
 BUNDLES = 40

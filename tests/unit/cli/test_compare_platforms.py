@@ -9,8 +9,8 @@ import pytest
 from lab.cli.main import run
 from lab.errors import ExitCode
 from tests.unit.cli.conftest import Typed
-from tests.unit.compare.platform_records import HDD, SSD, machine
-from tests.unit.compare.test_platforms import SSD_WRITES, WRITES, bundle
+from tests.unit.compare.platform_records import HDD, SSD, bundle, machine
+from tests.unit.compare.test_platforms import SSD_WRITES, WRITES
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from lab.cli.main import run
 from lab.errors import ExitCode
 from lab.results.record import encode_record
 from tests.unit.cli.conftest import Typed
-from tests.unit.compare.platform_records import HDD, machine
-from tests.unit.compare.test_platforms import WRITES, bundle
+from tests.unit.compare.platform_records import HDD, bundle, machine
+from tests.unit.compare.test_platforms import WRITES
 from tests.unit.results.records import cell, record
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.results.record import ResultRecord
+from lab.classroom.bundle import load_signer, write_bundle
+from lab.results.record import ResultRecord, encode_record
 from tests.unit.results.records import CONDITIONS, array, cell, rebuild, record, with_figures
 
 WAVES = (1.0, 1.01, 0.99, 1.005, 0.995, 1.0)
@@ -56,3 +58,8 @@ def measured_by(record: ResultRecord, student: int) -> ResultRecord:
 
 def scaled(values: Mapping[str, float], **factors: float) -> dict[str, float]:
     return {name: value * factors.get(name, 1.0) for name, value in values.items()}
+
+
+def bundle(path: Path, record: ResultRecord, key: Path) -> Path:
+    path.write_bytes(write_bundle({record.id: {"record.json": encode_record(record)}}, load_signer(key)))
+    return path

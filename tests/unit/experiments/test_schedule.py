@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schedule import (
     cells,
@@ -51,13 +50,6 @@ def test_every_repeat_visits_every_cell_once(seed: int, repeats: int, sharing: s
     assert order == order_of(found)
 
 
-@given(seed=st.integers(0, 2**31))
-def test_shared_disks_are_built_on_once_per_array_and_repeat(seed: int) -> None:
-    order = order_of(experiment(f"repeats = 4\nseed = {seed}", SHARED))
-    visits = [key for key, _ in itertools.groupby((array, repeat) for array, _, repeat in order)]
-    assert len(visits) == len(set(visits)) == 12
-
-
 @given(seed=st.integers(0, 2**31), repeats=st.integers(1, 6), rounds=st.integers(1, 7))
 def test_several_repeats_on_each_build_are_still_every_cell_once(seed: int, repeats: int, rounds: int) -> None:
     order = order_of(experiment(f"repeats = {repeats}\nseed = {seed}\nrounds_per_build = {rounds}", SHARED))
@@ -67,13 +59,6 @@ def test_several_repeats_on_each_build_are_still_every_cell_once(seed: int, repe
     assert sorted(builds) == sorted((array, block) for array in "abc" for block in range(-(-repeats // rounds)))
     on_one = [(repeat // rounds, array, repeat) for array, _, repeat in order]
     assert all(first[2] <= then[2] for first, then in itertools.pairwise(on_one) if first[:2] == then[:2])
-
-
-def test_several_repeats_on_each_build_need_shared_disks() -> None:
-    with pytest.raises(SpecError, match="needs sharing 'shared'"):
-        experiment("rounds_per_build = 2")
-    with pytest.raises(SpecError, match="rounds_per_build: 0 is not possible: write 1 or more"):
-        experiment("rounds_per_build = 0", SHARED)
 
 
 def test_all_repeats_on_one_build_are_no_interleaved_order() -> None:
@@ -236,9 +221,3 @@ def test_an_extra_round_has_the_wide_cells_in_a_different_order() -> None:
     assert [each.order_index for each in rounds[0]] == list(range(30, 30 + len(everything)))
     (one,) = extra_cells(plan, 7, {("b", "rand-read-4k")}, 0)
     assert (one.array, one.workload.id, one.repeat) == ("b", "rand-read-4k", 7)
-
-
-@pytest.mark.parametrize("head", ["most_repeats = 3", "wanted_half_width = 5.0", "wanted_half_width = 0.0"])
-def test_a_cap_or_a_width_that_cannot_be_is_refused(head: str) -> None:
-    with pytest.raises(SpecError):
-        experiment(head)

@@ -62,6 +62,9 @@ def test_an_unknown_key_names_the_nearest_one() -> None:
             (REBUILD, '[rebuild.under]\nworkload = "rand-read-4k"\n'),
             "the rebuild's load needs an id that no job has",
         ),
+        ("rounds_per_build = 2", (), "rounds_per_build needs sharing 'shared'"),
+        ("most_repeats = 3", (), "most_repeats is below repeats"),
+        ("wanted_half_width = 0.0", (), "wanted_half_width is a fraction of 1"),
     ],
 )
 def test_contradictions(head: str, parts: tuple[str, ...], complaint: str) -> None:
@@ -111,6 +114,8 @@ def test_other_parts_that_cannot_be(parts: tuple[str, ...], complaint: str) -> N
     ("head", "complaint"),
     [
         ("repeats = 0", "repeats: 0 is not possible: write 1 or more, 200 at most"),
+        ("rounds_per_build = 0", "rounds_per_build: 0 is not possible: write 1 or more"),
+        ("wanted_half_width = 5.0", "wanted_half_width: 5.0 is not possible"),
         ("repeats = 999999999", "repeats: 999,999,999 is not possible"),
         ("sampling_hertz = 0.0", "sampling_hertz: 0.0 is not possible"),
         ("sampling_hertz = 1e-300", "sampling_hertz: 1e-300 is not possible"),
@@ -197,17 +202,14 @@ take = { fast = 3, slow = 1 }
 """
 
 
-def test_the_lab_has_every_disk_of_every_pool() -> None:
-    specs = experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB).disk_specs
+def test_the_lab_has_every_disk_of_every_pool_and_an_array_takes_the_first_of_each() -> None:
+    plan = experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB)
+    specs = plan.disk_specs
     assert [spec.name for spec in specs] == ["fast01", "fast02", "fast03", "fast04", "slow01", "slow02", "slow03"]
     assert {(spec.size_bytes // MIB, spec.model) for spec in specs} == {(64, "hdd-10k"), (32, "hdd-7200")}
-
-
-def test_an_array_takes_the_first_disks_of_each_pool_in_its_order() -> None:
-    plans = experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB).arrays
-    assert plans[0].disk_names() == ("fast01", "fast02", "slow01", "slow02", "slow03")
-    assert plans[1].disk_names() == ("fast01", "fast02", "fast03", "slow01")
-    check(experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB))
+    check(plan)
+    assert plan.arrays[0].disk_names() == ("fast01", "fast02", "slow01", "slow02", "slow03")
+    assert plan.arrays[1].disk_names() == ("fast01", "fast02", "fast03", "slow01")
 
 
 def test_factors_of_use_are_given_by_pool() -> None:

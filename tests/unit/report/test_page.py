@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_result_is_explained(result: ResultRecord, texts: l
     assert "healthy/30" not in page
 
 
-def test_published_marks_are_ratios_scaled_by_the_local_measurement(antioquia: str) -> None:
+def test_published_marks_are_ratios_scaled_by_the_local_measurement() -> None:
     result = repeated(load("antioquia-quick"), ())
     base = next(each for each in result.cells if each.array == "raid0" and each.figures.reads)
     assert base.figures.reads
@@ -394,10 +394,3 @@ def test_every_plot_is_drawn_and_the_console_is_silent(chromium: Browser, tmp_pa
     opened(chromium, tmp_path / "report.html", text)
     assert chromium.evaluate(PLOTS) == len(figures_in(text)) > 10
     assert chromium.complaints == []
-
-
-@needs_browser
-def test_a_page_that_asks_for_something_is_heard(chromium: Browser, tmp_path: Path) -> None:
-    whole = page_of(record(cells=(cell("raid5", "x", 0, read_iops=1.0),)))
-    opened(chromium, tmp_path / "report.html", whole.replace("</main>", '<img src="https://x.example/a.png"></main>'))
-    assert chromium.complaints

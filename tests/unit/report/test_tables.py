@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation, find_published
-from lab.experiments.schema import built_in_names, find_experiment
+from lab.experiments.schema import find_experiment
 from lab.report.tables import (
     Holds,
     compared_findings,
@@ -75,10 +75,6 @@ def test_a_prediction_of_a_mix_is_shared_out_among_its_directions() -> None:
     assert [row.predicted_iops for row in rows(plain_record(cells=(mixed,)))] == pytest.approx([84.0, 36.0])
 
 
-def test_without_predictions_the_table_has_no_theory_column() -> None:
-    assert "theory" not in [column.title for column in figures_table(ANTIOQUIA).columns]
-
-
 def test_intervals_only_where_there_are_several_repeats() -> None:
     table = figures_table(repeated(LOUWRENTIUS, (1.5, 0.5)))
     assert [row[4] for row in table.texts] == ["88 [44–132]", "75 [37–112]"]
@@ -128,17 +124,12 @@ def test_rebuilds() -> None:
     assert rebuild_table(LOUWRENTIUS) is None
 
 
-def test_one_changed_rebuild_is_damage() -> None:
-    damaged = replace(ANTIOQUIA.rebuilds[1], repeat=1, data_unchanged=False)
-    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged)))
-    assert table
-    assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
-
-
-def test_unchecked_data_are_not_called_intact() -> None:
-    unchecked = replace(ANTIOQUIA.rebuilds[0], data_unchanged=None)
-    assert integrity_text([unchecked]) == "not checked"
-    assert integrity_text([unchecked, ANTIOQUIA.rebuilds[0]]) == "intact (1 of 1)"
+@pytest.mark.parametrize(
+    ("checks", "text"),
+    [([True, False], "DAMAGED (1 of 2)"), ([None], "not checked"), ([None, True], "intact (1 of 1)")],
+)
+def test_one_changed_rebuild_is_damage_and_unchecked_data_are_not_intact(checks: list[bool | None], text: str) -> None:
+    assert integrity_text([replace(ANTIOQUIA.rebuilds[0], data_unchanged=each) for each in checks]) == text
 
 
 def test_rebuilds_under_different_loads_have_separate_rows() -> None:
@@ -188,6 +179,7 @@ def test_csv_of_a_study_and_of_anything_else() -> None:
         "RAID 1,7135,6152,2.20\n"
         "RAID 5,8840,7278,7.90\n"
     )
+    assert csv_of(replace(ANTIOQUIA, cells=(), rebuilds=())).splitlines()[1] == "RAID 0,,,"
     assert csv_of(LOUWRENTIUS) == (
         "array,workload,phase,direction,repeat,iops,bytes_per_second,"
         "p50_seconds,p95_seconds,p99_seconds,p999_seconds,predicted_iops,cpu_microseconds_per_io\n"
@@ -220,11 +212,6 @@ def column(table: Table, title: str) -> dict[str, str]:
     return {row[0]: row[index] for row in table.texts}
 
 
-def test_csv_of_a_run_that_measured_nothing_yet() -> None:
-    empty = replace(ANTIOQUIA, cells=(), rebuilds=())
-    assert csv_of(empty).splitlines()[1] == "RAID 0,,,"
-
-
 def test_ratios_are_shown_beside_the_published_ones(study: Published) -> None:
     table = ratio_table(ANTIOQUIA, study)
     assert table.texts == (
@@ -243,14 +230,11 @@ def test_three_disks_are_the_fair_partner_of_raid_5(study: Published) -> None:
     fair = replace(ANTIOQUIA.arrays[0], name="raid0-3", members=("/dev/a", "/dev/b", "/dev/c"))
     table = ratio_table(replace(ANTIOQUIA, arrays=(*ANTIOQUIA.arrays, fair)), study)
     assert table.texts[-1][:3] == ("RAID 5 ÷ RAID 0 (3 disks)", "3 against 3: equal", "–")
+    without_baseline = replace(ANTIOQUIA, arrays=ANTIOQUIA.arrays[1:])
+    assert ratio_table(without_baseline, study).rows == ()
 
 
-def test_ratios_without_the_baseline(study: Published) -> None:
-    without = replace(ANTIOQUIA, arrays=ANTIOQUIA.arrays[1:])
-    assert ratio_table(without, study).rows == ()
-
-
-def test_details_equal_to_the_study(study: Published) -> None:
+def test_details_beside_those_of_the_study(study: Published) -> None:
     table = details_table(ANTIOQUIA, study)
     assert table.notes == ("equal to the published table",)
     assert [each.heading for each in table.columns] == [
@@ -258,9 +242,6 @@ def test_details_equal_to_the_study(study: Published) -> None:
     ]
     assert table.texts[1] == ("array size KiB", "1019904", "1019904", "510976", "510976", "1019904", "1019904")
     assert table.texts[2][:3] == ("used device KiB", "N/A", "N/A")
-
-
-def test_a_cell_that_differs_from_the_study_is_named(study: Published) -> None:
     raid5 = ANTIOQUIA.arrays[2]
     changed = replace(raid5, details=raid5.details | {"chunk_kib": "64"})
     table = details_table(replace(ANTIOQUIA, arrays=(*ANTIOQUIA.arrays[:2], changed)), study)
@@ -338,10 +319,7 @@ def test_one_repeat_is_inconclusive_and_shows_its_direction() -> None:
     assert same.points_there
     assert not other.points_there
     assert "too few" in same.reason
-
-
-def test_an_unmeasured_finding_is_reported_as_not_measured(record: ResultRecord) -> None:
-    (found,) = compared_findings(record, study(Relation.SAME, array="raid6"))
+    (found,) = compared_findings(single, study(Relation.SAME, array="raid6"))
     assert (found.holds, found.measured) == (Holds.NOT_MEASURED, None)
 
 
@@ -378,11 +356,6 @@ def test_every_finding_is_about_something_that_its_experiments_measure(name: str
             jobs = {job.id: job for job in experiment.workloads_on(array)}
             assert finding.workload in jobs, f"{finding.says}: {array}"
             assert getattr(jobs[finding.workload], f"{finding.direction}s")
-
-
-def test_each_study_has_its_three_forms() -> None:
-    wanted = {f"{name}{form}" for name in STUDIES for form in ("", "-quick", "-as-published")}
-    assert wanted <= set(built_in_names())
 
 
 # Sizes as they were built by the embedded kernel: an eighth of the study's drives, less superblocks and labels.

@@ -78,14 +78,6 @@ def test_the_interval_of_a_median_is_that_of_scipy(samples: list[int]) -> None:
     assert (ours.low, ours.high) == (theirs.low, theirs.high)
 
 
-@given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=60))
-def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
-    found = estimate(samples)
-    assert found.low <= found.median <= found.high
-    assert found.median == statistics.median(samples)
-    assert (found.coverage >= REQUIRED_COVERAGE) == (len(samples) >= 6)
-
-
 def numbered(values: Sequence[float]) -> dict[int, float]:
     return dict(enumerate(values))
 
@@ -127,14 +119,6 @@ def test_the_estimate_is_that_of_hodges_and_lehmann() -> None:
     assert RatioTest.paired(pairs, dict.fromkeys(pairs, 1.0)).ratio.median == pytest.approx(2**2.5)
     # 5 / 4, 5 / 1, 7 / 4, 7 / 1: the middle of 1.75 and 5 on a scale of ratios.
     assert RatioTest.apart([5.0, 7.0], [4.0, 1.0]).ratio.median == pytest.approx((1.75 * 5) ** 0.5)
-
-
-def test_separate_and_interleaved_runs_have_different_intervals() -> None:
-    ours, theirs = [90.0, 100.0, 110.0, 121.0, 133.0, 146.0], [100.0, 110.0, 121.0, 133.0, 146.0, 161.0]
-    interleaved = RatioTest.paired(numbered(ours), numbered(theirs)).ratio
-    apart = RatioTest.apart(ours, theirs).ratio
-    assert interleaved.high < 1 < apart.high
-    assert interleaved.p_value < 0.05 < apart.p_value
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
