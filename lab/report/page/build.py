@@ -38,12 +38,10 @@ from lab.report.page.blocks import (
 )
 from lab.report.page.plots import (
     LevelPlots,
-    Setting,
     chunk_plots,
     distribution_plots,
     findings_plot,
     platform_plots,
-    settings,
     timeline_plot,
     times_plot,
 )
@@ -67,7 +65,7 @@ from lab.report.tables import (
     tables_of,
 )
 from lab.results.record import HEALTHY, ResultRecord
-from lab.results.rows import rows
+from lab.results.rows import Row, grouped, rows
 from lab.tables import NOTHING, Column, Table, Value, as_csv, as_line
 from lab.units import human_bytes, human_seconds
 
@@ -240,18 +238,18 @@ def _groups(
     if own := study_report(study_of(record)):
         yield own.plots(record)
     else:
-        all_settings = settings(rows(record))
+        settings = grouped(rows(record), lambda row: (row.workload, row.direction))
         # If no drive limits the speed, predicted ratios of drives do not apply.
         theory = None if is_without_service_time(record.conditions) else Theory(record)
         beside = beside_theory(record)
-        chunks = tuple(chunk_plots(record, all_settings, labels))
-        for setting in all_settings:
-            title = labels.workload(setting.workload)
-            both = sum(other.workload == setting.workload for other in all_settings) > 1
-            title = f"{title}: {setting.direction}s" if both else title
-            plots = tuple(LevelPlots(setting, labels, published, theory).plots())
-            note = "" if title == setting.workload else f"job {setting.workload}"
-            yield PageGroup(title, note, plots, warnings=tuple(_off_theory(setting, beside, labels)))
+        chunks = tuple(chunk_plots(record, settings.values(), labels))
+        for (workload, direction), compared in settings.items():
+            title = labels.workload(workload)
+            both = sum(other == workload for other, _ in settings) > 1
+            title = f"{title}: {direction}s" if both else title
+            plots = tuple(LevelPlots(compared, labels, published, theory).plots())
+            note = "" if title == workload else f"job {workload}"
+            yield PageGroup(title, note, plots, warnings=tuple(_off_theory(compared, beside, labels)))
         if chunks:
             note = "arrays that differ in nothing but their chunk size"
             yield PageGroup("Chunk size", note, chunks)
@@ -262,9 +260,9 @@ def _groups(
         yield PageGroup("Rebuilds", plots=plots, warnings=warnings)
 
 
-def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
+def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
     """Warnings about deviations from theory; a mixed load is predicted as a whole, so both directions have the same."""
-    shown = {(row.array, row.workload, row.phase) for row in setting.rows}
+    shown = {(row.array, row.workload, row.phase) for row in compared}
     for each in beside:
         if each.is_off and (each.array, each.workload, each.phase) in shown:
             phase = "" if each.phase == HEALTHY else f", {each.phase}"

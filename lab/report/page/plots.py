@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lab.compare import PlatformComparison, PlatformMeasure, PlatformRow
@@ -48,37 +48,22 @@ _PERCENTILES = {
 _BAR_PIXELS, _FRAME_PIXELS = 34, 110
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The rows of one workload and direction, which a plot compares."""
-
-    workload: str
-    direction: str
-    rows: tuple[Row, ...]
-
-
-def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
-    """The rows grouped by workload and direction, in their order."""
-    found = grouped(all_rows, lambda row: (row.workload, row.direction))
-    return tuple(Setting(*key, tuple(rows)) for key, rows in found.items())
-
-
 class LevelPlots:
-    """The plots of one setting."""
+    """The plots of the rows of one workload and direction."""
 
     def __init__(
-        self, setting: Setting, labels: ResultLabels, published: Published | None, theory: Theory | None
+        self, rows: Sequence[Row], labels: ResultLabels, published: Published | None, theory: Theory | None
     ) -> None:
-        self._setting = setting
+        self._rows = rows
         self._labels = labels
         self._theory = theory
         findings = published.findings if published else ()
         self._findings = [
             finding
             for finding in findings
-            if (finding.workload, finding.direction) == (setting.workload, setting.direction) and finding.ratio
+            if (finding.workload, finding.direction) == (rows[0].workload, rows[0].direction) and finding.ratio
         ]
-        self._has_phases = len({row.phase for row in setting.rows}) > 1
+        self._has_phases = len({row.phase for row in rows}) > 1
 
     def plots(self) -> Iterator[Plot]:
         yield self._speed()
@@ -91,7 +76,7 @@ class LevelPlots:
         return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
 
     def _speed(self) -> Plot:
-        rows = self._setting.rows
+        rows = self._rows
         if is_large(rows[0]):
             values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in rows]
             first = [row.section(row.cells[0]) for row in rows]
@@ -126,16 +111,16 @@ class LevelPlots:
         return [None, *(iops / first * here if iops else None for iops in predicted[1:])]
 
     def _mean_time(self) -> Plot:
-        rows = self._setting.rows
+        rows = self._rows
         values = [row.values(lambda section: section.mean_seconds * 1000) for row in rows]
-        in_flight = self._labels.in_flight(self._setting.workload)
+        in_flight = self._labels.in_flight(rows[0].workload)
         # Little's law: I/Os in flight = IOPS × latency in seconds.
         theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
         marks = self._published(Quantity.MEAN_LATENCY, rows, values)
         return self._bars("Mean latency", "milliseconds", "less is better", rows, values, theory, marks)
 
     def _cpu(self) -> Iterator[Plot]:
-        rows = self._setting.rows
+        rows = self._rows
         by_gib = is_large(rows[0])
         unit = "CPU seconds per GiB" if by_gib else "CPU µs per I/O"
         found = []
@@ -208,7 +193,7 @@ class LevelPlots:
 
     def _percentiles(self) -> Iterator[Plot]:
         found = []
-        for row in self._setting.rows:
+        for row in self._rows:
             points = [(name, row.latency_seconds(field)) for name, field in _PERCENTILES.items()]
             usable = [(name, each) for name, each in points if each and each.median > 0]
             if len(usable) > 1:
@@ -254,12 +239,12 @@ def _bars_layout(title: str, names: Sequence[str]) -> dict[str, Any]:
 _Sweep = list[tuple[int, Row]]
 
 
-def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: ResultLabels) -> Iterator[Plot]:
+def chunk_plots(record: ResultRecord, groups: Iterable[Sequence[Row]], labels: ResultLabels) -> Iterator[Plot]:
     """A plot for each workload that was measured on arrays which differ only in their chunk size."""
     arrays = {array.name: array for array in record.arrays}
-    for setting in all_settings:
+    for rows in groups:
         sweeps: dict[str, _Sweep] = {}
-        for row in setting.rows:
+        for row in rows:
             array = arrays.get(row.array)
             if array and array.chunk_bytes and row.phase == HEALTHY:
                 family = f"{array.level} of {len(array.members)}{f', {array.layout}' if array.layout else ''}"
@@ -267,11 +252,11 @@ def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: R
         swept = {name: sorted(sweep, key=lambda each: each[0]) for name, sweep in sweeps.items()}
         swept = {name: sweep for name, sweep in swept.items() if len({chunk for chunk, _ in sweep}) > 1}
         if swept:
-            yield _chunk_plot(setting, swept, labels)
+            yield _chunk_plot(rows[0], swept, labels)
 
 
-def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels) -> Plot:
-    in_megabytes = is_large(setting.rows[0])
+def _chunk_plot(first: Row, swept: dict[str, _Sweep], labels: ResultLabels) -> Plot:
+    in_megabytes = is_large(first)
     traces, words = [], []
     for place, (family, sweep) in enumerate(swept.items()):
         chunks = [human_bytes(chunk) for chunk, _ in sweep]
@@ -288,7 +273,7 @@ def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels
         "xaxis": {"type": "category", "title": {"text": "chunk size"}},
         "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
     }
-    title = f"{labels.workload(setting.workload)}: {setting.direction}s"
+    title = f"{labels.workload(first.workload)}: {first.direction}s"
     return Plot(title, f"By chunk size, in {unit}. {'; '.join(words)}.", traces, layout)
 
 
