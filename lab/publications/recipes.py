@@ -182,8 +182,6 @@ class Recipe:
     created: list[Created] = field(default_factory=list)
     reused: dict[str, list[str]] = field(default_factory=dict)
     """Device -> arrays of which it is a member at the same time."""
-    strangers: list[tuple[str, str, str, tuple[str, ...]]] = field(default_factory=list)
-    """Device, action, array of which the device is not a member, and members of that array."""
     added: list[str] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
     """Loop device -> file."""
@@ -193,12 +191,14 @@ class Recipe:
     """Array or other device -> folders on which it is mounted."""
     buffered_loops: tuple[str, ...] = ()
     made_files: frozenset[str] = frozenset()
-    named_twice: list[tuple[int, str, str]] = field(default_factory=list)
-    """Line, array, and a member that the command names twice."""
     while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
     """fio commands, each with the arrays for whose first resync nothing before it has waited (``_Syncs.running``)."""
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-    """Line of a command that is not analysed, and the reason."""
+    noticed: list[tuple[str, Seen]] = field(default_factory=list)
+    """Rules, and what was seen to break them while the commands were followed."""
+
+    def skip(self, line: int, why: str) -> None:
+        """Note a command that is not analysed, and the reason."""
+        self.noticed.append((NOT_ANALYSED, Seen(f"line {line}", f"not analysed: {why}", NOT_JUDGED)))
 
     @property
     def arrays(self) -> dict[str, tuple[str, ...]]:
@@ -238,13 +238,13 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
     if first.unknown:
         has_job = any(re.match("--(?:name|rw|readwrite|ioengine|filename)=", word.text) for word in command.words)
         if has_job or _STARTS.search(first.text):
-            recipe.skipped.append((command.line, f"the name of its program is {first.unknown}"))
+            recipe.skip(command.line, f"the name of its program is {first.unknown}")
     elif command.program in programs().carriers:
         has_shell = command.program in ("eval", "sh", "bash", "dash", "zsh")
         is_followed = has_shell and not any(word.unknown for word in command.words)
         for word in () if is_followed else command.words[1:]:
             if word.text.rpartition("/")[2] in _FOLLOWED or _STARTS.search(word.text):
-                recipe.skipped.append((command.line, f"{command.program} starts what stands there"))
+                recipe.skip(command.line, f"{command.program} starts what stands there")
                 return
 
 
@@ -266,7 +266,7 @@ class _Disks:
 
     def take(self, command: ShellCommand, call: MdadmCall) -> None:
         if call.problem:
-            self._recipe.skipped.append((command.line, call.problem))
+            self._recipe.skip(command.line, call.problem)
             self._forget()
         elif call.mode in ("create", "build"):
             self._create(call, command)
@@ -294,8 +294,9 @@ class _Disks:
         array, key = call.array, _key(call.array)
         devices = [word for word in call.devices if not word.unknown]
         certain = tuple(word.text for word in devices if not word.has_glob)
-        twice = [device for device, count in Counter(certain).items() if count > 1]
-        self._recipe.named_twice += [(command.line, array, device) for device in twice]
+        for device in [device for device, count in Counter(certain).items() if count > 1]:
+            seen = Seen(f"line {command.line}: {device}", f"is named twice as a member of {array}", "another disk")
+            self._recipe.noticed.append(("member-twice", seen))
         is_certain = not command.is_conditional and bool(call.names) and not call.names[0].unknown
         for device in certain:
             user = self._in_use.get(device)
@@ -333,8 +334,9 @@ class _Disks:
                 continue
             if action in ("fail", "remove", "replace"):
                 if members is not None and not any(_may_be(device, each) for each in members):
-                    known = tuple(sorted(each.text for each in members))
-                    self._recipe.strangers.append((device, action, array, known))
+                    known = ", ".join(sorted(each.text for each in members))
+                    seen = Seen(device, f"{action} on {array}, which has {known}", "a member")
+                    self._recipe.noticed.append(("not-a-member", seen))
                 if action == "remove":
                     self._in_use.pop(device, None)
             elif action != "with":
@@ -489,19 +491,13 @@ def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) ->
             yield FioJob(skipped=[(f"{where}fio", why)])
 
 
-def _not_analysed(recipe: Recipe) -> Iterator[Seen]:
-    for line, why in recipe.skipped:
-        yield Seen(f"line {line}", f"not analysed: {why}", NOT_JUDGED)
+def _noticed(rule_id: str) -> Check[Recipe]:
+    return lambda recipe: [seen for rule, seen in recipe.noticed if rule == rule_id]
 
 
 def _member_reused(recipe: Recipe) -> Iterator[Seen]:
     for member, arrays in recipe.reused.items():
         yield Seen(member, f"is a member of {', '.join(arrays)}", "one array per device")
-
-
-def _member_twice(recipe: Recipe) -> Iterator[Seen]:
-    for line, array, device in recipe.named_twice:
-        yield Seen(f"line {line}: {device}", f"is named twice as a member of {array}", "another disk")
 
 
 def _resync_running(recipe: Recipe) -> Iterator[Seen]:
@@ -571,11 +567,6 @@ def _device_missing(recipe: Recipe) -> Iterator[Seen]:
             yield Seen(device, f"its image {file} is never created", "create it first")
 
 
-def _not_a_member(recipe: Recipe) -> Iterator[Seen]:
-    for device, action, array, members in recipe.strangers:
-        yield Seen(device, f"{action} on {array}, which has {', '.join(members)}", "a member")
-
-
 def _measured_dd(recipe: Recipe) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Source, target and words of each dd command that writes to a measured target.
 
@@ -610,17 +601,17 @@ def _parity_unverified(recipe: Recipe) -> Iterator[Seen]:
 
 SHELL_CHECKS: Mapping[str, Check[Recipe]] = {
     "member-reused": _member_reused,
-    "member-twice": _member_twice,
+    "member-twice": _noticed("member-twice"),
     "loop-buffered": _loop_buffered,
     "shared-backing-disk": _shared_backing,
     "human-output-parsed": _human_output,
     "device-missing": _device_missing,
-    "not-a-member": _not_a_member,
+    "not-a-member": _noticed("not-a-member"),
     "resync-running": _resync_running,
     "buffered-writer": _buffered_writer,
     "zero-data": _zero_data,
     "parity-unverified": _parity_unverified,
-    NOT_ANALYSED: _not_analysed,
+    NOT_ANALYSED: _noticed(NOT_ANALYSED),
 }
 
 
