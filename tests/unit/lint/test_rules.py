@@ -21,6 +21,7 @@ from lab.publications import recipes
 from lab.publications.recipes import Publication, find_publication, lint_publication
 from lab.publications.recipes import built_in_names as publications
 from lab.results.record import RunStatus, SteadyFigures
+from lab.tomlfile import read_toml
 from lab.units import GIB, MIB
 from tests.unit.experiments.experiments import arrays, experiment
 from tests.unit.lint.cases import DATA
@@ -286,33 +287,7 @@ def test_no_experiment_that_comes_with_raidlab_would_be_refused(name: str) -> No
 
 
 def test_a_sound_publication_breaks_no_rule() -> None:
-    sound = Publication(
-        study="sound",
-        source="here",
-        commands="""
-truncate -s 1G a.img
-truncate -s 1G b/b.img
-losetup --direct-io=on /dev/loop0 a.img
-losetup --direct-io=on /dev/loop1 b/b.img
-mdadm --create /dev/md0 --level=1 --raid-devices=2 /dev/loop0 /dev/loop1
-fio --output-format=json job.fio | jq .
-mdadm /dev/md0 --fail /dev/loop1
-mdadm /dev/md0 --remove /dev/loop1
-mdadm /dev/md0 --add /dev/loop1
-dd if=/dev/urandom of=/dev/md0 bs=1M count=100 oflag=direct
-""",
-        fio_job="[global]\ndirect=1\ntime_based\nruntime=30\nioengine=libaio\niodepth=4\n"
-        "[r]\nrw=randread\n[w]\nstonewall\nrw=randwrite\nrefill_buffers\n",
-        runs=6,
-        shows_spread=True,
-        shows_percentiles=True,
-        promises=("latency", "integrity"),
-        reports=("latency", "integrity"),
-        printed_members={"md0": ("loop0", "loop1")},
-        members={"raid1": 2, "raid0": 2},
-        declared_bytes=100 << 20,
-    )
-    assert lint_publication(sound) == ()
+    assert lint_publication(read_toml(DATA / "sound.toml", Publication)) == ()
 
 
 def test_a_rule_that_refuses_stops_an_experiment_unless_allowed_by_name() -> None:

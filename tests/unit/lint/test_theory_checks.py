@@ -84,23 +84,20 @@ def test_invalid_speeds_are_not_compared(bad: float) -> None:
     assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
 
 
-def test_the_processor_is_named_where_it_was_busy() -> None:
-    # 80 I/Os a second of 12 ms each keep the one processor busy for 96 % of the time.
-    busy = only(made((80.0, 80.0), cpu=cpu(12_000.0)))
-    assert busy.limiters[0] == "the machine's processor, busy 96% of the time"
-    idle = only(made((80.0, 80.0), cpu=cpu(1_000.0)))
-    assert "processor" not in idle.words
-
-
-def test_of_several_processors_the_one_of_mds_thread() -> None:
-    conditions = replace(DRIVES, cpu_count=8)
-    found = only(made((80.0, 80.0), conditions, cpu=cpu(24_000.0, md_share=0.5)))
-    assert found.limiters[0] == "md's kernel thread, which kept a processor busy 96% of the time"
-
-
-def test_of_virtual_time_no_processor_is_named() -> None:
-    conditions = replace(DRIVES, is_virtual_time=True)
-    assert "processor" not in only(made((80.0, 80.0), conditions, cpu=cpu(12_000.0))).words
+# 80 I/Os a second of 12 ms each keep one processor busy for 96 % of the time.
+@pytest.mark.parametrize(
+    ("changes", "used", "named"),
+    [
+        ({}, cpu(12_000.0), "the machine's processor, busy 96% of the time"),
+        ({}, cpu(1_000.0), ""),
+        ({"cpu_count": 8}, cpu(24_000.0, md_share=0.5), "md's kernel thread, which kept a processor busy 96%"),
+        ({"is_virtual_time": True}, cpu(12_000.0), ""),
+    ],
+)
+def test_a_processor_is_named_where_it_was_busy(changes: dict[str, Any], used: CpuFigures, named: str) -> None:
+    found = only(made((80.0, 80.0), replace(DRIVES, **changes), cpu=used))
+    assert ("processor" in found.words) is bool(named)
+    assert found.limiters[0].startswith(named)
 
 
 def test_the_drain_is_computed_from_the_time_that_fio_counted() -> None:
@@ -237,34 +234,31 @@ def with_job(repeat: int, text: str, *, fio: str = "fio-3.33", addresses: str = 
     return replace(measured, figures=replace(measured.figures, fio_version=fio))
 
 
-def observed_in(*cells: CellRecord) -> list[str]:
-    return [seen.observed for seen in same_addresses(record(cells=cells))]
-
-
 def before(repeat: int, *, jobs: int = 1, fio: str = "fio-3.33") -> CellRecord:
     return with_job(repeat, BEFORE.format(seed=20_260 + repeat, jobs=jobs), fio=fio)
 
 
-def test_old_results_are_compared_by_their_jobs() -> None:
-    assert observed_in(before(0), before(1), before(2)) == ["3 repeats on one sequence of addresses"]
-    assert observed_in(before(0, jobs=4), before(1, jobs=4)) == [
-        "1 of 4 jobs on one sequence of addresses in all 2 repeats"
-    ]
+NEW = BEFORE.replace("randrepeat=1", "randrepeat=0")
 
 
-@pytest.mark.parametrize("fio", ["fio-3.35", "fio-3.41"])
-def test_a_fio_that_heeds_the_seed_gave_true_repeats(fio: str) -> None:
-    assert observed_in(before(0, fio=fio), before(1, fio=fio)) == []
-
-
-def test_new_results_are_compared_by_their_fingerprints() -> None:
-    text = BEFORE.replace("randrepeat=1", "randrepeat=0")
-    assert observed_in(*(with_job(n, text.format(seed=n, jobs=1), addresses=f"{n:x}") for n in range(3))) == []
-    same = [with_job(n, text.format(seed=7, jobs=1), addresses="7") for n in range(3)]
-    assert observed_in(*same) == ["3 repeats on one sequence of addresses"]
-
-
-def test_one_repeat_sequential_loads_and_records_without_jobs_have_no_finding() -> None:
-    assert observed_in(before(0)) == []
-    assert observed_in(*(with_job(n, "[x]\nrw=read\nbs=1m\n") for n in range(3))) == []
-    assert observed_in(*(with_job(n, "") for n in range(3))) == []
+@pytest.mark.parametrize(
+    ("cells", "observed"),
+    [
+        ([before(n) for n in range(3)], "3 repeats on one sequence of addresses"),
+        ([before(n, jobs=4) for n in range(2)], "1 of 4 jobs on one sequence of addresses in all 2 repeats"),
+        # These versions of fio heed the seed.
+        ([before(n, fio="fio-3.35") for n in range(2)], None),
+        ([before(n, fio="fio-3.41") for n in range(2)], None),
+        # New results have fingerprints.
+        ([with_job(n, NEW.format(seed=n, jobs=1), addresses=f"{n:x}") for n in range(3)], None),
+        (
+            [with_job(n, NEW.format(seed=7, jobs=1), addresses="7") for n in range(3)],
+            "3 repeats on one sequence of addresses",
+        ),
+        ([before(0)], None),
+        ([with_job(n, "[x]\nrw=read\nbs=1m\n") for n in range(3)], None),
+        ([with_job(n, "") for n in range(3)], None),
+    ],
+)
+def test_repeats_on_one_sequence_of_addresses_are_found(cells: list[CellRecord], observed: str | None) -> None:
+    assert [seen.observed for seen in same_addresses(record(cells=tuple(cells)))] == ([observed] if observed else [])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -171,10 +169,6 @@ def test_the_interval_and_the_p_value_agree(pairs: list[tuple[float, float]]) ->
     assert test.p_value(at=test.ratio.median) > 0.05 or statistics.pstdev(test.first) == 0
 
 
-TRIES = 6000
-WANTED_HALF_WIDTH = 0.05
-
-
 def test_six_to_twenty_repeats_have_three_interim_looks() -> None:
     assert looks(6, 20) == (InterimLook(6, 1), InterimLook(12, 2), InterimLook(20, 5))
     assert sum(look.miss for look in looks(6, 20)) == pytest.approx(0.0494, abs=0.0001)
@@ -216,35 +210,3 @@ def test_the_interval_is_that_of_the_look_wherever_a_cell_ends() -> None:
 def test_interim_looks_are_those_of_the_experiments_file() -> None:
     assert looks_of("most_repeats = 20\n[disks]\nkind = 'file'\n") == looks(6, 20)
     assert looks_of("repeats = 8\n") == looks_of("not an experiment") == ()
-
-
-def by_looks(draw: Callable[[], float]) -> Estimate:
-    """A cell as it is measured: on to the next look until its interval is narrow."""
-    planned = looks(6, 20)
-    values: list[float] = []
-    for look in planned:
-        values += [draw() for _ in range(look.n - len(values))]
-        found = estimate(values, planned)
-        if found.half_width_fraction <= WANTED_HALF_WIDTH:
-            break
-    return estimate(values, planned)
-
-
-def coverage(rule: Callable[[Callable[[], float]], Estimate], noise: float, *, is_lognormal: bool) -> float:
-    source = random.Random(f"{noise} {is_lognormal}")
-
-    def draw() -> float:
-        return source.lognormvariate(math.log(100), noise) if is_lognormal else source.gauss(100, 100 * noise)
-
-    found = [rule(draw) for _ in range(TRIES)]
-    return sum(each.low <= 100 <= each.high for each in found) / TRIES
-
-
-def three_errors(share: float) -> float:
-    return 3 * math.sqrt(share * (1 - share) / TRIES)
-
-
-@pytest.mark.parametrize("is_lognormal", [False, True])
-@pytest.mark.parametrize("noise", [0.05, 0.08, 0.12, 0.20])
-def test_stopping_when_it_is_narrow_costs_nothing_of_the_coverage(noise: float, is_lognormal: bool) -> None:
-    assert coverage(by_looks, noise, is_lognormal=is_lognormal) >= 0.95 - three_errors(0.95)
