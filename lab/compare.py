@@ -418,7 +418,7 @@ def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
     for platform in platforms:
         twins = [other.record for other in platforms if other.name == platform.name]
         name = f"{platform.name} ({_distinction(platform.record, twins)})" if len(twins) > 1 else platform.name
-        named.append(Platform(name, platform.record, platform.problems))
+        named.append(replace(platform, name=name))
     return named
 
 

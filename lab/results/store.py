@@ -273,16 +273,10 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
         if header.kind != KIND:
             raise ResultError(f"'{source}' is not a raidlab result", hint="check the path")
         refuse_newer(source, "result", header.schema_version, SCHEMA_VERSION)
-        if header.schema_version == 1:
-            return _deduplicated(decode_visible(data, ResultRecord, with_new_keys), source)
-        return _deduplicated(decode_visible(data, ResultRecord), source)
+        record = decode_visible(data, ResultRecord, with_new_keys if header.schema_version == 1 else None)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
-
-
-def _deduplicated(record: ResultRecord, source: str) -> ResultRecord:
-    count = len(record.cells) + len(record.rebuilds)
-    if len(record.done_keys) < count:
+    if len(record.done_keys) < len(record.cells) + len(record.rebuilds):
         raise ResultError(f"'{source}' is damaged: it has a measurement twice", hint="restore it from a copy")
     return record
 
@@ -555,23 +549,19 @@ def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
     elif _format_of(path):
         yield from _each(read_files(path))
     elif path.is_dir() or path.is_file():
-        yield from _of_folder(path if path.is_dir() else path.parent)
+        yield from _of_folder(path if path.is_dir() else path.parent, store)
     else:
         raise ResultError(f"there is no '{name}'", hint="name a result, a bundle, or a folder of either")
 
 
-def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
+def _of_folder(folder: Path, store: ResultStore) -> Iterator[FoundResult | str]:
     """Results of a single result's folder, or of a folder with results, results files, or both."""
     stored = _in_folder(folder)
     files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _format_of(path))
     if not files and not stored.ids:
         raise ResultError(f"there are neither results nor bundles in '{folder}'", hint="check the path")
     yield from _each(stored)
-    for file in files:
-        try:
-            yield from _each(read_files(file))
-        except LabError as error:
-            yield error.message
+    yield from find_results([str(file) for file in files], store)
 
 
 def _each(found: ResultFiles) -> Iterator[FoundResult | str]:
