@@ -1,4 +1,4 @@
-"""Scripts and jobs with the rules that they break, from files in ``data``."""
+"""Test cases in files: texts, each after a line that begins with ``==``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 DATA = Path(__file__).with_name("data")
 
 
-def lines_of(name: str, comment: str) -> list[str]:
+def lines_of(path: Path, comment: str) -> list[str]:
     """The lines of a file, without its comments."""
-    lines = (DATA / name).read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith(comment)]
 
 
-def cases(name: str) -> Iterator[tuple[str, set[str]]]:
-    """Each text of a file, and the names in the line of ``==`` before it."""
-    text = "\n".join(lines_of(name, "## "))
-    for case in re.split("^==", text, flags=re.MULTILINE)[1:]:
-        names, _, body = case.partition("\n")
-        yield body, set(names.split())
+def cases(path: Path) -> Iterator[tuple[str, str]]:
+    """Each text of a file, and what the line before it says."""
+    text = "\n".join(lines_of(path, "## "))
+    for case in re.split("^== ?", text, flags=re.MULTILINE)[1:]:
+        says, _, body = case.partition("\n")
+        yield body, says
