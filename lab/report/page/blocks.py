@@ -70,18 +70,6 @@ def scatter(name: str, x: Sequence[Any], y: Sequence[Any], hover: str, *, mode: 
     return {"type": "scatter", "mode": mode, "name": plain(name), "x": x, "y": y, "hovertemplate": hover, **more}
 
 
-def marks(what: str, points: Sequence[tuple[str, float, str]], role: str, symbol: str, *, hover: str) -> Trace:
-    """Single marks beside bars: name, value, and the text for ``customdata`` in the Plotly template ``hover``."""
-    return scatter(
-        what,
-        [value for _, value, _ in points],
-        [name for name, _, _ in points],
-        f"{hover}<extra>{plain(what)}</extra>",
-        customdata=[text for _, _, text in points],
-        marker={"symbol": symbol, "size": 13, "color": role, "line": {"width": 2.5, "color": role}},
-    )
-
-
 def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace:
     """A small stroke for each value; ``points`` are the name of the bar and the value."""
     marker = {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}}

@@ -24,7 +24,6 @@ from lab.report.page.blocks import (
     interval_bars,
     interval_words,
     log_axis,
-    marks,
     median_bars,
     plain,
     scatter,
@@ -265,7 +264,7 @@ def _chunk_plot(first: Row, swept: dict[str, _Sweep], labels: ResultLabels) -> P
         words.append(f"{family}: {', '.join(chunks)}")
         predicted = [row.predicted_iops for _, row in sweep]
         if all(predicted) and not in_megabytes:
-            marker = {"symbol": "diamond-open", "size": 13, "color": THEORY, "line": {"width": 2.5, "color": THEORY}}
+            marker = _open_mark(THEORY, "diamond-open")
             values = [short(value) for value in predicted if value]
             traces.append(scatter(f"theory, {family}", chunks, values, "%{x}: %{y:.4~g}", marker=marker))
     unit = "MB/s" if in_megabytes else "I/Os per second (IOPS)"
@@ -507,7 +506,18 @@ def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
 def _points(what: str, points: Iterable[tuple[str, float | None, str]], role: str, symbol: str, hover: str) -> Trace:
     """A mark for each value that there is: its name, the value, and the text for ``customdata`` in ``hover``."""
     known = [(name, short(value), text) for name, value, text in points if value]
-    return marks(what, known, role, symbol, hover=hover)
+    return scatter(
+        what,
+        [value for _, value, _ in known],
+        [name for name, _, _ in known],
+        f"{hover}<extra>{plain(what)}</extra>",
+        customdata=[text for _, _, text in known],
+        marker=_open_mark(role, symbol),
+    )
+
+
+def _open_mark(role: str, symbol: str) -> dict[str, Any]:
+    return {"symbol": symbol, "size": 13, "color": role, "line": {"width": 2.5, "color": role}}
 
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
