@@ -12,7 +12,6 @@ from lab.adapt.spec import VolumeSpec
 from lab.disks import LabDisk
 from lab.disks.kinds import DiskKind
 from lab.errors import LabError, SpecError
-from lab.experiments.published import find_published
 from lab.experiments.run import reads_as_zeros_after_reset, tuned
 from lab.experiments.schema import Experiment, built_in_names, check, find_experiment
 from lab.tomlfile import decode_toml
@@ -97,13 +96,6 @@ def test_a_job_may_change_a_workload_and_its_name() -> None:
     assert (workload.id, workload.queue_depth, workload.file_bytes) == ("deep", 7, 2 << 20)
     with pytest.raises(SpecError, match="no array of this experiment 'd'"):
         experiment().array("d")
-
-
-def test_published_figures_are_those_of_a_study() -> None:
-    found = find_published("antioquia")
-    assert found
-    assert found.figures_of("raid6") is None
-    assert find_published("") is find_published("rebuild") is None
 
 
 POOLS = """

@@ -403,7 +403,7 @@ def unsign_as_an_old_format(file: Path) -> None:
 
 
 def slip_in_a_file(file: Path) -> None:
-    rewrite(file, "results/20261121T100000Z-x/raw/0099.json.gz", b"x")
+    rewrite(file, f"results/{OLD}/raw/0099.json.gz", b"x")
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_a_changed_bundle_is_noticed_and_nothing_is_stored(
     assert isinstance(found, str), "it is not compared either"
 
 
-def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
+def test_a_key_is_made_once_and_private_and_a_damaged_one_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "state" / "key.pem"
     first = load_signer(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -439,10 +439,6 @@ def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="others may read") as caught:
         load_signer(path)
     assert "chmod 600" in caught.value.hint
-
-
-def test_a_damaged_key_is_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "key.pem"
     path.write_text("no key")
     path.chmod(0o600)
     with pytest.raises(ResultError, match="is not a raidlab key"):

@@ -96,9 +96,6 @@ def test_repeats_are_paired_by_their_number_whatever_was_lost() -> None:
     assert ratio.n == 7
     assert [ratio.median, ratio.low, ratio.high] == pytest.approx([1, 1, 1])
     assert RatioTest.paired(dict(reversed(ours.items())), theirs).ratio == ratio
-
-
-def test_repeats_of_other_rounds_make_no_pair() -> None:
     with pytest.raises(SpecError, match="no repeat in common"):
         RatioTest.paired({0: 1.0, 1: 2.0}, {2: 1.0})
 
