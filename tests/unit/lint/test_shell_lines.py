@@ -46,27 +46,11 @@ def test_two_commands_with_jobs_of_one_name_are_two() -> None:
     assert found == ["line 1: [x]", "line 2: [x]"]
 
 
-@pytest.mark.parametrize(
-    ("line", "mode", "array", "devices"),
-    [
-        ("--create /dev/md0 -l5 -n 3 /dev/a /dev/b /dev/c", "create", "/dev/md0", "/dev/a /dev/b /dev/c"),
-        ("-C -l 5 -n3 /dev/md0 /dev/a missing /dev/c", "create", "/dev/md0", "/dev/a /dev/c"),
-        ("-A /dev/md0 -c /etc/mdadm.conf /dev/a", "assemble", "/dev/md0", "/dev/a"),
-        ("/dev/md0 -a /dev/a", "manage", "/dev/md0", "/dev/a"),
-        ("-a /dev/md0 /dev/a", "manage", "/dev/md0", "/dev/a"),
-        ("-G /dev/md0 -n4 -a /dev/d", "grow", "/dev/md0", "/dev/d"),
-        ("-B /dev/md0 -l0 -n2 -c64 /dev/a /dev/b", "build", "/dev/md0", "/dev/a /dev/b"),
-        ("--zero-superblock --force /dev/a /dev/b", "misc", "/dev/a", "/dev/b"),
-        ("-Ss", "misc", "", ""),
-        ("-I /dev/a", "incremental", "/dev/a", ""),
-        ("-F --scan -m root@localhost -d 60", "monitor", "", ""),
-        ("--misc --detail /dev/md0", "misc", "/dev/md0", ""),
-    ],
-)
-def test_every_mode_of_mdadm(line: str, mode: str, array: str, devices: str) -> None:
+@pytest.mark.parametrize(("line", "parsed"), cases(DATA / "mdadm.txt"))
+def test_every_mode_of_mdadm(line: str, parsed: str) -> None:
     call = parse_mdadm([Word(word) for word in line.split()])
-    assert (call.problem, call.mode, call.array) == ("", mode, array)
-    assert [word.text for word in call.devices] == devices.split()
+    assert call.problem == ""
+    assert [call.mode, *filter(None, [call.array]), *(word.text for word in call.devices)] == parsed.split()
 
 
 def test_words() -> None:
