@@ -67,7 +67,6 @@ class Piece:
     text: str = ""
     name: str = ""
     raw: str = ""
-    default: str = ""
     is_quoted: bool = False
     inner: str = ""
     """The commands of a substitution."""
@@ -123,15 +122,14 @@ class ShellCommand:
     def program(self) -> str:
         return self.words[0].text.rpartition("/")[2]
 
-    def option(self, *names: str) -> str | None:
-        """The value of the first of these options, in the form ``--name=value``, ``--name value`` or ``name=value``."""
+    def option(self, name: str) -> str | None:
+        """The value of an option, in the form ``--name=value``, ``--name value`` or ``name=value``."""
         argv = self.argv
         for index, word in enumerate(argv):
-            for name in names:
-                if word.startswith(f"{name}="):
-                    return word.partition("=")[2]
-                if word == name and index + 1 < len(argv):
-                    return argv[index + 1]
+            if word.startswith(f"{name}="):
+                return word.partition("=")[2]
+            if word == name and index + 1 < len(argv):
+                return argv[index + 1]
         return None
 
     def bare_unknown(self) -> str:
@@ -267,10 +265,8 @@ class _Lexer:
             return Piece(raw="$((…))" if is_sum else "$(…)", inner="" if is_sum else body, is_quoted=quoted)
         if text.startswith("${", at):
             body = self._balanced(at + 1, "{", "}")
-            found = re.fullmatch(rf"({_NAME})(?::?-(.*))?", body, re.DOTALL)
-            if found:
-                return Piece(name=found[1], default=found[2] or "", raw=f"${{{body}}}", is_quoted=quoted)
-            return Piece(raw=f"${{{body}}}", is_quoted=quoted)
+            found = re.fullmatch(rf"({_NAME})(?::?-.*)?", body, re.DOTALL)
+            return Piece(name=found[1] if found else "", raw=f"${{{body}}}", is_quoted=quoted)
         if found := re.compile(_NAME).match(text, at + 1):
             self._at = found.end()
             return Piece(name=found[0], raw=f"${found[0]}", is_quoted=quoted)
@@ -460,8 +456,6 @@ class _Runner:
                     writes_to = found[0].text
                 elif take == "<<<" and found:
                     stdin = found[0].text + "\n"
-            elif take in ("<<", "<<-"):
-                pass
             else:
                 words += self._expanded(token)
             take = ""
@@ -509,23 +503,21 @@ class _Runner:
         is_list = any((piece.is_quoted and piece.raw in ("$@", "${@}")) or "[@]" in piece.raw for piece in token.pieces)
         is_assignment = bool(token.pieces and _ASSIGNMENT.match(token.pieces[0].text))
         for piece in token.pieces:
-            value: str | None = piece.text
+            value = piece.text
             if piece.raw:
-                value = self._variables.get(piece.name) if piece.name else None
-                if piece.name and piece.name not in self._variables and piece.default and "$" not in piece.default:
-                    value = None
-                if value is None:
+                known = self._variables.get(piece.name)
+                if known is None:
                     unknown = unknown or piece.raw
                     fields[-1].append((piece.raw, True))
                     continue
-                is_bare = False
+                value, is_bare = known, False
                 if not piece.is_quoted and not is_assignment:
                     several = value.split()
                     if several and not value[0].isspace():
                         fields[-1].append((several.pop(0), False))
                     fields += [[(each, False)] for each in several]
                     continue
-            fields[-1].append((value or "", piece.is_quoted))
+            fields[-1].append((value, piece.is_quoted))
         is_empty = not any(piece.is_quoted for piece in token.pieces)
         words = []
         for parts in fields:
