@@ -46,6 +46,7 @@ from lab.results.record import (
     encode_timeline,
     refuse_newer,
 )
+from lab.results.rows import grouped
 from lab.store import LATEST, Journal, RunFolders, id_word, is_there
 from lab.tomlfile import with_new_keys
 
@@ -479,15 +480,11 @@ def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
     found = []
     for summary in store.list():
         with suppress(ResultError):
-            rates: dict[tuple[str, str], list[float]] = {}
-            for each in store.load(summary.id).rebuilds:
-                if each.rebuild_seconds > 0 and each.rebuilt_bytes > 0:
-                    rate = each.rebuilt_bytes / each.rebuild_seconds
-                    rates.setdefault((each.array, each.under_workload), []).append(rate)
-            found += [
-                MeasuredRebuild(summary.id, summary.experiment, array, under, median(values), len(values))
-                for (array, under), values in rates.items()
-            ]
+            rebuilds = store.load(summary.id).rebuilds
+            measured = (each for each in rebuilds if each.rebuild_seconds > 0 and each.rebuilt_bytes > 0)
+            for (array, under), group in grouped(measured, lambda each: (each.array, each.under_workload)).items():
+                rates = [each.rebuilt_bytes / each.rebuild_seconds for each in group]
+                found.append(MeasuredRebuild(summary.id, summary.experiment, array, under, median(rates), len(rates)))
     return tuple(found)
 
 
