@@ -243,113 +243,6 @@ class VolumeDisk:
         return f"in sync in {len(self.working)} of {len(self.windows)} arrays"
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeStatus:
-    """The state of a running volume."""
-
-    name: str
-    uuid: str
-    level: str
-    size_bytes: int
-    optimal_io_bytes: int
-    chunk_bytes: int
-    reference_blocks: int
-    disks: tuple[VolumeDisk, ...]
-    windows: tuple[WindowStatus, ...]
-    kernel_name: str = ""
-    """The kernel name of the mapped device, such as dm-12."""
-
-    @property
-    def device(self) -> str:
-        return volume_device(self.name)
-
-    @property
-    def is_degraded(self) -> bool:
-        return any(window.is_degraded for window in self.windows)
-
-    @property
-    def lost(self) -> tuple[WindowStatus, ...]:
-        return tuple(window for window in self.windows if window.is_lost)
-
-    @property
-    def arrays(self) -> tuple[ArrayStatus, ...]:
-        return tuple(window.array for window in self.windows if window.array)
-
-    @property
-    def busy(self) -> tuple[ArrayStatus, ...]:
-        """The arrays with a running or pending sync."""
-        return tuple(each for each in self.arrays if each.owes_sync)
-
-    @property
-    def mismatch_sectors(self) -> int:
-        return sum(each.mismatch_sectors or 0 for each in self.arrays)
-
-    @property
-    def failures_survived(self) -> int:
-        """The number of further disk failures that are certainly survived: 0 while an array is degraded, else 1."""
-        return int(not self.is_degraded and not self.lost)
-
-    @property
-    def survives_words(self) -> str:
-        return "1 failed disk" if self.failures_survived else "no failed disks now; 1 failed disk when complete"
-
-    @property
-    def loss_words(self) -> str:
-        return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
-
-    @property
-    def state_words(self) -> str:
-        """The state as text: ``clean``, ``degraded``, or the extent of a data loss."""
-        if self.lost:
-            return self.loss_words
-        return "degraded" if self.is_degraded else "clean"
-
-    def disk(self, node: str) -> VolumeDisk:
-        """The disk with this node. Raises ArrayError if the volume has none."""
-        for disk in self.disks:
-            if disk.node == node:
-                return disk
-        nodes = ", ".join(disk.node for disk in self.disks if disk.node)
-        raise ArrayError(f"{node} is not a disk of {self.name}", hint=f"its disks are {nodes}")
-
-    def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
-        """The windows that would lose data if this disk failed now."""
-        return tuple(
-            each.window.number
-            for each in self.windows
-            if each.window.number in disk.working and each.array and each.array.is_degraded
-        )
-
-
-def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeStatus:
-    """The state of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it is not running."""
-    if found.name not in stack.volumes:
-        raise ArrayError(
-            f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
-        )
-    block = stack.volumes[found.name]
-    paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
-    texts = machine.read(paths)
-    size, optimal = (read_count(texts[path], path) for path in paths)
-    names = stack.arrays.get(found.name, {})
-    inner = {status.name: status for status in arrays if status.name in names.values()}
-    label = found.label
-    composition = layout_of(label).composition
-    windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)
-    return VolumeStatus(
-        name=found.name,
-        uuid=found.uuid,
-        level=found.level,
-        size_bytes=size * SECTOR_BYTES,
-        optimal_io_bytes=optimal,
-        chunk_bytes=label.chunk_bytes,
-        reference_blocks=label.reference,
-        disks=tuple(_disks(found, composition, windows, stack)),
-        windows=windows,
-        kernel_name=block,
-    )
-
-
 def _disks(
     found: FoundVolume, composition: Composition, windows: tuple[WindowStatus, ...], stack: Stack
 ) -> Iterable[VolumeDisk]:
@@ -399,7 +292,7 @@ class VolumeSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeArray(ArrayStatus):
-    """The state of a volume in terms of an array; ``degraded_count`` is the number of disks that are not fully in sync.
+    """The state of a running volume; ``degraded_count`` is the number of disks that are not fully in sync.
 
     A member is *faulty* if it is present in none of its arrays, and in sync if it is in sync in all.
     """
@@ -408,35 +301,78 @@ class VolumeArray(ArrayStatus):
     waits_words: ClassVar[str] = "rebuild is paused"
     cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
 
-    whole: VolumeStatus
-    sync: VolumeSync | None = None
-
-    def _disk(self, member: MemberStatus) -> VolumeDisk:
-        return next(disk for disk in self.whole.disks if disk.number == member.slot)
+    label: Label
+    disks: tuple[VolumeDisk, ...]
+    windows: tuple[WindowStatus, ...]
+    optimal_io_bytes: int
+    mapped_name: str
+    """The kernel name of the mapped device, such as dm-12."""
+    sync: VolumeSync | None
 
     @property
     def device(self) -> str:
-        return self.whole.device
+        return volume_device(self.name)
 
     @property
     def kernel_name(self) -> str:
-        return self.whole.kernel_name
+        return self.mapped_name
 
     @property
     def inner(self) -> tuple[ArrayStatus, ...]:
-        return self.whole.arrays
+        return tuple(window.array for window in self.windows if window.array)
+
+    @property
+    def busy(self) -> tuple[ArrayStatus, ...]:
+        """The arrays with a running or pending sync."""
+        return tuple(each for each in self.inner if each.owes_sync)
+
+    @property
+    def lost(self) -> tuple[WindowStatus, ...]:
+        return tuple(window for window in self.windows if window.is_lost)
+
+    @property
+    def condition(self) -> str:
+        """The state as text: ``clean``, ``degraded``, or the extent of a data loss."""
+        return self.loss_words or ("degraded" if self._has_degraded_window else "clean")
+
+    @property
+    def failures_survived(self) -> int:
+        """The number of further disk failures that are certainly survived: 0 while an array is degraded, else 1."""
+        return int(not self._has_degraded_window and not self.lost)
+
+    @property
+    def _has_degraded_window(self) -> bool:
+        return any(window.is_degraded for window in self.windows)
+
+    def disk(self, node: str) -> VolumeDisk:
+        """The disk with this node. Raises ArrayError if the volume has none."""
+        for disk in self.disks:
+            if disk.node == node:
+                return disk
+        nodes = ", ".join(disk.node for disk in self.disks if disk.node)
+        raise ArrayError(f"{node} is not a disk of {self.name}", hint=f"its disks are {nodes}")
+
+    def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
+        """The windows that would lose data if this disk failed now."""
+        return tuple(
+            each.window.number
+            for each in self.windows
+            if each.window.number in disk.working and each.array and each.array.is_degraded
+        )
+
+    def _disk(self, member: MemberStatus) -> VolumeDisk:
+        return next(disk for disk in self.disks if disk.number == member.slot)
 
     @property
     def inside(self) -> Inside:
-        volume = self.whole
-        rows = slice_rows([each.window for each in volume.windows], len(volume.disks))
+        rows = slice_rows([each.window for each in self.windows], len(self.disks))
         return Inside(
-            tuple(map(_member, volume.disks)),
-            tuple(InnerArray(f"{w.window.width}+1", w.array, w.is_lost, w.is_degraded) for w in volume.windows),
+            tuple(map(_member, self.disks)),
+            tuple(InnerArray(f"{w.window.width}+1", w.array, w.is_lost, w.is_degraded) for w in self.windows),
             rows,
             tuple(
                 tuple(
-                    None if number is None else _slice_state(volume.disks[disk], volume.windows[number])
+                    None if number is None else _slice_state(self.disks[disk], self.windows[number])
                     for disk, number in enumerate(row.windows)
                 )
                 for row in rows
@@ -449,24 +385,27 @@ class VolumeArray(ArrayStatus):
 
     @property
     def has_lost_data(self) -> bool:
-        return bool(self.whole.lost)
+        return bool(self.lost)
 
     @property
     def loss_words(self) -> str:
-        return self.whole.loss_words
+        return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
 
     def works_without(self, member: MemberStatus) -> bool:
-        return not self.whole.broken_by(self._disk(member))
+        return not self.broken_by(self._disk(member))
 
     def breaks_without(self, member: MemberStatus) -> bool:
         return not self.works_without(member)
 
     def with_progress(self, progress: Mapping[str, SyncProgress]) -> VolumeArray:
-        before = self.whole.windows
-        after = tuple(
-            replace(window, array=window.array.with_progress(progress)) if window.array else window for window in before
+        windows = tuple(
+            replace(window, array=window.array.with_progress(progress)) if window.array else window
+            for window in self.windows
         )
-        return self if after == before else as_array(replace(self.whole, windows=after))
+        if windows == self.windows:
+            return self
+        sync = sync_of(windows, self.disks, self.label)
+        return replace(self, windows=windows, sync=sync, sync_progress=sync.progress if sync else None)
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
         """Keep showing the sync of ``before`` while md is briefly idle between two arrays of a rebuild or scrub."""
@@ -478,7 +417,7 @@ class VolumeArray(ArrayStatus):
     @property
     def is_interrupted(self) -> bool:
         """Whether a disk is part of the volume but not in sync in all arrays, and no rebuild is running."""
-        return any(disk.is_incomplete for disk in self.whole.disks) and not self.sync_action.is_busy
+        return any(disk.is_incomplete for disk in self.disks) and not self.sync_action.is_busy
 
     @property
     def sync_place(self) -> str:
@@ -487,12 +426,12 @@ class VolumeArray(ArrayStatus):
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
         """The disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that is large enough."""
         # Add one disk at a time: a rebuild runs through its arrays one after another.
-        if self.sync_action.is_busy or not self.is_degraded or self.whole.lost:
+        if self.sync_action.is_busy or not self.is_degraded or self.lost:
             return None
         if self.is_interrupted:
             waiting = {member.device for member in self.members if member.is_rebuilding}
             return next((disk for disk in disks if disk.node in waiting), None)
-        places = [disk.size_bytes for disk in self.whole.disks if not disk.present]
+        places = [disk.size_bytes for disk in self.disks if not disk.present]
         if not places or chosen:
             return chosen if places else None
         fitting = [disk for disk in free if disk.size_bytes >= min(places)]
@@ -500,17 +439,16 @@ class VolumeArray(ArrayStatus):
 
     @property
     def summary(self) -> str:
-        volume = self.whole
-        working = sum(len(disk.working) == len(disk.windows) for disk in volume.disks)
-        parts = [self.level, human_bytes(self.size_bytes), volume.state_words]
-        parts += [f"{working} of {len(volume.disks)} disks in sync", self.kind_words]
-        parts += [f"{each.name} {each.sync_words}" for each in volume.busy]
+        working = sum(len(disk.working) == len(disk.windows) for disk in self.disks)
+        parts = [self.level, human_bytes(self.size_bytes), self.condition]
+        parts += [f"{working} of {len(self.disks)} disks in sync", self.kind_words]
+        parts += [f"{each.name} {each.sync_words}" for each in self.busy]
         parts += [f"{self.mismatch_sectors} sectors mismatch"] if self.mismatch_sectors else []
         return f"{self.name}: " + ", ".join(parts)
 
     @property
     def kind_words(self) -> str:
-        return f"{counted(len(self.whole.windows), 'array')} inside"
+        return f"{counted(len(self.windows), 'array')} inside"
 
     @property
     def inspecting_command(self) -> str:
@@ -518,16 +456,16 @@ class VolumeArray(ArrayStatus):
 
     @property
     def unpredicted(self) -> str:
-        widths = sorted({window.window.width for window in self.whole.windows})
+        widths = sorted({window.window.width for window in self.windows})
         cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write(width + 1).ios for width in widths}))
         return (
-            f"{self.name} is {len(self.whole.windows)} arrays in turn, with stripes of "
+            f"{self.name} is {len(self.windows)} arrays in turn, with stripes of "
             f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands"
         )
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
         faulty = len(self._disk(member).faulty)
-        return f"{self.name} lost {disk} in {faulty} of {len(self.whole.windows)} arrays"
+        return f"{self.name} lost {disk} in {faulty} of {len(self.windows)} arrays"
 
     def in_sync_sentence(self, member: MemberStatus, disk: str) -> str:
         return f"{disk} is in sync with {self.name}, in all of its {len(self._disk(member).windows)} arrays"
@@ -546,8 +484,8 @@ class VolumeArray(ArrayStatus):
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
         own = self._disk(member)
-        if lost := self.whole.broken_by(own):
-            arrays = f"{len(lost)} of its {len(self.whole.windows)} arrays"
+        if lost := self.broken_by(own):
+            arrays = f"{len(lost)} of its {len(self.windows)} arrays"
             return f"{self.name} cannot run without {disk}: after this the data of {arrays} are lost."
         return (
             f"{disk} fails in its {len(own.windows)} arrays of {self.name}. {self.name} survives this: "
@@ -565,19 +503,49 @@ class VolumeArray(ArrayStatus):
 
 
 _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
+_SURVIVES_LATER = "no failed disks now; 1 failed disk when complete"
 
 
-def as_array(volume: VolumeStatus) -> VolumeArray:
-    """The volume as an array."""
-    sync = sync_of(volume)
+def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeArray:
+    """The state of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it is not running."""
+    if found.name not in stack.volumes:
+        raise ArrayError(
+            f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
+        )
+    block = stack.volumes[found.name]
+    paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
+    texts = machine.read(paths)
+    size, optimal = (read_count(texts[path], path) for path in paths)
+    names = stack.arrays.get(found.name, {})
+    inner = {status.name: status for status in arrays if status.name in names.values()}
+    composition = layout_of(found.label).composition
+    windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)
+    disks = tuple(_disks(found, composition, windows, stack))
+    return volume_of(
+        found.label, disks, windows, size_bytes=size * SECTOR_BYTES, optimal_io_bytes=optimal, mapped_name=block
+    )
+
+
+def volume_of(
+    label: Label,
+    disks: tuple[VolumeDisk, ...],
+    windows: tuple[WindowStatus, ...],
+    *,
+    size_bytes: int,
+    optimal_io_bytes: int,
+    mapped_name: str,
+) -> VolumeArray:
+    """The state of a running volume from that of its disks and arrays."""
+    sync = sync_of(windows, disks, label)
+    arrays = [window.array for window in windows if window.array]
     return VolumeArray(
-        name=volume.name,
-        level=volume.level,
-        state=_state(volume),
-        raid_disks=len(volume.disks),
-        degraded_count=sum(disk.working != disk.windows for disk in volume.disks),
-        size_bytes=volume.size_bytes,
-        chunk_bytes=volume.chunk_bytes,
+        name=label.name,
+        level=label.rule.value,
+        state=_state(windows),
+        raid_disks=len(disks),
+        degraded_count=sum(disk.working != disk.windows for disk in disks),
+        size_bytes=size_bytes,
+        chunk_bytes=label.chunk_bytes,
         layout_number=None,
         component_size_kib=None,
         metadata_version=METADATA_VERSION,
@@ -585,31 +553,31 @@ def as_array(volume: VolumeStatus) -> VolumeArray:
         sync_action=sync.action if sync else SyncAction.IDLE,
         sync_progress=sync.progress if sync else None,
         sync_speed_kib_per_second=None,
-        mismatch_sectors=volume.mismatch_sectors,
+        mismatch_sectors=sum(each.mismatch_sectors or 0 for each in arrays),
         bitmap_location=None,
         reshape_position_sectors=None,
-        resync_start_sectors=next((each.resync_start_sectors for each in volume.busy if each.awaits_resync), None),
-        members=tuple(_members(volume)),
+        resync_start_sectors=next(
+            (each.resync_start_sectors for each in arrays if each.owes_sync and each.awaits_resync), None
+        ),
+        # A failed disk without a slice in any array is not a member; its slot is empty.
+        members=tuple(_member(disk) for disk in disks if disk.node and (disk.present or disk.faulty)),
         holders=(),
-        uuid="".join(letter for letter in volume.uuid if letter.isalnum()),
-        whole=volume,
+        uuid="".join(letter for letter in label.uuid if letter.isalnum()),
+        label=label,
+        disks=disks,
+        windows=windows,
+        optimal_io_bytes=optimal_io_bytes,
+        mapped_name=mapped_name,
         sync=sync,
     )
 
 
-def _state(volume: VolumeStatus) -> ArrayState:
-    if volume.lost:
+def _state(windows: Sequence[WindowStatus]) -> ArrayState:
+    if any(window.is_lost for window in windows):
         return ArrayState.BROKEN
-    states = {array.state for array in volume.arrays}
+    states = {window.array.state for window in windows if window.array}
     order = (ArrayState.READ_AUTO, ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
     return next((state for state in order if state in states), ArrayState.CLEAN)
-
-
-def _members(volume: VolumeStatus) -> Iterable[MemberStatus]:
-    for disk in volume.disks:
-        # A failed disk without a slice in any array is not a member; its slot is empty.
-        if disk.node and (disk.present or disk.faulty):
-            yield _member(disk)
 
 
 def _member(disk: VolumeDisk) -> MemberStatus:
@@ -633,26 +601,26 @@ def _flags(disk: VolumeDisk) -> frozenset[str]:
     return frozenset() if disk.faulty else frozenset({"spare"})
 
 
-def sync_of(volume: VolumeStatus) -> VolumeSync | None:
-    """The running sync of the volume, or None."""
-    at_work = [window for window in volume.windows if window.array and window.array.sync_action.is_busy]
+def sync_of(windows: Sequence[WindowStatus], disks: Sequence[VolumeDisk], label: Label) -> VolumeSync | None:
+    """The running sync of a volume, or None."""
+    at_work = [window for window in windows if window.array and window.array.sync_action.is_busy]
     if not at_work:
         return None
     first = at_work[0].array
     assert first is not None
     action = first.sync_action
     if action in _SCRUBS:
-        taking_part = [window for window in volume.windows if window.array]
+        taking_part = [window for window in windows if window.array]
         done = [window for window in taking_part if window.window.number < at_work[0].window.number]
     else:
-        incomplete = [disk for disk in volume.disks if disk.is_incomplete] if len(at_work) == 1 else []
+        incomplete = [disk for disk in disks if disk.is_incomplete] if len(at_work) == 1 else []
         numbers = {number for disk in incomplete for number in disk.windows}
-        taking_part = [window for window in volume.windows if not numbers or window.window.number in numbers]
+        taking_part = [window for window in windows if not numbers or window.window.number in numbers]
         done = [window for window in taking_part if not (window.is_degraded or _is_owed(window))]
     total = sum(window.window.lines for window in taking_part)
     moved = sum(window.window.lines for window in done)
     moved_part = sum(window.window.lines * _fraction(window) for window in at_work if window not in done)
-    sectors = volume.chunk_bytes // SECTOR_BYTES
+    sectors = label.chunk_bytes // SECTOR_BYTES
     return VolumeSync(
         action,
         min(len(done) + 1, len(taking_part)),
@@ -698,12 +666,11 @@ class Volume(Array):
 
     def read(self) -> VolumeArray:
         machine = self.arrays.machine
-        return as_array(read_volume(machine, self._known, self._stack, read_arrays(machine)))
+        return read_volume(machine, self._known, self._stack, read_arrays(machine))
 
-    def volume(self) -> VolumeStatus:
+    def volume(self) -> VolumeArray:
         """The state of the volume and its arrays. Raises ArrayError, with the reason, if it is not running."""
-        self.status()
-        return self.read().whole
+        return cast(VolumeArray, self.status())
 
     def start(self, found: FoundArray, *, force: bool) -> Plan:
         if force:
@@ -764,7 +731,7 @@ class Volume(Array):
         volume, found, node = self.volume(), self._known, self.arrays.node(disk)
         if volume.lost:
             raise ArrayError(
-                f"array {self.name}: {volume.state_words}, so nothing can be rebuilt",
+                f"array {self.name}: {volume.condition}, so nothing can be rebuilt",
                 hint="restore its data from a backup to a new array; "
                 f"'raidlab array destroy {self.name}' frees the disks",
             )
@@ -781,10 +748,10 @@ class Volume(Array):
         steps += operations.add(label, found.nodes_by_disk, place.number, node, arrays)
         return _awake_first(volume, arrays, f"Add {disk} to {self.name}", steps)
 
-    def _go_on(self, volume: VolumeStatus, own: VolumeDisk, disk: str) -> Plan:
+    def _go_on(self, volume: VolumeArray, own: VolumeDisk, disk: str) -> Plan:
         unfinished = tuple(window for window in own.windows if window not in own.working)
         arrays = _arrays(volume, unfinished)
-        at_work = {each.name for each in volume.arrays if each.sync_action.is_busy}
+        at_work = {each.name for each in volume.inner if each.sync_action.is_busy}
         if all(number in own.present and name in at_work for number, name in arrays.items()):
             raise ArrayError(f"{disk} is already a disk of {self.name}", hint="choose a free disk")
         if own.faulty:
@@ -795,7 +762,7 @@ class Volume(Array):
         steps = operations.rebuild(self._known.label, own.number, arrays, own.present)
         return _awake_first(volume, arrays, f"Go on with the rebuild of {self.name} on {disk}", steps)
 
-    def _place_for(self, volume: VolumeStatus, disk: str) -> VolumeDisk:
+    def _place_for(self, volume: VolumeArray, disk: str) -> VolumeDisk:
         places = [each for each in volume.disks if not each.present]
         if not places:
             raise ArrayError(
@@ -821,7 +788,7 @@ class Volume(Array):
 
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
         plan = Plan(f"Set the sync speed of {self.name}")
-        for each in self.volume().arrays:
+        for each in self.volume().inner:
             plan += set_sync_speed(
                 each.name,
                 minimum_kib_per_second=minimum_kib_per_second,
@@ -830,18 +797,19 @@ class Volume(Array):
         return plan
 
     def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
-        volume = cast(VolumeArray, status).whole
-        facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.state_words}
-        reference = human_bytes(volume.reference_blocks * volume.chunk_bytes)
+        volume = cast(VolumeArray, status)
+        label = volume.label
+        facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.condition}
+        reference = human_bytes(label.reference * label.chunk_bytes)
         facts |= {
             "device": volume.device,
             "capacity": f"{human_bytes(volume.size_bytes)} ({volume.size_bytes} bytes)",
-            "chunk": human_bytes(volume.chunk_bytes),
-            "reference stripe": f"{volume.reference_blocks} chunks, {reference}",
+            "chunk": human_bytes(label.chunk_bytes),
+            "reference stripe": f"{label.reference} chunks, {reference}",
             "optimal I/O": human_bytes(volume.optimal_io_bytes) if volume.optimal_io_bytes else "unknown",
-            "uuid": volume.uuid,
+            "uuid": label.uuid,
+            "survives": "1 failed disk" if volume.failures_survived else _SURVIVES_LATER,
         }
-        facts["survives"] = volume.survives_words
         if volume.mismatch_sectors:
             facts["mismatches"] = f"{volume.mismatch_sectors} sectors in the last scrub"
         disks = [
@@ -859,11 +827,20 @@ class Volume(Array):
         return facts, [disk_table, Table.listing(("array", "data+parity", "state", "disks"), inner)]
 
     def value(self, status: ArrayStatus) -> dict[str, Any]:
-        volume = cast(VolumeArray, status).whole
-        value: dict[str, Any] = msgspec.to_builtins(volume)
-        value |= {
+        volume = cast(VolumeArray, status)
+        value: dict[str, Any] = {
+            "name": volume.name,
+            "uuid": volume.label.uuid,
+            "level": volume.level,
+            "size_bytes": volume.size_bytes,
+            "optimal_io_bytes": volume.optimal_io_bytes,
+            "chunk_bytes": volume.chunk_bytes,
+            "reference_blocks": volume.label.reference,
+            "disks": msgspec.to_builtins(volume.disks),
+            "windows": msgspec.to_builtins(volume.windows),
+            "kernel_name": volume.kernel_name,
             "device": volume.device,
-            "state_words": volume.state_words,
+            "state_words": volume.condition,
             "is_degraded": volume.is_degraded,
             "mismatch_sectors": volume.mismatch_sectors,
             "lost_windows": [each.window.number for each in volume.lost],
@@ -891,19 +868,19 @@ class Volume(Array):
         return self.arrays.disk_name(disk.node) if disk.node else f"({disk.number})"
 
 
-def _arrays(volume: VolumeStatus, windows: Iterable[int]) -> dict[int, str]:
+def _arrays(volume: VolumeArray, windows: Iterable[int]) -> dict[int, str]:
     wanted = frozenset(windows)
     return {
         each.window.number: each.array.name for each in volume.windows if each.array and each.window.number in wanted
     }
 
 
-def _awake_first(volume: VolumeStatus, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
+def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
     """Take assembled arrays out of read-auto first: in that state md writes no superblock and would lose a failure."""
     why = "An assembled array waits for its first write; from now on md records changes."
     first = (
         Step(("mdadm", "--readwrite", each.device), why, writes_devices=(each.device,))
-        for each in volume.arrays
+        for each in volume.inner
         if each.name in arrays.values() and each.state is ArrayState.READ_AUTO
     )
     return Plan(title, (*first, *steps))
@@ -974,7 +951,7 @@ class AdaptKind(ArrayKind):
             return statuses
         stack = read_stack(arrays.machine)
         known = [each for each in arrays.found.all if isinstance(each, FoundVolume) and each.name in stack.volumes]
-        volumes = (as_array(read_volume(arrays.machine, found, stack, statuses)) for found in known)
+        volumes = (read_volume(arrays.machine, found, stack, statuses) for found in known)
         return (*(status for status in statuses if status.name not in stack.inner_arrays), *volumes)
 
     def array(self, arrays: OpenArrays, name: str) -> Volume:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.adapt.kind import VolumeArray, VolumeStatus
+from lab.adapt.kind import VolumeArray
 from lab.adapt.layout import AdaptLevel, System, capacity
 from lab.adapt.spec import VolumeSpec
 from lab.arrays import operations
@@ -54,14 +54,14 @@ def nine(session: LabSession, k: int) -> tuple[LabDisk, ...]:
     return tuple(session.lab.disk(name) for name in nine_names(k))
 
 
-def volume_now(session: LabSession) -> VolumeStatus:
+def volume_now(session: LabSession) -> VolumeArray:
     status = session.array(NAME).status()
     assert isinstance(status, VolumeArray)
-    return status.whole
+    return status
 
 
 @contextmanager
-def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[VolumeStatus]:
+def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[VolumeArray]:
     """A volume on blank disks, removed again whatever becomes of it."""
     spec = VolumeSpec(disks, assume_clean=True, **more)  # type: ignore[arg-type]
     session.run(session.creation(spec))
@@ -159,7 +159,7 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
             assert {disk.number for disk in failed.disks if not disk.present} == {names.index(name)}
             assert sum_device(session.machine, device) == written
             session.run(session.array(NAME).add(name))
-            assert volume_now(session).state_words == "clean"
+            assert volume_now(session).condition == "clean"
         # A copy of every byte has been made again by now; parity and data agree everywhere.
         session.run(session.array(NAME).scrub("check"))
         assert volume_now(session).mismatch_sectors == 0
@@ -198,7 +198,7 @@ def test_a_second_failure_in_a_window_is_refused_and_then_reported_as_loss(sessi
         session.run(session.array(NAME).fail("fast3", breaks_array=True))
         status = volume_now(session)
         assert [each.window.number for each in status.lost] == [0, 1, 3]
-        assert status.state_words == "data lost in 3 of 5 arrays"
+        assert status.condition == "data lost in 3 of 5 arrays"
         assert sum_device(session.machine, device).digest == ""
         with pytest.raises(ArrayError, match="nothing can be rebuilt"):
             session.array(NAME).add("fast9")
@@ -281,5 +281,5 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
     with open_session(Client(target, host)) as session:
         assert [array.name for array in session.found.stopped] == [NAME]
         assert [status.name for status in session.start_all()] == [NAME]
-        assert volume_now(session).state_words == "clean"
+        assert volume_now(session).condition == "clean"
         assert sum_device(session.machine, spec.device) == written

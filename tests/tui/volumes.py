@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lab.adapt.kind import VolumeStatus, as_array
+from lab.adapt.kind import VolumeArray
 from lab.adapt.spec import VolumeSpec
 from lab.session.monitor import Snapshot
 from tests.tui.fake_lab import file_disks
@@ -20,16 +20,15 @@ FILLED = 2
 """The disk that fails and is rebuilt, by its number in the volume."""
 
 
-def volume(**how: object) -> VolumeStatus:
+def volume(**how: object) -> VolumeArray:
     """The volume, as ``running`` makes it."""
     return running(SPEC, **how)  # type: ignore[arg-type]
 
 
-def look_at(app: RaidlabApp, volumes: Iterable[VolumeStatus], seconds: float = 0.25) -> None:
+def look_at(app: RaidlabApp, volumes: Iterable[VolumeArray], seconds: float = 0.25) -> None:
     """Give the app a sample with these volumes, ``seconds`` after the previous sample."""
     before = app.lab.snapshot.time_seconds if app.lab.snapshot else 100.0
-    arrays = tuple(as_array(each) for each in volumes)
-    app.on_lab_message(SnapshotTaken(Snapshot(before + seconds, arrays, {})))
+    app.on_lab_message(SnapshotTaken(Snapshot(before + seconds, tuple(volumes), {})))
 
 
 def show_rebuild(app: RaidlabApp) -> None:

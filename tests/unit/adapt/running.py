@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from lab.adapt.kind import VolumeDisk, VolumeStatus, WindowStatus
+from lab.adapt.kind import VolumeArray, VolumeDisk, WindowStatus, volume_of
 from lab.adapt.label import Label, VolumeStage, layout_of, needed_bytes, volume_bytes
 from lab.adapt.layout import TierWindow
 from lab.adapt.spec import VolumeSpec, new_label
@@ -53,7 +53,7 @@ def running(
     syncing: dict[int, float] | None = None,
     action: SyncAction = SyncAction.RECOVER,
     first_sync: bool = False,
-) -> VolumeStatus:
+) -> VolumeArray:
     """A running volume.
 
     ``failed`` disks are faulty in all their windows, ``gone`` ones are no members any more; of a disk in ``filled``
@@ -108,15 +108,11 @@ def running(
             is_failed=not any(word in ("in_sync", "spare") for word in words.values()),
         )
 
-    return VolumeStatus(
-        name=spec.name,
-        uuid=label.uuid,
-        level=label.rule.value,
+    return volume_of(
+        label,
+        tuple(map(member, range(len(spec.disks)))),
+        tuple(WindowStatus(window, array(window)) for window in composition.windows),
         size_bytes=volume_bytes(label),
         optimal_io_bytes=label.reference * label.chunk_bytes,
-        chunk_bytes=label.chunk_bytes,
-        reference_blocks=label.reference,
-        disks=tuple(map(member, range(len(spec.disks)))),
-        windows=tuple(WindowStatus(window, array(window)) for window in composition.windows),
-        kernel_name="dm-99",
+        mapped_name="dm-99",
     )

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from lab.adapt.kind import ADAPT, VolumeStatus, as_array, volumes_in
+from lab.adapt.kind import ADAPT, VolumeArray, volumes_in
 from lab.adapt.layout import AdaptLevel
 from lab.adapt.operations import add, scrub
 from lab.adapt.spec import VolumeSpec, slice_rows, unused_lines
@@ -27,13 +27,13 @@ LARGE = 3
 """A disk of the example that is in more than one array."""
 
 
-def sentences_between(before: VolumeStatus, after: VolumeStatus) -> list[str]:
-    events = events_between(look(1.0, as_array(before)), look(2.0, as_array(after)), name_of=lambda node: node[-2:])
+def sentences_between(before: VolumeArray, after: VolumeArray) -> list[str]:
+    events = events_between(look(1.0, before), look(2.0, after), name_of=lambda node: node[-2:])
     return [event.sentence for event in events]
 
 
 def test_a_whole_volume_is_an_array_of_its_disks() -> None:
-    whole = as_array(running())
+    whole = running()
     assert (whole.name, whole.level, whole.device) == ("adapt0", "adapt5", "/dev/mapper/adapt0")
     assert [member.device for member in whole.members] == [disk.node for disk in EXAMPLE.disks]
     assert all(member.is_in_sync for member in whole.members)
@@ -43,7 +43,7 @@ def test_a_whole_volume_is_an_array_of_its_disks() -> None:
 
 
 def test_a_failed_disk_is_one_faulty_member_however_many_arrays_have_it() -> None:
-    failed = as_array(running(failed=[LARGE]))
+    failed = running(failed=[LARGE])
     assert failed.degraded_count == 1
     assert [member.slot for member in failed.members if member.is_faulty] == [LARGE]
     assert sentences_between(running(), running(failed=[LARGE])) == [
@@ -53,19 +53,19 @@ def test_a_failed_disk_is_one_faulty_member_however_many_arrays_have_it() -> Non
 
 
 def test_a_removed_disk_is_not_a_member() -> None:
-    gone = as_array(running(gone=[LARGE]))
+    gone = running(gone=[LARGE])
     assert LARGE not in [member.slot for member in gone.members]
     assert gone.degraded_count == 1
 
 
 def test_two_failed_disks_that_share_arrays_break_it_with_their_number() -> None:
-    broken = as_array(running(failed=[2, LARGE]))
+    broken = running(failed=[2, LARGE])
     assert broken.state is ArrayState.BROKEN
     assert "adapt0 is broken: data lost in" in " ".join(sentences_between(running(), running(failed=[2, LARGE])))
 
 
 def test_a_volume_that_is_degraded_cannot_do_without_a_disk_that_shares_an_array() -> None:
-    healthy, degraded = as_array(running()), as_array(running(failed=[LARGE]))
+    healthy, degraded = running(), running(failed=[LARGE])
     assert not healthy.breaks_without(healthy.members[0])
     assert degraded.breaks_without(degraded.members[0])
 
@@ -75,7 +75,7 @@ def test_the_progress_of_a_rebuild_goes_over_all_arrays_of_the_disk() -> None:
     fractions = []
     for done, number in enumerate(own):
         for part in (0.0, 0.5):
-            array = as_array(running(filled={LARGE: own[:done]}, syncing={number: part}))
+            array = running(filled={LARGE: own[:done]}, syncing={number: part})
             assert array.sync is not None
             assert (array.sync.number, array.sync.count) == (done + 1, len(own))
             assert array.sync.place_words == f"{done + 1} of {len(own)}"
@@ -88,9 +88,9 @@ def test_the_progress_of_a_rebuild_goes_over_all_arrays_of_the_disk() -> None:
 
 def test_a_disk_that_lacks_in_some_array_while_md_rests_is_an_interrupted_rebuild() -> None:
     own = running().disks[LARGE].windows
-    assert as_array(running(filled={LARGE: own[:1]})).is_interrupted
-    assert not as_array(running(filled={LARGE: own[:1]}, syncing={own[1]: 0.5})).is_interrupted
-    assert not as_array(running(failed=[LARGE])).is_interrupted
+    assert running(filled={LARGE: own[:1]}).is_interrupted
+    assert not running(filled={LARGE: own[:1]}, syncing={own[1]: 0.5}).is_interrupted
+    assert not running(failed=[LARGE]).is_interrupted
 
 
 def test_an_interrupted_rebuild_goes_on_with_the_array_that_was_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_an_interrupted_rebuild_goes_on_with_the_array_that_was_at_work(monkeypa
 
 def test_the_first_sync_works_in_all_arrays_at_once() -> None:
     count = len(running().windows)
-    array = as_array(running(first_sync=True, syncing=dict.fromkeys(range(count), 0.25)))
+    array = running(first_sync=True, syncing=dict.fromkeys(range(count), 0.25))
     assert array.sync is not None
     assert array.sync.at_once == count
     assert array.sync.place_words == ""
@@ -126,7 +126,7 @@ def test_the_first_sync_works_in_all_arrays_at_once() -> None:
 
 
 def test_a_scrub_counts_the_arrays_before_the_one_at_work_as_done() -> None:
-    array = as_array(running(syncing={2: 0.0}, action=SyncAction.CHECK))
+    array = running(syncing={2: 0.0}, action=SyncAction.CHECK)
     assert array.sync is not None
     assert (array.sync.number, array.sync.count) == (3, 5)
     assert array.sync_action is SyncAction.CHECK
@@ -135,7 +135,7 @@ def test_a_scrub_counts_the_arrays_before_the_one_at_work_as_done() -> None:
 
 def test_finer_progress_of_an_array_inside_moves_the_whole() -> None:
     own = running().disks[LARGE].windows
-    before = as_array(running(filled={LARGE: ()}, syncing={own[0]: 0.1}))
+    before = running(filled={LARGE: ()}, syncing={own[0]: 0.1})
     after = before.with_progress({f"md{100 + own[0]}": SyncProgress(900, 1000)})
     assert before.sync_progress is not None
     assert after.sync_progress is not None
@@ -155,7 +155,7 @@ def test_a_rebuilt_disk_is_reported_once() -> None:
 
 
 def test_a_new_volume_appears_with_its_disks() -> None:
-    (event,) = events_between(look(1.0), look(2.0, as_array(running())))
+    (event,) = events_between(look(1.0), look(2.0, running()))
     assert event.kind is EventKind.ARRAY_APPEARED
     assert event.sentence == "adapt0 appeared: adapt5 of 5 disks"
 

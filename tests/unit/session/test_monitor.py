@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.adapt.kind import as_array
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.status import ArrayStatus, SyncAction, SyncProgress, parse_mdstat
 from lab.errors import LabError, MachineLost
@@ -222,8 +221,8 @@ def test_recent_snapshots_suffice_for_a_speed_when_they_are_rare() -> None:
 def test_a_rebuild_of_a_volume_spans_its_arrays_while_the_plan_runs(session: LabSession) -> None:
     maker = SnapshotMaker(session)
     own = running().disks[3].windows
-    busy = as_array(running(filled={3: own[:1]}, syncing={own[1]: 0.9}))
-    resting = as_array(running(filled={3: own[:2]}))
+    busy = running(filled={3: own[:1]}, syncing={own[1]: 0.9})
+    resting = running(filled={3: own[:2]})
     session.going_on.add("adapt0")
     assert maker._bridged(busy) is busy
     assert maker._bridged(resting) == replace(
@@ -233,9 +232,9 @@ def test_a_rebuild_of_a_volume_spans_its_arrays_while_the_plan_runs(session: Lab
     assert maker._bridged(resting) is resting
     session.going_on.add("adapt0")
     assert maker._bridged(resting) is resting, "what was interrupted does not begin again by itself"
-    last = as_array(running(filled={3: own[:-1]}, syncing={own[-1]: 0.9}))
+    last = running(filled={3: own[:-1]}, syncing={own[-1]: 0.9})
     maker._bridged(last)
-    assert not maker._bridged(as_array(running())).sync_action.is_busy, "it is over"
+    assert not maker._bridged(running()).sync_action.is_busy, "it is over"
 
 
 def kinds(before: ArrayStatus | None, after: ArrayStatus | None) -> list[EventKind]:
