@@ -108,12 +108,6 @@ class Measurements:
         ratios = [{n: above[n] / below[n] for n in shared} for above, below in (values[:2], values[2:])]
         return _paired(*ratios)
 
-    @property
-    def utilisations(self) -> tuple[Configuration, ...]:
-        """The arrays of the sweep over utilisation factors, by number of fast disks and factor."""
-        found = [place for place in self.arrays if place.slow_percent is not None]
-        return tuple(sorted(found, key=lambda place: (place.fast, place.slow_percent or 0)))
-
 
 def iops_of(row: Row) -> dict[int, float]:
     """Repeat -> requests per second, without repeats that have none."""
@@ -326,7 +320,8 @@ def _trace(found: Measurements) -> _Comparisons:
 
 def _sweep(found: Measurements) -> _Comparisons:
     """Compare latencies: with many fast disks, each increase in the use of slow disks increases the latency."""
-    places = [place for place in found.utilisations if place.fast >= 5]
+    places = [place for place in found.arrays if place.slow_percent is not None and place.fast >= 5]
+    places.sort(key=lambda place: (place.fast, place.slow_percent or 0))
     for before, place in itertools.pairwise(places):
         if place.fast != before.fast:
             continue

@@ -7,17 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from lab.adapt.layout import System
-from lab.adapt.study import (
-    Claim,
-    ClaimVerdict,
-    Configuration,
-    Measurements,
-    capacity_table,
-    claims,
-    tables,
-    trace_table,
-)
+from lab.adapt.study import Claim, ClaimVerdict, Measurements, capacity_table, claims, tables, trace_table
 from lab.experiments.published import find_published
 from lab.report.tables import tables_of
 from lab.results.record import ArrayRecord, CellRecord, DiskRecord, ResultRecord
@@ -203,9 +193,3 @@ def test_traces_are_compared_by_their_mean_times_and_called_synthetic() -> None:
     swept = claim(record, "C13")
     assert swept.verdict is ClaimVerdict.FAILS
     assert "read time k=5, .70 ÷ .30: 0.92" in swept.evidence
-
-
-def test_names_of_arrays_encode_the_configuration() -> None:
-    assert Configuration.of("adapt5-k8-s30") == Configuration(System.ADAPT5, 8, 30)
-    assert Configuration.of("onlyfast-k3") == Configuration(System.ONLY_FAST, 3)
-    assert Configuration.of("raid10") is None

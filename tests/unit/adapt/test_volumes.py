@@ -70,6 +70,11 @@ def test_one_wrong_byte_makes_a_copy_count_for_nothing(position: int) -> None:
     assert decode(bytes(data)) is None
 
 
+def test_a_blank_disk_and_a_later_format_have_no_label() -> None:
+    assert decode(encode(replace(LABEL, format=2)).encode()) is None
+    assert copies_in(bytes(30_000)) == copies_in(b"") == (None, None)
+
+
 def test_a_write_cut_short_leaves_the_copy_before_it() -> None:
     older, newer = LABEL, replace(LABEL, sequence=2, own_uuid="x")
     whole = encode(newer).encode()
@@ -84,19 +89,10 @@ def test_successive_labels_go_to_different_places() -> None:
     assert copy_offset_bytes(4) == copy_offset_bytes(6) == LABEL_OFFSET_BYTES
 
 
-def test_a_label_of_a_later_format_is_left_alone() -> None:
-    assert decode(encode(replace(LABEL, format=2)).encode()) is None
-
-
 def test_a_layout_that_would_come_out_differently_is_refused() -> None:
     with pytest.raises(ArrayError, match="another raidlab version") as caught:
         layout_of(replace(LABEL, layout_checksum="0" * 64))
     assert "nothing was touched" in caught.value.hint
-
-
-def test_blank_disks_have_no_label() -> None:
-    assert copies_in(bytes(30_000)) == (None, None)
-    assert copies_in(b"") == (None, None)
 
 
 SIZES = st.lists(st.integers(16 * MIB, 80 * MIB).map(lambda size: size - size % SECTOR_BYTES), min_size=3, max_size=7)
