@@ -258,7 +258,7 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
     disk = nominal_rates(find_drive_model(model))
     with suppress(SpecError):
         level = level_with_layout(word, layout)
-        iops = random_iops(level, [disk] * members, depth, is_write=writes).value
+        iops = random_iops(level, [disk] * members, depth, is_write=writes)
         # A mirror of all disks writes to each of them, so all queues are equal.
         is_even = members == 1 or (writes and level.name is LevelName.RAID1)
         queue = 0.0 if is_even else depth / members

@@ -23,11 +23,6 @@ class Interval(msgspec.Struct, frozen=True):
     def times(self, factor: float) -> Interval:
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
-    def text(self, digits: int = 3) -> str:
-        """The estimate as text, for example ``7.6e-06 [7.5e-06–7.7e-06]``."""
-        value, low, high = (f"{each:.{digits}g}" for each in (self.value, self.low, self.high))
-        return f"{value} [{low}–{high}]"
-
 
 class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The data loss of a fleet."""

@@ -118,7 +118,7 @@ def expected_busy_disks(disks: int, depth: float) -> float:
     return float(disks * (half - math.sqrt(half * half - 2 * each)))
 
 
-def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> Prediction:
+def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> float:
     """Small random reads or writes per second with ``depth`` I/Os in flight, by closed form.
 
     Busy disks divided by the work of one request, limited by the capacity of the busiest member. Raises SpecError
@@ -134,8 +134,7 @@ def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_writ
     seconds = sum(
         work.reads[slot] * servers[slot].read_seconds + work.writes[slot] * servers[slot].write_seconds for slot in used
     )
-    reason = f"{_cost(work, is_write=is_write)}; {depth} in flight keep about {busy:.2g} of {len(used)} members busy"
-    return Prediction(min(busy / seconds, ceiling), reason)
+    return min(busy / seconds, ceiling)
 
 
 def small_write_cost(level: Level, members: int) -> Prediction:

@@ -139,10 +139,6 @@ class Requests(ABC):
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
         """The member I/Os of the next request; none if all pages are in the stripe cache."""
 
-    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
-        """The stages at every place, if they depend only on the place."""
-        return None
-
     def copies_of(self, place: int) -> tuple[int, ...]:
         """The slots among which md chooses for a read at this place; empty if there is no choice."""
         return ()
@@ -159,9 +155,6 @@ class FixedRequests(Requests):
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
         return self._stages[is_write][place]
-
-    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
-        return self._stages[is_write]
 
 
 def _striped(members: int, chunks: int = 1, shares: Sequence[float] = ()) -> FixedRequests:
@@ -251,7 +244,8 @@ class ParityRequests(Requests):
         self.places = members * (members - level.parity_members)
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
-        if self._is_without_cache(is_write) or self._periods is None:
+        # chunk_aligned_read() bypasses the stripe cache, on a healthy array only.
+        if self._periods is None or not (is_write or self._failed):
             return self._known(place, is_write, _NOTHING)[0]
         stripe = int(self._random() * self._periods) * self._members + place % self._members
         stages, pages = self._known(place, is_write, self._cache.pop(stripe, _NOTHING))
@@ -259,15 +253,6 @@ class ParityRequests(Requests):
             self._cache.popitem(last=False)
         self._cache[stripe] = pages
         return stages
-
-    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
-        if not self._is_without_cache(is_write):
-            return None
-        return [self._known(place, is_write, _NOTHING)[0] for place in range(self.places)]
-
-    def _is_without_cache(self, is_write: bool) -> bool:
-        # chunk_aligned_read() bypasses the stripe cache, on a healthy array only.
-        return self._periods is None or not (is_write or self._failed)
 
     def _known(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
         key = (place, is_write, pages)
@@ -419,7 +404,7 @@ class LoadFigures:
 
 
 @lru_cache(maxsize=4096)
-def play(load: ArrayUnderLoad, requests: int | None = None, seed: int = SEED) -> LoadFigures:
+def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
     """Simulate ``requests`` requests (None: as many as a prediction needs), after a warm-up.
 
     Raises SpecError for a load without members or depth, a member without a service time, or a failed array.
@@ -431,7 +416,7 @@ def play(load: ArrayUnderLoad, requests: int | None = None, seed: int = SEED) ->
     if any(min(server.read_seconds, server.write_seconds) <= 0 for server in load.servers):
         raise SpecError("a disk with a service time of 0 has no queue", hint="measure the disks again")
     count = BASE_REQUESTS + REQUESTS_PER_DEPTH * load.depth if requests is None else requests
-    return _Run(load, count, seed).figures()
+    return _Run(load, count).figures()
 
 
 @dataclass(slots=True)
@@ -449,11 +434,11 @@ _Event = tuple[float, int, float, Stage | None, float]
 class _Run:
     """One simulation: events in order of time, each the end of a request's stage."""
 
-    def __init__(self, load: ArrayUnderLoad, requests: int, seed: int) -> None:
+    def __init__(self, load: ArrayUnderLoad, requests: int) -> None:
         self._load = load
         self._warmup = _WARMUP_REQUESTS + _WARMUP_ROUNDS * load.depth
         self._last = self._warmup + requests
-        source = random.Random(seed)
+        source = random.Random(SEED)
         self._random = source.random
         members = len(load.servers)
         # Pages of the load's working set on each member.
@@ -471,7 +456,6 @@ class _Run:
             chunks=load.chunks,
             shares=load.shares,
         )
-        self._tables = (self._requests.table(is_write=False), self._requests.table(is_write=True))
         self._places = _shuffled_places(self._requests.places, self._last + load.depth, source)
         self._latencies: list[float] = []
 
@@ -503,8 +487,7 @@ class _Run:
         while places:
             if 0 < share < 1:
                 is_write = self._random() < share
-            table = self._tables[is_write]
-            stages = table[places.pop()] if table else requests.stages(places.pop(), is_write, now)
+            stages = requests.stages(places.pop(), is_write, now)
             if stages:
                 address = requests.address
                 end = self._servers.put(now, *stages[0], address)
