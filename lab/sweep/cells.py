@@ -37,7 +37,7 @@ from lab.disks.kinds import DiskKind
 from lab.errors import LabError, ResultError, RunCancelled, SpecError, ToolMissing
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
-from lab.experiments.sweeps import SweepProgress as SweepProgress
+from lab.experiments.sweeps import SweepProgress
 from lab.gates.decoding import decode_json, read_own_json
 from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_plain
 from lab.host.clock import utc_second_text
@@ -50,7 +50,7 @@ from lab.measure.job import depends_on
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
-from lab.store import Journal, RunFolders, id_word
+from lab.store import Journal, RunFolders, id_word, is_there
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
@@ -185,17 +185,7 @@ class CellStore:
 
     def keys(self, candidates: Iterable[str]) -> set[str]:
         """The keys in ``candidates`` that have a file; the files are not read."""
-        there: dict[str, set[str]] = {}
-        found = set()
-        for key in candidates:
-            folder = key[:2]
-            if folder not in there:
-                there[folder] = set()
-                with suppress(OSError):
-                    there[folder] = {path.name for path in (self.root / folder).iterdir()}
-            if f"{key}{SUFFIX}" in there[folder]:
-                found.add(key)
-        return found
+        return {key for key in candidates if is_there(self.path(key))}
 
     def read(self, key: str) -> bytes | None:
         """The content of a cell's file, or None if it cannot be read. Raises ResultError for another user's file."""
@@ -472,10 +462,6 @@ class SweepStore:
         record = msgspec.structs.replace(folder.record, cells=cells)
         self._runs.write_header(record, folder.id)
 
-    def delete(self, folder: SweepFolder) -> None:
-        """Delete a sweep; its cells remain for other sweeps. Raises MachineBusy while it runs."""
-        self._runs.delete(folder.id)
-
     def _folder(self, name: str) -> SweepFolder:
         return SweepFolder(self._runs, name, cell_store(self._host))
 
@@ -496,7 +482,6 @@ class MeasuredCell(msgspec.Struct, frozen=True):
     """A worker's result for one cell."""
 
     data: bytes
-    """The content of the cell's file."""
     was_there: bool
     """Whether the worker's store already had the cell, possibly added by another process after planning."""
 

@@ -80,9 +80,8 @@ class SlurmTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     walltime: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+-)?[0-9]{1,3}(:[0-9]{2}){1,2}$")] = "01:00:00"
     """Time limit of each job; when a job reaches it, its cell is given to another worker."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 2
-    """Number of jobs, each with one processor."""
+    """Number of jobs, each with one processor and ``memory``."""
     memory: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+[KMG]$")] = "2G"
-    """Memory of each job."""
     account: Word = ""
     host: Word = ""
     """Name or address of this computer on the cluster's network; empty for its host name."""
@@ -125,7 +124,6 @@ class ClusterKind(StrEnum):
     SSH = "ssh"
     """Processes on other computers, each started through ssh, which also carries their traffic."""
     SLURM = "slurm"
-    """Jobs of a Slurm cluster."""
     ADDRESS = "address"
     """The workers of a scheduler that is already running."""
 

@@ -81,12 +81,10 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     question: str
     created_utc: str
     toml: str
-    """The text of the sweep's file."""
     axes: dict[str, tuple[str | int, ...]]
     """Axis -> values as in the file. The axes are the varying fields of ``CellRow``; ``chunk`` is its ``chunk_bytes``.
     """
     planned: int
-    """Number of planned cells."""
     rows: tuple[CellRow, ...]
     failed: tuple[FailedCell, ...] = ()
 

@@ -158,6 +158,7 @@ class _Out:
     failed_on: str = ""
     only_on: frozenset[str] = frozenset()
     """Addresses on which the task may run; empty for any."""
+    future: Any = None
 
 
 class TaskSpread:
@@ -178,7 +179,6 @@ class TaskSpread:
         self._unfit: set[str] = set()
         """Addresses of excluded workers."""
         self._out: dict[str, _Out] = {}
-        self._futures: dict[str, Any] = {}
         self._held: list[_Out] = []
         """Tasks that wait for a suitable worker."""
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -223,19 +223,20 @@ class TaskSpread:
                     raise RunCancelled("the work was cancelled", hint="finished cells are stored")
                 yield from self._next()
         finally:
-            for future in self._futures.values():
-                future.cancel()
-            self._futures.clear()
+            for out in self._out.values():
+                out.future.cancel()
             self._out.clear()
             self._held.clear()
 
     def _send_again(self) -> None:
         """Submit held tasks, and tasks restricted to workers that are all gone."""
         alive = self._pool.workers()
-        stranded = [name for name, out in self._out.items() if out.only_on and not out.only_on & alive.keys()]
-        for name in stranded:
-            self._futures.pop(name).cancel()
-        waiting = [*self._held, *map(self._out.pop, stranded)]
+        stranded = [out for out in self._out.values() if out.only_on and not out.only_on & alive.keys()]
+        for out in stranded:
+            del self._out[out.task.key]
+            out.future.cancel()
+            out.future = None
+        waiting = [*self._held, *stranded]
         self._held.clear()
         for out in waiting:
             self._send(out)
@@ -269,23 +270,23 @@ class TaskSpread:
             out.only_on = frozenset(others) if self._unfit else frozenset()
         key = f"{out.task.key}-{self._generation}"
         client: Any = self._pool.client
-        future = client.submit(answered, self._function, out.task.payload, key=key, pure=False, retries=0, **options)
-        self._out[out.task.key], self._futures[out.task.key] = out, future
-        future.add_done_callback(lambda done, name=out.task.key: self._ready.put((name, done)))
+        out.future = client.submit(
+            answered, self._function, out.task.payload, key=key, pure=False, retries=0, **options
+        )
+        self._out[out.task.key] = out
+        out.future.add_done_callback(lambda done: self._ready.put((out, done)))
 
     def _next(self) -> Iterator[tuple[SpreadTask, Answer]]:
         try:
-            name, future = self._ready.get(timeout=POLL_SECONDS)
+            out, future = self._ready.get(timeout=POLL_SECONDS)
         except queue.Empty:
             return
-        if self._futures.get(name) is not future:
+        if out.future is not future:
             return
-        out = self._out.pop(name)
-        del self._futures[name]
+        del self._out[out.task.key]
         answer = self._answer(future)
         if answer is None:
             # The answer was lost, with its worker or with the scheduler.
-            self._pool.tend()
             self._send(out)
         elif not answer.failure:
             yield out.task, answer
