@@ -110,6 +110,18 @@ def test_without_a_suitable_worker_it_ends(pool: Pool) -> None:
         spread.shut_out(dict.fromkeys(pool.workers(), "no kernel"))
 
 
+def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreads, "FIT_SECONDS", 1.0)
+    heard: list[str] = []
+    spread = TaskSpread(pool, tasks.echo, on_notice=heard.append)
+    spread._unfit.update(pool.workers())
+    with pytest.raises(ClusterLost, match="no worker is left that can do the work"):
+        list(spread.run([SpreadTask(key="t")]))
+    assert heard == ["no worker is left that can do the work; waiting up to 1 s for one"]
+
+
 def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
     pool: Pool, tmp_path: Path, notices: list[str]
 ) -> None:
@@ -261,14 +273,13 @@ def test_workers_ignore_ctrl_c_and_end_with_their_client(tmp_path: Path) -> None
     assert not [pid for pid in pids if is_running(pid)]
 
 
-def test_a_task_that_kills_each_of_its_workers_is_reported(tmp_path: Path) -> None:
-    heard: list[str] = []
-    with made(tmp_path, on_notice=heard.append) as pool:
-        ((_, answer),) = TaskSpread(pool, tasks.dies).run([SpreadTask(key="dies")])
-        assert "every worker that received this task died" in answer.failure
-        ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
-        assert after.data.startswith(b"x ")
-    assert sum("another one is started" in each for each in heard) >= 3
+def test_a_task_that_kills_each_of_its_workers_is_reported(pool: Pool, notices: list[str]) -> None:
+    notices.clear()
+    ((_, answer),) = TaskSpread(pool, tasks.dies).run([SpreadTask(key="dies")])
+    assert "every worker that received this task died" in answer.failure
+    ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
+    assert after.data.startswith(b"x ")
+    assert sum("another one is started" in each for each in notices) >= 3
 
 
 def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> None:
@@ -280,19 +291,6 @@ def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> No
         while "worker-0 ended; another one is started" not in heard:
             pool.tend()
     assert sorted(task.key for task, _ in found) == [task.key for task in work]
-
-
-def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spreads, "FIT_SECONDS", 1.0)
-    heard: list[str] = []
-    with made(tmp_path, "local:1") as pool:
-        spread = TaskSpread(pool, tasks.echo, on_notice=heard.append)
-        spread._unfit.update(pool.workers())
-        with pytest.raises(ClusterLost, match="no worker is left that can do the work"):
-            list(spread.run([SpreadTask(key="t")]))
-    assert heard == ["no worker is left that can do the work; waiting up to 1 s for one"]
 
 
 def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Path) -> None:
