@@ -1,4 +1,4 @@
-"""The desk of sweeps, and a spread that somebody ends."""
+"""The desk of sweeps, and their folders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from lab.sweep.cells import PlannedCell, SweepStore, cell_store
 from lab.sweep.grid import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.service import LocalDesk, SweepRequest
-from lab.sweep.spread import SpreadTask, TaskSpread
 from tests.unit.disks.machines import host_in
 
 
@@ -138,48 +136,6 @@ def test_the_newest_run_of_the_same_id_is_found(host: Host) -> None:
     found = store.of_id(sweep.id)
     assert found is not None
     assert found.id == second.id
-
-
-class Never:
-    """A future that is never done."""
-
-    status = "pending"
-    is_cancelled = False
-
-    def add_done_callback(self, _hear: object) -> None:
-        pass
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-
-class StandingPool:
-    """Takes work, and does none."""
-
-    def __init__(self) -> None:
-        self.futures: list[Never] = []
-        self.client = self
-
-    def workers(self) -> dict[str, str]:
-        return {"tls://a": "a"}
-
-    def submit(self, *_work: object, **_options: object) -> Never:
-        self.futures.append(Never())
-        return self.futures[-1]
-
-    def tend(self) -> None:
-        pass
-
-
-def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.sweep.spread.POLL_SECONDS", 0.01)
-    pool: Any = StandingPool()
-    answers: Iterator[bool] = iter([False, False, True])
-    spread = TaskSpread(pool, bytes.upper, is_cancelled=lambda: next(answers))
-    with pytest.raises(RunCancelled):
-        list(spread.run([SpreadTask(key="one"), SpreadTask(key="two")]))
-    assert len(pool.futures) == 2
-    assert all(each.is_cancelled for each in pool.futures)
 
 
 def test_a_reader_does_not_prevent_resuming_a_sweep(host: Host) -> None:

@@ -122,6 +122,13 @@ def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
     assert heard == ["no worker is left that can do the work; waiting up to 1 s for one"]
 
 
+def test_a_spread_that_is_ended_leaves_nothing_out(pool: Pool) -> None:
+    spread = TaskSpread(pool, tasks.echo, is_cancelled=lambda: bool(pool.client.futures))
+    with pytest.raises(RunCancelled):
+        list(spread.run([task("one", b"1"), task("two", b"2")]))
+    assert not pool.client.futures
+
+
 def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
     pool: Pool, tmp_path: Path, notices: list[str]
 ) -> None:
