@@ -166,13 +166,6 @@ def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
     return found
 
 
-def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
-    """Begin to record weights: from here on, hazards may differ from the true ones."""
-    arrays.before = cumulative_hazard(model, now, arrays.born, arrays.factor)
-    arrays.bias = numpy.ones(arrays.count)
-    arrays.log_weight = numpy.zeros(arrays.count)
-
-
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
     """(members, arrays) bool: members that are up in a group with failed ones, whose hazard is therefore multiplied."""
     is_up = arrays.state == UP
@@ -320,7 +313,10 @@ def _run_copies(model: FleetModel, rng: Generator, tally: LossTally, episodes: S
     starts = joined([arrays for arrays, _, _ in episodes])
     slots = numpy.concatenate([slots for _, slots, _ in episodes])
     now = numpy.concatenate([now for _, _, now in episodes])
-    start_weights(model, starts, now)
+    # From here on, hazards may differ from the true ones.
+    starts.before = cumulative_hazard(model, now, starts.born, starts.factor)
+    starts.bias = numpy.ones(starts.count)
+    starts.log_weight = numpy.zeros(starts.count)
     _Walk(model, rng, starts, tally, is_copy=True).run_copies(slots, now)
 
 

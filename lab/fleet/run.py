@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from lab.cli.context import ClusterCalls
     from lab.fleet.engine import BlockSums
 
-    Work = Callable[[Block], BlockSums]
-    Spreader = Callable[[Work, Sequence[Block]], Iterable[BlockSums]]
-    """Runs picklable work for each block in any process, and yields the sums in the order of the blocks."""
+    Work = Callable[[Block], tuple[int, BlockSums]]
+    Spreader = Callable[[Work, Sequence[Block]], Iterable[tuple[int, BlockSums]]]
+    """Runs picklable work for each block in any process, and yields the results as they arrive."""
 
 # Importing lab.fleet.engine imports numpy, which takes a tenth of a second: the functions that simulate import it.
 
@@ -87,29 +87,19 @@ def blocks_of(trials: int) -> tuple[Block, ...]:
 def local_spreader(workers: int) -> Spreader:
     """A spreader over processes on this computer."""
 
-    def here(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
-        with spread(partial(_numbered, work), blocks, min(workers, len(blocks))) as answers:
-            waiting: dict[int, BlockSums] = {}
-            remaining = [block.number for block in blocks]
-            for number, sums in answers:
-                waiting[number] = sums
-                # Floating-point sums depend on their order.
-                while remaining and remaining[0] in waiting:
-                    yield waiting.pop(remaining.pop(0))
+    def here(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
+        with spread(work, blocks, min(workers, len(blocks))) as answers:
+            yield from answers
 
     return here
-
-
-def _numbered(work: Work, block: Block) -> tuple[int, BlockSums]:
-    return block.number, work(block)
 
 
 def cluster_spreader(calls: ClusterCalls) -> Spreader:
     """A cluster's workers, which have this very program."""
 
-    def there(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
-        def one(block: Block) -> BlockSums:
-            found: BlockSums = pickle.loads(calls(work_asked, pickle.dumps((work, block))))
+    def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
+        def one(block: Block) -> tuple[int, BlockSums]:
+            found: tuple[int, BlockSums] = pickle.loads(calls(run_block, pickle.dumps((work, block))))
             return found
 
         with ThreadPoolExecutor(calls.workers) as threads:
@@ -118,7 +108,7 @@ def cluster_spreader(calls: ClusterCalls) -> Spreader:
     return there
 
 
-def work_asked(payload: bytes) -> bytes:
+def run_block(payload: bytes) -> bytes:
     """Run one block on a cluster's worker."""
     work, block = pickle.loads(payload)
     return pickle.dumps(work(block))
@@ -126,16 +116,22 @@ def work_asked(payload: bytes) -> bytes:
 
 def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:
     """The losses of this number of arrays. The sums depend only on model and trials, not on the processes."""
-    from lab.fleet.engine import simulate_block, summed
+    from lab.fleet.engine import summed
 
-    def watched() -> Iterator[BlockSums]:
-        done = 0
-        for part in spreader(partial(simulate_block, model), blocks_of(trials)):
-            done += part.trials
-            on_progress(done / trials)
-            yield part
+    found: dict[int, BlockSums] = {}
+    done = 0
+    for number, sums in spreader(partial(_simulated, model), blocks_of(trials)):
+        found[number] = sums
+        done += sums.trials
+        on_progress(done / trials)
+    # Floating-point sums depend on their order.
+    return summed(found[number] for number in sorted(found))
 
-    return summed(watched())
+
+def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
+    from lab.fleet.engine import simulate_block
+
+    return block.number, simulate_block(model, block)
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
