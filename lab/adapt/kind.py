@@ -284,11 +284,6 @@ class VolumeSync:
     def is_last(self) -> bool:
         return self.number >= self.count
 
-    @property
-    def place_words(self) -> str:
-        """The place as text, for example ``2 of 5``; empty if arrays run in parallel or there is only one."""
-        return "" if self.at_once > 1 or self.count < 2 else f"{self.number} of {self.count}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeArray(ArrayStatus):
@@ -421,7 +416,8 @@ class VolumeArray(ArrayStatus):
 
     @property
     def sync_place(self) -> str:
-        return self.sync.place_words if self.sync else ""
+        sync = self.sync
+        return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
         """The disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that is large enough."""

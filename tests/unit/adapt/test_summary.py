@@ -78,7 +78,7 @@ def test_the_progress_of_a_rebuild_goes_over_all_arrays_of_the_disk() -> None:
             array = running(filled={LARGE: own[:done]}, syncing={number: part})
             assert array.sync is not None
             assert (array.sync.number, array.sync.count) == (done + 1, len(own))
-            assert array.sync.place_words == f"{done + 1} of {len(own)}"
+            assert array.sync_place == f"{done + 1} of {len(own)}"
             assert array.sync_progress is not None
             fractions.append(array.sync_progress.fraction)
     assert fractions[0] == 0.0
@@ -120,7 +120,7 @@ def test_the_first_sync_works_in_all_arrays_at_once() -> None:
     array = running(first_sync=True, syncing=dict.fromkeys(range(count), 0.25))
     assert array.sync is not None
     assert array.sync.at_once == count
-    assert array.sync.place_words == ""
+    assert array.sync_place == ""
     assert array.sync_progress is not None
     assert array.sync_progress.fraction == pytest.approx(0.25, abs=0.01)
 
