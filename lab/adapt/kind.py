@@ -102,17 +102,13 @@ class FoundVolume(FoundArray):
     """A volume on the disks: its newest label, and the nodes of its disks by number."""
 
     label: Label
-    nodes: tuple[tuple[int, str], ...] = ()
-    former_nodes: tuple[tuple[int, str], ...] = ()
-    """Number and node of failed disks that have not been replaced; they are attached but not used."""
-
-    @property
-    def nodes_by_disk(self) -> dict[int, str]:
-        return dict(self.nodes)
+    nodes: Mapping[int, str]
+    former_nodes: Mapping[int, str]
+    """The nodes of failed disks that have not been replaced; they are attached but not used."""
 
     def start_plan(self, machine: Machine) -> Plan:
         taken = machine.list_dirs(["/sys/block"])["/sys/block"]
-        return operations.assemble(self.label, self.nodes_by_disk, windows_named(self.label, taken))
+        return operations.assemble(self.label, self.nodes, windows_named(self.label, taken))
 
     def clear_away(self, machine: Machine) -> None:
         for step in self.stop_plan(read_stack(machine)).steps:
@@ -158,19 +154,20 @@ def _volume(labels: Mapping[str, Label], refusal: str = "") -> FoundVolume:
                 failed[disk] = node
         else:
             present[disk] = node
+    nodes = dict(sorted(present.items()))
     return FoundVolume(
         name=label.name,
         uuid=label.uuid,
         level=label.rule.value,
         slot_count=len(label.disks),
-        working_slots=tuple(sorted(present)),
-        devices=tuple(present[disk] for disk in sorted(present)),
+        working_slots=tuple(nodes),
+        devices=tuple(nodes.values()),
         former_devices=tuple(former),
         updated_seconds=0,
         refusal=refusal or _refusal(label, present),
         label=label,
-        nodes=tuple(sorted(present.items())),
-        former_nodes=tuple(sorted(failed.items())),
+        nodes=nodes,
+        former_nodes=failed,
     )
 
 
@@ -246,7 +243,7 @@ class VolumeDisk:
 def _disks(
     found: FoundVolume, composition: Composition, windows: tuple[WindowStatus, ...], stack: Stack
 ) -> Iterable[VolumeDisk]:
-    label, former = found.label, dict(found.former_nodes)
+    label = found.label
     for number in range(len(label.disks)):
         own = tuple(window.number for window in composition.windows_on(number))
         members = {}
@@ -257,7 +254,7 @@ def _disks(
         yield VolumeDisk(
             number=number,
             # The slices are correct even while a disk is being replaced.
-            node=stack.nodes.get((found.name, number)) or found.nodes_by_disk.get(number) or former.get(number),
+            node=stack.nodes.get((found.name, number)) or found.nodes.get(number) or found.former_nodes.get(number),
             size_bytes=needed_bytes(label, number),
             windows=own,
             working=tuple(window for window, member in members.items() if member and member.is_in_sync),
@@ -707,7 +704,7 @@ class Volume(Array):
             )
         arrays = _arrays(volume, own.present)
         without_it = (*broken, *(each.window.number for each in volume.lost))
-        steps = operations.fail(found.label, found.nodes_by_disk, own.number, arrays, without_it)
+        steps = operations.fail(found.label, found.nodes, own.number, arrays, without_it)
         return _awake_first(volume, arrays, f"Fail {disk} in {self.name}", steps)
 
     def remove(self, disk: str) -> Plan:
@@ -741,7 +738,7 @@ class Volume(Array):
         if place.number in self._stack.disks_cut(self.name):
             steps += operations.remove(label, place.number, _arrays(volume, place.faulty))
         arrays = _arrays(volume, place.windows)
-        steps += operations.add(label, found.nodes_by_disk, place.number, node, arrays)
+        steps += operations.add(label, found.nodes, place.number, node, arrays)
         return _awake_first(volume, arrays, f"Add {disk} to {self.name}", steps)
 
     def _go_on(self, volume: VolumeArray, own: VolumeDisk, disk: str) -> Plan:

@@ -234,7 +234,7 @@ def test_a_disk_that_was_replaced_does_not_come_back() -> None:
     )
     labels = {**labels_on(put), "/dev/ubd01": labels["/dev/ubd01"], "/dev/ubd09": replace(put, own_uuid="new")}
     (found,) = volumes_in(labels)
-    assert found.nodes_by_disk[1] == "/dev/ubd09"
+    assert found.nodes[1] == "/dev/ubd09"
     assert found.former_devices == ("/dev/ubd01",)
 
 
@@ -244,7 +244,7 @@ def test_the_newest_label_decides_which_disks_have_failed() -> None:
     labels["/dev/ubd01"] = replace(labels["/dev/ubd01"], uuid=uuid, own_uuid=labels["/dev/ubd00"].disks[1].uuid)
     (found,) = volumes_in(labels)
     assert found.former_devices == ("/dev/ubd01",)
-    assert dict(found.former_nodes) == {1: "/dev/ubd01"}
+    assert found.former_nodes == {1: "/dev/ubd01"}
 
 
 def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() -> None:
