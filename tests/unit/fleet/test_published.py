@@ -1,4 +1,4 @@
-"""Published results, within their stated errors (lab/fleet/published.toml)."""
+"""Published results, within their stated errors (published.toml)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.theory.extension import LossFigures
 from tests.unit.fleet.chains import array_chain
 from tests.unit.fleet.models import no_results
 
-PUBLISHED = tomllib.loads((Path(__file__).parents[3] / "lab/fleet/published.toml").read_text(encoding="utf-8"))
+PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 
 
 def figures(fleet: str, remove: tuple[str, ...] = (), **changes: Any) -> LossFigures:
