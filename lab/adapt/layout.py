@@ -362,17 +362,12 @@ class System(StrEnum):
     """A RAID 5 in each tier over all of its disks, concatenated: the result of partitions, mdadm and LVM."""
 
 
-def capacity(system: System, lines: Sequence[int], reference: int | None = None) -> Fraction:
-    """Data blocks on disks of ``lines`` blocks each; 0 if the system is impossible on them.
+def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = None) -> Fraction:
+    """Data blocks on disks of ``lines`` blocks each; 0 if the rule is impossible on them.
 
     ``reference`` is the reference stripe of adapt5; by default, the widest one. Raises SpecError for an impossible one.
     """
-    if system is System.RAID5:
-        return Fraction((len(lines) - 1) * min(lines))
-    if system is System.ONLY_FAST:
-        largest = max(lines)
-        return Fraction((lines.count(largest) - 1) * largest)
-    if system is System.SHR:
+    if rule is AdaptLevel.SHR:
         return Fraction(sum(tier.rows * (len(tier.disks) - 1) for tier in tiers(lines)))
     wide = reference_blocks(reference, len(lines))
     total = Fraction(0)
@@ -385,7 +380,7 @@ def capacity(system: System, lines: Sequence[int], reference: int | None = None)
 
 def best_reference(lines: Sequence[int]) -> int:
     """The reference stripe with which adapt5 has the largest capacity; the widest of several."""
-    return max(range(1, len(lines)), key=lambda reference: (capacity(System.ADAPT5, lines, reference), reference))
+    return max(range(1, len(lines)), key=lambda reference: (capacity(AdaptLevel.ADAPT5, lines, reference), reference))
 
 
 def small_write_share(width: int, blocks: int) -> Fraction:

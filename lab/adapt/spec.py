@@ -125,7 +125,7 @@ class VolumeSpec(Spec):
         return self.geometry().composition.data_blocks * self.chunk_bytes
 
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
-        return float(capacity(System(self.rule), [disk.size_bytes for disk in self.disks], self.reference))
+        return float(capacity(self.rule, [disk.size_bytes for disk in self.disks], self.reference))
 
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
         label = new_label(self)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lab.adapt.layout import System, capacity
+from lab.adapt.layout import AdaptLevel, System, capacity
 from lab.experiments.published import Published
 from lab.report.page.blocks import PageGroup, Plot
 from lab.report.page.plots import line
@@ -293,7 +293,7 @@ def _overheads(record: ResultRecord) -> _Comparisons:
         return
     for k in range(2, 9):
         lines = [sizes["fast"]] * k + [sizes["slow"]] * (9 - k)
-        lost = 1 - float(capacity(System.ADAPT5, lines) / capacity(System.SHR, lines))
+        lost = 1 - float(capacity(AdaptLevel.ADAPT5, lines) / capacity(AdaptLevel.SHR, lines))
         yield _exact(f"k={k}", f"{lost:.1%}", round(lost, 3) <= SHR_OVERHEAD)
 
 

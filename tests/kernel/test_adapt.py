@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.adapt.kind import VolumeArray
-from lab.adapt.layout import AdaptLevel, System, capacity
+from lab.adapt.layout import AdaptLevel, capacity
 from lab.adapt.spec import VolumeSpec
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -104,9 +104,9 @@ def test_capacity_of_nine_disks_matches_the_table_and_aligned_writes_read_nothin
         # Label and superblocks take the same of every disk, so the table holds for what is behind them.
         reserve = VolumeSpec(disks).geometry().reserve_bytes
         behind = [(disk.size_bytes - reserve) // CHUNK for disk in disks]
-        assert Fraction(Rig(session.lab).size_bytes(status.device), CHUNK) == capacity(System.ADAPT5, behind)
+        assert Fraction(Rig(session.lab).size_bytes(status.device), CHUNK) == capacity(AdaptLevel.ADAPT5, behind)
         # In other words: the table's row for whole disks, less the reserve of as many disks as hold data.
-        ideal = capacity(System.ADAPT5, [disk.size_bytes for disk in disks])
+        ideal = capacity(AdaptLevel.ADAPT5, [disk.size_bytes for disk in disks])
         assert Rig(session.lab).size_bytes(status.device) == ideal - 8 * reserve
         assert reserve == (1 + max(len(disk.windows) for disk in status.disks)) * MIB
         assert status.optimal_io_bytes == MIB
