@@ -268,11 +268,6 @@ def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
     return "".join(rows)
 
 
-def slice_bytes(label: Label, window: int) -> int:
-    """Bytes of a slice after its header, which are the component size of the md array."""
-    return layout_of(label).composition.windows[window].lines * label.chunk_bytes
-
-
 def needed_bytes(label: Label, disk: int) -> int:
     """Bytes that a disk must have to take this place."""
     return label.reserve_bytes + label.disks[disk].lines * label.chunk_bytes

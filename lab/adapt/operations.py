@@ -18,7 +18,6 @@ from lab.adapt.label import (
     encode,
     layout_of,
     new_uuid,
-    slice_bytes,
     slice_device,
     slice_name,
     slice_tables,
@@ -232,7 +231,7 @@ def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_
         chunk_bytes=label.chunk_bytes,
         bitmap=bitmap,
         assume_clean=assume_clean,
-        size_bytes=slice_bytes(label, number),
+        size_bytes=window.lines * label.chunk_bytes,
         data_offset_bytes=label.slice_header_bytes,
         uuid=label.window_uuid(number),
     )
