@@ -418,7 +418,6 @@ class SweepStore:
             state_root=host.state.root,
             most_header_bytes=_MOST_HEADER_BYTES,
         )
-        self.root = self._runs.root
         self._host = host
 
     def ids(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import msgspec
 
 from lab.errors import RequirementMissing, ResultError, SpecError
 from lab.gates.text import visible, visible_json
-from lab.host.files import make_folder, new_file, storage_error, write_file
+from lab.host.files import new_file, storage_error, write_file
 from lab.machine import Host
 from lab.report.page.blocks import (
     DASHES,
@@ -90,7 +90,6 @@ def write_parquet(result: SweepResult, path: Path) -> None:
         raise RequirementMissing(
             "a Parquet file needs duckdb", hint="install it: pip install 'raidlab[classroom]'"
         ) from None
-    make_folder(path.parent)
     try:
         with new_file(path) as part, duckdb.connect() as database:
             columns = ", ".join(f"{name} {_NUMBER if name in NULLABLE else kind}" for name, kind in COLUMNS.items())

@@ -188,6 +188,7 @@ def test_foreign_and_damaged_files_among_sweeps_hide_none_of_them(host: Host) ->
     with pytest.raises(ResultError, match="is damaged"):
         folder.result()
     assert folder.state_words() == ("", "broke off")
-    store.root.rename(store.root.with_name("elsewhere"))
-    store.root.write_text("a file")
+    root = folder.path.parent
+    root.rename(root.with_name("elsewhere"))
+    root.write_text("a file")
     assert store.ids() == ()
