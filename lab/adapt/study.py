@@ -355,11 +355,9 @@ def _why_not(claim: Claim, family: int) -> str:
     repeats = min(finding.n for finding in claim.findings)
     needed = repeats_needed(family * len(claim.findings), are_paired=True)
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
-    return (
-        ""
-        if is_unsure or repeats >= needed
-        else f"one contrary comparison among so many takes {needed} repeats, and there are {repeats}"
-    )
+    if is_unsure or repeats >= needed:
+        return ""
+    return f"one contrary comparison among so many takes {needed} repeats, and there are {repeats}"
 
 
 def _claims(found: Measurements) -> tuple[Claim, ...]:

@@ -246,18 +246,15 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def value(self, lab: CheckedState) -> float | None:
         found = _figures(self.fleet, self.variant, msgspec.json.encode(self.set))
-        match self.figure:
-            case FleetFigure.FLEET_LOSS:
-                return found.fleet_loss_chance.value
-            case FleetFigure.ARRAY_YEAR_LOSS:
-                return found.loss_chance_per_array_year.value
-            case FleetFigure.NINES:
-                return found.nines_per_array_year.value
-            case FleetFigure.MTTDL:
-                return found.mttdl_years * HOURS_PER_YEAR * 3600
-            case FleetFigure.TO_MTTDL:
-                return found.losses_to_mttdl
-        return found.cause_losses[self.figure.value]
+        values: dict[str, float] = {
+            **found.cause_losses,
+            FleetFigure.FLEET_LOSS: found.fleet_loss_chance.value,
+            FleetFigure.ARRAY_YEAR_LOSS: found.loss_chance_per_array_year.value,
+            FleetFigure.NINES: found.nines_per_array_year.value,
+            FleetFigure.MTTDL: found.mttdl_years * HOURS_PER_YEAR * 3600,
+            FleetFigure.TO_MTTDL: found.losses_to_mttdl,
+        }
+        return values[self.figure]
 
 
 @lru_cache(maxsize=16)
