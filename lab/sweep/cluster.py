@@ -139,9 +139,6 @@ class ClusterSpec:
     address: str = ""
     text: str = "local"
 
-    def __str__(self) -> str:
-        return self.text
-
 
 def parse_cluster(text: str) -> ClusterSpec:
     """Parse ``local``, ``local:4``, ``ssh:HOST,HOST``, ``slurm`` or ``tcp://HOST:PORT``. Raises SpecError."""

@@ -88,6 +88,11 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[CellRow, ...]
     failed: tuple[FailedCell, ...] = ()
 
+    @property
+    def measured(self) -> int:
+        """Number of cells that have rows."""
+        return len({row.cell for row in self.rows})
+
 
 def iops_text(iops: float) -> str:
     """IOPS with thousands separators, or three significant digits below 100."""
@@ -277,11 +282,6 @@ class SweepGrid:
         self.axes = tuple(_axes(result, self.rows))
 
     @cached_property
-    def measured(self) -> int:
-        """Number of cells that have rows."""
-        return len({row.cell for row in self.result.rows})
-
-    @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """All workloads and directions, in the order of the rows."""
         found = grouped(range(len(self.rows)), lambda n: (self.rows[n].workload, self.rows[n].direction))
@@ -403,7 +403,7 @@ def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: 
 
 def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
     """The number of measured cells and the command that measures the others; empty if all are measured."""
-    measured = len({row.cell for row in result.rows})
+    measured = result.measured
     if measured >= result.planned:
         return ""
     failed = len(result.failed)

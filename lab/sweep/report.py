@@ -219,8 +219,7 @@ def _written(result: SweepResult, kind: str, output: Path) -> str:
 
 
 def _count(result: SweepResult) -> str:
-    cells = len({row.cell for row in result.rows})
-    return f"{cells:,} of {counted(result.planned, 'cell')}"
+    return f"{result.measured:,} of {counted(result.planned, 'cell')}"
 
 
 _PATTERNS = ("", "/", "x", ".", "\\", "-", "+", "|")
@@ -428,8 +427,8 @@ def _short(values: Sequence[float | None]) -> list[float | int | None]:
 
 def _counts(grid: SweepGrid) -> str:
     result = grid.result
-    waiting = max(0, result.planned - grid.measured - len(result.failed))
-    words = f"{counted(result.planned, 'cell')} planned, {grid.measured:,} measured, {len(result.failed):,} failed"
+    waiting = max(0, result.planned - result.measured - len(result.failed))
+    words = f"{counted(result.planned, 'cell')} planned, {result.measured:,} measured, {len(result.failed):,} failed"
     return f"{words}, {waiting:,} not yet measured" if waiting else words
 
 
@@ -524,5 +523,5 @@ def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
             cells.setdefault(stamp, set()).add(row.cell)
     for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
         explanation = explained(visible(stamp))
-        sentence = f"{explanation.sentence} ({count:,} of {counted(grid.measured, 'cell')})"
+        sentence = f"{explanation.sentence} ({count:,} of {counted(grid.result.measured, 'cell')})"
         yield Stamp(explanation.rule, sentence, explanation.why, explanation.remedy)

@@ -279,7 +279,7 @@ class _Run:
             planned=len(self._plan.tasks),
             workers=self._workers,
             left_seconds=None if is_over else self._left_seconds(),
-            cluster=str(self._request.cluster),
+            cluster=self._request.cluster.text,
             dashboard=pool.dashboard if pool else "",
             processes=pool.process_ids if pool else {},
             client=os.getpid(),

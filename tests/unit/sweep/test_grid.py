@@ -71,7 +71,7 @@ def test_a_row_without_a_speed_is_left_out_and_named(field: str, bad: float) -> 
     assert [each.level for each in grid.rows] == ["raid0"]
     assert len(grid.problems) == 1
     assert grid.problems[0].startswith("cell c1, rand-read-4k, reads: ")
-    assert grid.measured == 2
+    assert grid.result.measured == 2
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])

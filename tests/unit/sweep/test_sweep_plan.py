@@ -133,7 +133,7 @@ def test_a_word_in_a_suggested_command_is_quoted(monkeypatch: pytest.MonkeyPatch
 def test_kinds(text: str, kind: ClusterKind, workers: int, hosts: tuple[str, ...]) -> None:
     found = parse_cluster(text)
     assert (found.kind, found.workers, found.hosts) == (kind, workers, hosts)
-    assert str(found) == text
+    assert found.text == text
 
 
 @pytest.mark.parametrize(
