@@ -768,16 +768,16 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
     return Interval(mean, max(mean - half, 0.0), mean + half)
 
 
-def most_lost(model: FleetModel) -> dict[Cause, tuple[float, float]]:
-    """Causes that are possible -> maximum of one loss by it, as probability and in bytes.
+def most_lost(model: FleetModel) -> dict[Cause, float]:
+    """Causes that are possible -> maximum of one loss by it, as a share of the array's data.
 
     With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
     """
-    most = {Cause.FAILURES: (1.0, model.usable_bytes)}
+    most = {Cause.FAILURES: 1.0}
     if model.tolerance and (model.defects_per_hour or model.read_errors_per_byte):
-        most[Cause.SECTORS] = 1.0, model.usable_bytes
+        most[Cause.SECTORS] = 1.0
     if model.tolerance and not model.spares and model.wrong_disk and model.loses_data:
-        most[Cause.PEOPLE] = model.loses_data, model.loses_data * model.usable_bytes
+        most[Cause.PEOPLE] = model.loses_data
     return most
 
 
@@ -808,9 +808,8 @@ def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[C
 def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
     """The figures of a fleet with this number of arrays, from the simulated sums."""
     years = model.years
-    most = most_lost(model)
-    chances = {cause: chance for cause, (chance, _) in most.items()}
-    amounts = {cause: amount for cause, (_, amount) in most.items()}
+    chances = most_lost(model)
+    amounts = {cause: chance * model.usable_bytes for cause, chance in chances.items()}
     in_mission = mean_of_causes(sums.first, sums.cause_first, sums.trials, chances)
     in_mission = _each(in_mission, lambda value: min(max(value, 0.0), 1.0))
     per_year = _each(in_mission, lambda chance: -math.expm1(math.log1p(-min(chance, 1 - 1e-15)) / years))

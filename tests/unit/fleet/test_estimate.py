@@ -190,7 +190,7 @@ def test_only_what_can_happen_has_a_bound() -> None:
     assert set(most_lost(fleet(5, defects_per_hour=0.0))) == {Cause.FAILURES}
     assert set(most_lost(fleet(5, 0, wrong_disk=0.1))) == {Cause.FAILURES}
     pulled: dict[str, Any] = {"wrong_disk": 0.1, "loses_data": 0.3}
-    assert most_lost(fleet(5, spares=0, **pulled))[Cause.PEOPLE] == (0.3, 0.3 * 4e12)
+    assert most_lost(fleet(5, spares=0, **pulled))[Cause.PEOPLE] == 0.3
     # With a spare, a wrong disk is pulled from a complete group, which costs only a rebuild.
     assert Cause.PEOPLE not in most_lost(fleet(5, **pulled))
     lives, rebuilds = Spread(scale_hours=5000.0), Spread(location_hours=200.0)
