@@ -188,22 +188,7 @@ LifeShape = Annotated[float, msgspec.Meta(ge=0.4, le=20)]
 """Shape of a drive's life. Published fits have 0.7 to 1.5; with less, nearly all drives would fail in their first
 hours.
 """
-Shape = Annotated[float, msgspec.Meta(ge=0.2, le=20)]
-Years = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
-Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
-FailingPercent = Annotated[float, msgspec.Meta(ge=1e-3, le=99)]
-"""Share of drives: from a thousandth of the rates that operators report to nearly all drives."""
 TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
-ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-ParityCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
-SpareCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
-DiskTb = Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
-"""The minimum is that of the lab's own disks of a few megabytes."""
-DefectRate = Annotated[float, msgspec.Meta(ge=0, le=1)]
-DefectBytes = Annotated[int, msgspec.Meta(ge=1, le=1024**3)]
-"""Size of a defect: from one byte to the largest stripes."""
-ReadErrorBits = Annotated[float, msgspec.Meta(ge=10**9, le=10**21)]
-"""Data sheets state 10^14 to 10^17."""
 
 
 def within(value: float, kind: Any, what: str) -> float:
@@ -226,7 +211,7 @@ TB = 10**12
 class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Weibull distribution of hours; shape 1: a constant rate."""
 
-    shape: Shape
+    shape: Annotated[float, msgspec.Meta(ge=0.2, le=20)]
     scale_hours: Hours
     location_hours: HoursOrZero = 0.0
 
@@ -237,8 +222,8 @@ class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The distribution of drive lives: exactly one of these keys."""
 
-    afr_percent: FailingPercent | None = None
-    """Share of drives that fail within a year, at a constant rate."""
+    afr_percent: Annotated[float, msgspec.Meta(ge=1e-3, le=99)] | None = None
+    """Share of drives that fail within a year, at a constant rate: operators report a thousand times the minimum."""
     weibull: Weibull | None = None
 
     def __post_init__(self) -> None:
@@ -307,7 +292,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Delays before a rebuild begins."""
 
     detection_hours: HoursOrZero = 0.0
-    spares: SpareCount = 0
+    spares: Annotated[int, msgspec.Meta(ge=0, le=8)] = 0
     replenish_hours: HoursOrZero = 0.0
     """Time until a used spare is replaced; without spares, until the failed drive is replaced."""
 
@@ -315,12 +300,12 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Unreadable sectors."""
 
-    defects_per_hour: DefectRate = 0.0
+    defects_per_hour: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Rate of latent defects of one drive."""
-    defect_bytes: DefectBytes = 4096
-    read_error_bits: ReadErrorBits | None = None
-    """As in data sheets, 1e15: at most one unreadable sector in this number of bits read. For fleets without latent
-    defects.
+    defect_bytes: Annotated[int, msgspec.Meta(ge=1, le=1024**3)] = 4096
+    read_error_bits: Annotated[float, msgspec.Meta(ge=10**9, le=10**21)] | None = None
+    """As in data sheets, 1e14 to 1e17: at most one unreadable sector in this number of bits read. For fleets without
+    latent defects.
     """
     counts_new_defects: bool = True
     rebuild_clears: bool = True
@@ -364,7 +349,7 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Production lots, some of which are bad; the drives of one lot have the same hazard."""
 
     bad_share: Share
-    factor: Factor
+    factor: Annotated[float, msgspec.Meta(ge=1, le=1000)]
     per_array: DiskCount = 1
 
 
@@ -401,13 +386,14 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     id: Name
     title: str
     source: str = ""
-    arrays: ArrayCount = 1
-    years: Years = 5.0
+    arrays: Annotated[int, msgspec.Meta(ge=1, le=10**7)] = 1
+    years: Annotated[float, msgspec.Meta(ge=0.01, le=100)] = 5.0
     level: str = "raid6"
     members: DiskCount
-    parities: ParityCount | None = None
+    parities: Annotated[int, msgspec.Meta(ge=0, le=8)] | None = None
     """Number of failures tolerated, if no md level has it: 3 for 7+3."""
-    disk_tb: DiskTb
+    disk_tb: Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
+    """The minimum is that of the lab's own disks of a few megabytes."""
     failures: Failures
     rebuild: Rebuild
     repair: Repair = Repair()
