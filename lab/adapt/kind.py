@@ -66,10 +66,6 @@ class Stack:
     nodes: Mapping[tuple[str, int], str]
     """(volume, disk) -> node of the disk with its slices."""
 
-    @property
-    def inner_arrays(self) -> frozenset[str]:
-        return frozenset(name for own in self.arrays.values() for name in own.values())
-
     def disks_cut(self, volume: str) -> tuple[int, ...]:
         return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
 
@@ -119,12 +115,6 @@ class FoundVolume(FoundArray):
         whole = operations.stop(self.label, cut, stack.arrays.get(self.name, {}))
         steps = whole.steps if self.name in stack.volumes else whole.steps[1:]
         return Plan(whole.title, steps if cut else steps[:-1])
-
-
-def labels_in(heads: Mapping[str, bytes]) -> dict[str, Label]:
-    """Node -> newest label, for disks with a label in the first ``LABEL_AREA_BYTES``."""
-    found = {node: newest(copies_in(head[:LABEL_AREA_BYTES])) for node, head in heads.items()}
-    return {node: label for node, label in found.items() if label}
 
 
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
@@ -932,7 +922,8 @@ class AdaptKind(ArrayKind):
         )
 
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
-        return volumes_in(labels_in({node: each.first for node, each in ends.items()}))
+        labels = {node: newest(copies_in(each.first)) for node, each in ends.items()}
+        return volumes_in({node: label for node, label in labels.items() if label})
 
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
         mapped = read_stack(machine).volumes
@@ -945,7 +936,8 @@ class AdaptKind(ArrayKind):
         stack = read_stack(arrays.machine)
         known = [each for each in arrays.found.all if isinstance(each, FoundVolume) and each.name in stack.volumes]
         volumes = (read_volume(arrays.machine, found, stack, statuses) for found in known)
-        return (*(status for status in statuses if status.name not in stack.inner_arrays), *volumes)
+        inner = {name for own in stack.arrays.values() for name in own.values()}
+        return (*(status for status in statuses if status.name not in inner), *volumes)
 
     def array(self, arrays: OpenArrays, name: str) -> Volume:
         return Volume(arrays, name)
