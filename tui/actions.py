@@ -247,16 +247,7 @@ class LevelRow:
 class LevelTable(RowsWidget[LevelRow]):
     """One level per line; a colour and a character mark the current one."""
 
-    PREFIX = "level-table"
     HIDES_WHEN_EMPTY = False
-    DEFAULT_CSS = """
-    LevelTable {
-        height: auto;
-        & > .level-table--title { color: $foreground-muted; }
-        & > .level-table--row { color: $foreground; }
-        & > .level-table--current { color: $text-primary; text-style: bold; }
-    }
-    """
 
     titles: tuple[str, str, str, str] = _TITLES
     narrow_titles: tuple[str, str, str, str] = _NARROW_TITLES

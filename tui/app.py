@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -41,6 +41,7 @@ from tui.frontend import ClientMaker, MakePlan
 from tui.keys import SCREENS, hidden_key, known_ids
 from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.terminal_screen import TerminalView
+from tui.widgets import STYLE_SHEET
 
 if TYPE_CHECKING:
     from textual.actions import ActionParseResult
@@ -213,7 +214,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     """
 
     TITLE = "raidlab"
-    CSS_PATH = "app.tcss"
+    CSS_PATH: ClassVar[list[str | PurePath]] = ["app.tcss", STYLE_SHEET]
     DEFAULT_MODE = "lab"
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         entry.mode: partial(make_screen, entry.mode) for entry in SCREENS

@@ -163,7 +163,7 @@ class BuildScreen(ModeScreen):
         self._show_verdict()
         self._show_drawing(shown)
         # Only free disks can be chosen, and the plan that runs is made after the disks are read again.
-        self.query_one(PlanView).show(shown.plan.on_blank_disks() if shown.plan else None)
+        self.query_one(PlanView).plan = shown.plan.on_blank_disks() if shown.plan else None
         self._show_comparison(shown)
         self.refresh_bindings()
 

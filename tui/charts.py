@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 from rich.style import Style
+from textual.reactive import reactive
 
 from lab.arrays.geometry import ChunkKind, StripeCell, StripeRow, stripe_rows
 from lab.arrays.levels import Level, LevelName
 from lab.arrays.status import SliceState
 from lab.errors import SpecError
 from lab.units import human_bytes
-from tui.look import Canvas, Tone, tone_css
+from tui.look import Canvas, Tone
 from tui.quantities import Scale, Unit, format_seconds, format_value, linear_scale, log_scale, ticks
 from tui.widgets import Line, LineWidget, RowsWidget, shorten
 
@@ -147,24 +148,6 @@ class _Plot:
 class TimeChart(LineWidget):
     """Values over time. It changes only when ``show`` is called, which should be at most four times a second."""
 
-    PREFIX = "time-chart"
-    DEFAULT_CSS = """
-    TimeChart {
-        height: 1fr;
-        min-height: 4;
-        & > .time-chart--title { color: $foreground; text-style: bold; }
-        & > .time-chart--axis { color: $foreground-muted; }
-        & > .time-chart--guide { color: $foreground 18%; }
-        & > .time-chart--legend { color: $foreground-muted; }
-        & > .time-chart--empty { color: $foreground-muted; text-style: italic; }
-        & > .time-chart--series-0 { color: $text-primary; }
-        & > .time-chart--series-1 { color: $text-warning; }
-        & > .time-chart--series-2 { color: $text-success; }
-        & > .time-chart--series-3 { color: $text-error; }
-        & > .time-chart--series-4 { color: $text-accent; }
-        & > .time-chart--series-5 { color: $text-secondary; }
-    """ + tone_css("time-chart") + "}"  # fmt: skip
-
     def __init__(
         self,
         title: str,
@@ -198,7 +181,7 @@ class TimeChart(LineWidget):
         shown = (tuple(series), tuple(marks), now_seconds)
         if shown != (self._series, self._marks, self._now_seconds):
             self._series, self._marks, self._now_seconds = shown
-            self.changed_somewhere()
+            self.refresh_differences()
 
     def lines_needed(self, width: int) -> int:
         return 8
@@ -428,27 +411,12 @@ class IntervalChart(RowsWidget[IntervalRow]):
     If there is no room for all rows, those around the current one are shown.
     """
 
-    PREFIX = "interval-chart"
-    DEFAULT_CSS = """
-    IntervalChart {
-        height: auto;
-        & > .interval-chart--group { color: $foreground; text-style: bold; }
-        & > .interval-chart--label { color: $foreground-muted; }
-        & > .interval-chart--current { color: $foreground; text-style: bold; }
-        & > .interval-chart--bar-0 { color: $text-primary; }
-        & > .interval-chart--bar-1 { color: $text-warning; }
-        & > .interval-chart--expected { color: $text-accent; text-style: bold; }
-        & > .interval-chart--axis { color: $foreground 35%; }
-    """ + tone_css("interval-chart", quiet="$foreground") + "}"  # fmt: skip
-
     most_rows: int | None = None
     """The number of rows with ``height: auto``; None: all."""
-    _axis = BARS
+    _axis: reactive[Axis] = reactive(BARS, layout=True)
 
     def draw(self, rows: Sequence[IntervalRow], axis: Axis) -> None:
-        if axis != self._axis:
-            self._axis = axis
-            self.changed(layout=True)
+        self._axis = axis
         self.show(rows)
 
     def lines_needed(self, width: int) -> int:
@@ -545,7 +513,6 @@ def _decade(value: float) -> str:
 
 _CELL_LEAST = 4
 _CELL_MOST = 14
-_DEFAULT_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,53 +535,20 @@ class _Picture:
 class StripeDiagram(LineWidget):
     """Stripe rows × members. The chunks of a failed member are crossed out and marked as rebuildable or lost."""
 
-    PREFIX = "stripe-diagram"
-    DEFAULT_CSS = """
-    StripeDiagram {
-        height: auto;
-        & > .stripe-diagram--member { color: $foreground; text-style: bold; }
-        & > .stripe-diagram--label { color: $foreground-muted; }
-        & > .stripe-diagram--note { color: $foreground-muted; }
-        & > .stripe-diagram--data { color: $foreground; background: $primary 45%; }
-        & > .stripe-diagram--other-data { color: $foreground; background: $primary 25%; }
-        & > .stripe-diagram--copy { color: $foreground; background: $success 25%; }
-        & > .stripe-diagram--p { color: $text-warning; background: $warning 25%; text-style: bold; }
-        & > .stripe-diagram--q { color: $text-accent; background: $accent 25%; text-style: bold; }
-        & > .stripe-diagram--failed { color: $text-error; background: $error 20%; }
-        & > .stripe-diagram--lost { color: $text-error; background: $error 45%; text-style: bold; }
-        & > .stripe-diagram--rebuilding { color: $text-warning; text-style: bold; }
-    }
-    """
-
-    def __init__(
-        self,
-        *,
-        empty_text: str = "choose disks to see where the data go",
-        id: str | None = None,  # noqa: A002 (textual's name)
-    ) -> None:
-        super().__init__(id=id)
-        self.rows = _DEFAULT_ROWS
-        """Number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
-        self.empty_text = empty_text
-        self._picture: _Picture | None = None
+    rows = 6
+    """Number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
+    empty_text: reactive[str] = reactive("choose disks to see where the data go", layout=True)
+    _picture: reactive[_Picture | None] = reactive(None, layout=True)
 
     def show(
         self, level: Level, layout: str | None, members: Sequence[DiagramMember], chunk_bytes: int | None = None
     ) -> None:
         """Draw this array; with too few members for the level, the text for an empty diagram is shown instead."""
-        self._set(_Picture(level, layout, tuple(members), chunk_bytes))
+        self._picture = _Picture(level, layout, tuple(members), chunk_bytes)
 
-    def clear(self, text: str | None = None) -> None:
-        """Show the text for an empty diagram, which ``text`` replaces."""
-        if text is not None and text != self.empty_text:
-            self.empty_text = text
-            self.changed(layout=True)
-        self._set(None)
-
-    def _set(self, picture: _Picture | None) -> None:
-        if picture != self._picture:
-            self._picture = picture
-            self.changed(layout=True)
+    def clear(self, text: str) -> None:
+        """Show this text for an empty diagram."""
+        self.empty_text, self._picture = text, None
 
     def lines_needed(self, width: int) -> int:
         picture = self._picture
@@ -763,32 +697,11 @@ class SlicePicture:
 class SliceDiagram(LineWidget):
     """The disks side by side, in the order of the choice; the slices of an inner array have its colour and name."""
 
-    PREFIX = "slice-diagram"
-    DEFAULT_CSS = """
-    SliceDiagram {
-        height: auto;
-        & > .slice-diagram--member { color: $foreground; text-style: bold; }
-        & > .slice-diagram--label { color: $foreground-muted; }
-        & > .slice-diagram--note { color: $foreground-muted; }
-        & > .slice-diagram--array0 { color: $foreground; background: $primary 45%; }
-        & > .slice-diagram--array1 { color: $foreground; background: $success 30%; }
-        & > .slice-diagram--array2 { color: $foreground; background: $warning 30%; }
-        & > .slice-diagram--array3 { color: $foreground; background: $accent 30%; }
-        & > .slice-diagram--array4 { color: $foreground; background: $secondary 40%; }
-        & > .slice-diagram--array5 { color: $foreground; background: $foreground 18%; }
-        & > .slice-diagram--gone { color: $text-error; background: $error 20%; }
-        & > .slice-diagram--lost { color: $text-error; background: $error 45%; text-style: bold; }
-        & > .slice-diagram--rebuilding { color: $text-warning; text-style: bold; }
-    }
-    """
-
-    _picture: SlicePicture | None = None
+    _picture: reactive[SlicePicture | None] = reactive(None, layout=True)
 
     def show(self, picture: SlicePicture | None) -> None:
         self.display = picture is not None
-        if picture != self._picture:
-            self._picture = picture
-            self.changed(layout=True)
+        self._picture = picture
 
     def lines_needed(self, width: int) -> int:
         picture = self._picture

@@ -202,7 +202,7 @@ class ArrayPanel(Vertical):
         self.query_one(SyncBar).display = False
         self.query_one(VerdictBanner).display = False
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self._arrange()
 
     def watch_first_chart(self) -> None:
@@ -269,9 +269,9 @@ class ArrayPanel(Vertical):
         self.query_one("#panel-state", Static).update(text, layout=False)
 
     def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
-        view, bar = sync_view(state, status), self.query_one(SyncBar)
-        bar.display = view is not None
-        bar.show(view)
+        bar = self.query_one(SyncBar)
+        bar.view = sync_view(state, status)
+        bar.display = bar.view is not None
 
     def _show_verdict(self, state: LabState) -> None:
         view, banner = state.selected_mark, self.query_one(VerdictBanner)
@@ -371,7 +371,7 @@ class Details(Vertical):
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="details-disk")
         yield ChangingText("", id="details-array")
-        yield StripeDiagram(id="details-stripe", empty_text="")
+        yield StripeDiagram(id="details-stripe")
         yield SliceDiagram(id="details-slices")
 
     def show(self, state: LabState) -> None:
@@ -413,7 +413,7 @@ class Details(Vertical):
         title, diagram = self.query_one("#details-array", Static), self.query_one(StripeDiagram)
         slices = self.query_one(SliceDiagram)
         picture = running_picture(state, status) if status else None
-        diagram.display = picture is None
+        diagram.display, diagram.empty_text = picture is None, ""
         slices.show(picture)
         if status and picture:
             title.update(Content.styled(f"\nWhich disks are in which arrays of {status.name}", "bold"))

@@ -758,44 +758,6 @@ class LessonPanel(VerticalScroll):
         keys: the other keys, as markup.
     """
 
-    DEFAULT_CSS = """
-    LessonPanel {
-        border: round $border-blurred;
-        border-title-color: $primary;
-        border-title-style: bold;
-        border-subtitle-color: $text-muted;
-        padding: 0 1;
-        scrollbar-size-vertical: 1;
-        &:focus-within { border: round $primary; }
-        Markdown { padding: 0; margin: 0; background: transparent; height: auto; }
-        MarkdownParagraph { margin: 0 0 1 0; }
-        MarkdownFence { margin: 0 0 1 0; padding: 0 1; max-height: 100; }
-        MarkdownBulletList, MarkdownOrderedList { margin: 0 0 1 0; padding: 0; }
-        MarkdownBulletList MarkdownParagraph, MarkdownOrderedList MarkdownParagraph { margin: 0; }
-        MarkdownBlockQuote { margin: 0 0 1 0; padding: 0 1; }
-        .heading { height: auto; color: $primary; text-style: bold; }
-        #lesson-why {
-            height: auto;
-            border-left: thick $success;
-            padding: 0 0 0 1;
-            &.-wrong { border-left: thick $warning; }
-        }
-        #lesson-step, #lesson-next { height: auto; }
-        #lesson-outcome, #lesson-ask, #lesson-checks, #lesson-reading, #lesson-activity {
-            height: auto;
-            margin: 0 0 1 0;
-        }
-        #lesson-options {
-            height: auto;
-            border: none;
-            padding: 0;
-            background: $surface;
-            max-height: 100;
-        }
-        #lesson-mistake { height: auto; border-left: thick $warning; padding: 0 0 0 1; margin: 0 0 1 0; }
-        #lesson-hints { height: auto; border-left: thick $accent; padding: 0 0 0 1; margin: 0 0 1 0; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("pageup", "page_up", "Up", show=False, id="lesson.up", tooltip="Scroll the lesson up"),
         Binding("pagedown", "page_down", "Down", show=False, id="lesson.down", tooltip="Scroll the lesson down"),

@@ -149,13 +149,13 @@ ASCII = _in_ascii(
 
 
 def glyphs_of(widget: Widget) -> Glyphs:
-    """The character set of the widget's app; Unicode for an app without one."""
-    found = getattr(widget.app, "glyphs", UNICODE)
-    return found if isinstance(found, Glyphs) else UNICODE
+    """The character set of the widget's app."""
+    glyphs: Glyphs = getattr(widget.app, "glyphs", UNICODE)
+    return glyphs
 
 
 class Tone(StrEnum):
-    """The tones; the value is also the CSS class with the colour, and the name of the character in ``Glyphs``."""
+    """The tones; the value is also the component class with the colour, and the name of the character in ``Glyphs``."""
 
     GOOD = "good"
     BAD = "bad"
@@ -180,12 +180,6 @@ _STYLES = {
     Tone.BUSY: "$text-primary",
     Tone.QUIET: "$foreground-muted",
 }
-
-
-def tone_css(prefix: str, *, quiet: str = _STYLES[Tone.QUIET]) -> str:
-    """CSS rules for a widget with a component class ``PREFIX--TONE`` for each tone."""
-    styles = _STYLES | {Tone.QUIET: quiet}
-    return "".join(f"& > .{prefix}--{tone} {{ color: {style}; }}\n" for tone, style in styles.items())
 
 
 def _theme(

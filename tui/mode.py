@@ -194,12 +194,6 @@ def pause_key(key: str) -> Binding:
 class LessonSide(Vertical):
     """The lesson at the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
 
-    DEFAULT_CSS = """
-    LessonSide { width: auto; height: 1fr; display: none; }
-    LessonSide > LessonPanel { width: 44; height: 1fr; }
-    LessonSide.-roomy > LessonPanel { width: 56; }
-    """
-
     def show(self, view: LessonView | None) -> None:
         width = self.screen.size.width
         self.display = view is not None and width >= WIDE_CELLS

@@ -44,28 +44,14 @@ class PlanProgress:
 class PlanView(LineWidget, can_focus=True):
     """The steps of a plan; a long plan needs a VerticalScroll around it."""
 
-    PREFIX = "plan-view"
     HELP = "The commands that the lab runs, in order, with the reason for each. Copy them to run them by hand."
-    DEFAULT_CSS = """
-    PlanView {
-        height: auto;
-        & > .plan-view--why { color: $foreground-muted; }
-        & > .plan-view--prompt { color: $foreground-muted; }
-        & > .plan-view--command { color: $text-primary; }
-        & > .plan-view--danger { color: $text-error; text-style: bold; }
-        & > .plan-view--warning { color: $text-warning; }
-        & > .plan-view--pending { color: $foreground-muted; }
-        & > .plan-view--running { color: $text-warning; text-style: bold; }
-        & > .plan-view--done { color: $text-success; }
-        & > .plan-view--failed { color: $text-error; text-style: bold; }
-        & > .plan-view--empty { color: $foreground-muted; text-style: italic; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to run them by hand"),
     ]
 
-    brief: reactive[bool] = reactive(False)
+    plan: reactive[Plan | None] = reactive(None, layout=True)
+    progress: reactive[PlanProgress | None] = reactive(None, layout=True)
+    brief: reactive[bool] = reactive(False, layout=True)
     """Show only commands and warnings."""
 
     def __init__(
@@ -80,20 +66,11 @@ class PlanView(LineWidget, can_focus=True):
         self._name_of = name_of
         self._empty_text = empty_text
         self.plan = plan
-        self._progress: PlanProgress | None = None
-
-    def show(self, plan: Plan | None, progress: PlanProgress | None = None) -> None:
-        if (plan, progress) != (self.plan, self._progress):
-            self.plan, self._progress = plan, progress
-            self.changed(layout=True)
 
     def action_copy(self) -> None:
         if self.plan and self.plan.steps:
             self.app.copy_to_clipboard("\n".join(self.plan.lines()) + "\n")
             self.notify("The commands are on the clipboard, if the terminal allows it")
-
-    def watch_brief(self) -> None:
-        self.changed(layout=True)
 
     def paint(self, width: int, height: int) -> list[Line]:
         if self.plan is None or not self.plan.steps:
@@ -124,12 +101,12 @@ class PlanView(LineWidget, can_focus=True):
             rest = ", ".join(own_device(step).removeprefix("/dev/") for step in steps[1:])
             for text in wrapped(f"and the same for {rest}", width - _INDENT_CELLS - 2):
                 yield self.line(width).add(" " * (_INDENT_CELLS + 2)).add(text, self.style("why"))
-        if self._progress and self._progress.failed and self._progress.done in group:
-            for text in wrapped(self._progress.failed, width - _INDENT_CELLS):
+        if self.progress and self.progress.failed and self.progress.done in group:
+            for text in wrapped(self.progress.failed, width - _INDENT_CELLS):
                 yield self.line(width).add(" " * _INDENT_CELLS).add(text, self.style("failed"))
 
     def _state(self, group: Sequence[int], danger: str) -> tuple[str, str]:
-        progress, glyphs = self._progress, self.glyphs
+        progress, glyphs = self.progress, self.glyphs
         if progress is None:
             return (glyphs.danger, danger) if danger else (glyphs.pending, "pending")
         if group[-1] < progress.done:
@@ -334,7 +311,7 @@ class PlanScreen(Modal[bool]):
     def _show_progress(self) -> None:
         if self._run and not self._run.is_over:
             step = max(0, self._run.steps_begun - 1)
-            self.query_one(PlanView).show(self.plan, PlanProgress(step))
+            self.query_one(PlanView).progress = PlanProgress(step)
             self._follow(step)
 
     def _follow(self, step: int) -> None:
@@ -369,7 +346,7 @@ class PlanScreen(Modal[bool]):
             self.app.show_error(error)
             return
         done = max(0, self._run.steps_begun - 1) if self._run else 0
-        self.query_one(PlanView).show(self.plan, PlanProgress(done, error.message))
+        self.query_one(PlanView).progress = PlanProgress(done, error.message)
         failure = self.query_one("#plan-failure", Static)
         failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))
         failure.display = True

@@ -217,28 +217,7 @@ _GAP_CELLS = 1
 class Rack(LineWidget, can_focus=True):
     """Disks as cards, or as lines if cards do not fit. Keys and mouse move a cursor and, with ``toggles``, choose."""
 
-    PREFIX = "rack"
     HELP = "The lab's disks. Arrows move, Enter opens the menu of a disk, Space chooses a disk."
-    DEFAULT_CSS = """
-    Rack {
-        height: auto;
-        & > .rack--name { color: $foreground; text-style: bold; }
-        & > .rack--text { color: $foreground; }
-        & > .rack--faint { color: $foreground-muted; }
-        & > .rack--empty { color: $foreground-muted; text-style: italic; }
-        & > .rack--free { color: $foreground-muted; }
-        & > .rack--member { color: $text-success; }
-        & > .rack--spare { color: $text-primary; }
-        & > .rack--journal { color: $text-accent; }
-        & > .rack--faulty { color: $text-error; text-style: bold; }
-        & > .rack--rebuilding { color: $text-warning; }
-        & > .rack--vanished { color: $text-error; }
-        & > .rack--refused { color: $foreground-disabled; }
-        & > .rack--chosen { color: $text-primary; background: $primary 25%; }
-        &:focus > .rack--cursor { background: $foreground 12%; }
-        &:focus > .rack--chosen { background: $primary 35%; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden_key("rack.up", "up,k", "move(0, -1)", "Up", "To the disk above"),
         hidden_key("rack.down", "down,j", "move(0, 1)", "Down", "To the disk below"),
@@ -308,9 +287,9 @@ class Rack(LineWidget, can_focus=True):
         self._cursor = min(self._cursor, max(0, len(names) - 1))
         self._chosen = tuple(name for name in self._chosen if name in names)
         if count != len(names):
-            self.changed(layout=True)
+            self.refresh(layout=True)
         else:
-            self.changed_somewhere()
+            self.refresh_differences()
 
     def choose(self, names: Iterable[str]) -> None:
         """Show exactly these disks as chosen, if they exist; posts no message."""
@@ -318,7 +297,7 @@ class Rack(LineWidget, can_focus=True):
         chosen = tuple(name for name in dict.fromkeys(names) if name in known)
         if chosen != self._chosen:
             self._chosen = chosen
-            self.changed()
+            self.refresh()
 
     def _toggle(self, names: Iterable[str]) -> None:
         """Apply a choice of the user and post Toggled; ``choose`` posts nothing, which would cause an endless loop."""
@@ -396,7 +375,7 @@ class Rack(LineWidget, can_focus=True):
     def _set_cursor(self, index: int) -> None:
         if 0 <= index < len(self._bays) and index != self._cursor:
             self._cursor = index
-            self.changed_somewhere()
+            self.refresh_differences()
             self.post_message(self.Moved(self._bays[index]))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

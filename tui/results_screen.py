@@ -356,7 +356,7 @@ class ResultsScreen(ModeScreen):
         bar = self.query_one("#results-progress", SyncBar)
         bar.display = runs
         if view and runs:
-            bar.show(SyncView(view.experiment, view.progress.fraction, eta_seconds=view.progress.left_seconds))
+            bar.view = SyncView(view.experiment, view.progress.fraction, eta_seconds=view.progress.left_seconds)
         if self._had_run and not runs:
             self.action_reload()
         self._had_run = runs

@@ -91,7 +91,7 @@ class RunPanel(Vertical):
         self._now(load_value(load.newest, LoadMeasure.IOPS) if load and load.is_running and load.newest else None)
         found = measured_of(load)
         self._measured(f"{format_value(iops_of(found), Unit.IOPS)} IOPS" if found else "–", found is not None)
-        self.query_one("#run-progress", SyncBar).show(self._load_progress(load, state))
+        self.query_one("#run-progress", SyncBar).view = self._load_progress(load, state)
         self._show_load_charts(load, state, forecast.iops if forecast else None)
         self._show_load_outcome(load, forecast.iops if forecast else None)
         earlier = earlier_lines(state, item.id)
@@ -112,7 +112,7 @@ class RunPanel(Vertical):
         self.query_one("#run-figures", Static).update("")
         if view is None:
             self._measured("–", is_good=False)
-            bar.show(None)
+            bar.view = None
             verdict.clear()
             return
         progress = view.progress
@@ -123,10 +123,10 @@ class RunPanel(Vertical):
         chart.window_seconds = MINUTE_SECONDS
         chart.show(series)
         if view.outcome is None:
-            bar.show(SyncView("runs", progress.fraction, eta_seconds=progress.left_seconds))
+            bar.view = SyncView("runs", progress.fraction, eta_seconds=progress.left_seconds)
             verdict.show(Tone.BUSY, "ENDING" if view.is_ending else "NOW", progress.label)
         else:
-            bar.show(None)
+            bar.view = None
             verdict.show(*_experiment_verdict(view, view.outcome))
 
     def _show_item(self, item: RunItem, *, is_planned: bool, is_over: bool) -> None:

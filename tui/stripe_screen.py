@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.reactive import reactive
 from textual.widgets import Static
 
 from lab.actions.action import Choice
@@ -37,7 +38,7 @@ from lab.microscope.small_write import (
 from tui.charts import fitting_names
 from tui.dialogs import TypedScreen
 from tui.keys import command_key, hidden_key
-from tui.look import Tone, tone_css
+from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.state import LabState
 from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanner, entitle, shorten, titled, wrapped
@@ -542,41 +543,18 @@ class HexColumn:
 class StripeHex(LineWidget):
     """The heads of the columns, and below them as many rows of bytes as fit."""
 
-    PREFIX = "stripe-hex"
-    DEFAULT_CSS = """
-    StripeHex {
-        height: 1fr;
-        & > .stripe-hex--place { color: $foreground-muted; }
-        & > .stripe-hex--name { color: $foreground; text-style: bold; }
-        & > .stripe-hex--cursor { color: $block-cursor-foreground; background: $block-cursor-background; }
-        & > .stripe-hex--data { color: $foreground; background: $primary 25%; }
-        & > .stripe-hex--copy { color: $foreground; background: $success 25%; }
-        & > .stripe-hex--p { color: $text-warning; background: $warning 25%; text-style: bold; }
-        & > .stripe-hex--q { color: $text-accent; background: $accent 25%; text-style: bold; }
-        & > .stripe-hex--byte { color: $foreground; }
-        & > .stripe-hex--zero { color: $foreground-muted; }
-        & > .stripe-hex--wrong { color: $text-error; background: $error 30%; text-style: bold; }
-    """ + tone_css("stripe-hex") + "& > .stripe-hex--bad { text-style: bold; }}"  # fmt: skip
+    _columns: reactive[tuple[HexColumn, ...]] = reactive(())
+    _first: reactive[int] = reactive(0)
+    _slot: reactive[int | None] = reactive(None)
+    _skip: reactive[int] = reactive(0)
+    _empty: reactive[str] = reactive("")
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
-        super().__init__(id=id)
-        self._columns: tuple[HexColumn, ...] = ()
-        self._first = 0
-        self._slot: int | None = None
-        self._skip = 0
-        self._empty = ""
-
-    def show(self, columns: Sequence[HexColumn], first: int, slot: int | None, skip: int = 0) -> None:
+    def show(self, columns: tuple[HexColumn, ...], first: int, slot: int | None, skip: int) -> None:
         """Show the columns from byte ``first`` of each chunk; ``slot`` has the cursor, ``data`` begin at ``skip``."""
-        shown = (tuple(columns), first, slot, skip)
-        if shown != (self._columns, self._first, self._slot, self._skip):
-            self._columns, self._first, self._slot, self._skip = shown
-            self.changed()
+        self._columns, self._first, self._slot, self._skip = columns, first, slot, skip
 
     def clear(self, text: str) -> None:
-        if self._columns or text != self._empty:
-            self._columns, self._empty = (), text
-            self.changed()
+        self._columns, self._empty = (), text
 
     @property
     def rows(self) -> int:
@@ -673,18 +651,6 @@ class CrashRow:
 
 class CrashTable(RowsWidget[CrashRow]):
     """Shows what is read in each state; an arrow marks the states that md's own order of writes can leave."""
-
-    PREFIX = "crash-table"
-    DEFAULT_CSS = """
-    CrashTable {
-        height: auto;
-        & > .crash-table--head { color: $foreground-muted; }
-        & > .crash-table--written { color: $foreground; }
-        & > .crash-table--good { color: $foreground; }
-        & > .crash-table--notice { color: $text-warning; }
-        & > .crash-table--bad { color: $text-error; background: $error 30%; text-style: bold; }
-    }
-    """
 
     _names: tuple[str, ...] = ()
 

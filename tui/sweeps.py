@@ -201,9 +201,9 @@ class SweepPanel(Vertical):
         bar = self.query_one("#sweep-progress", SyncBar)
         bar.display = is_going
         if is_going and progress:
-            bar.show(SyncView("sweep", progress.done / max(1, progress.planned), eta_seconds=progress.left_seconds))
+            bar.view = SyncView("sweep", progress.done / max(1, progress.planned), eta_seconds=progress.left_seconds)
         else:
-            bar.show(SyncView("starting", 0.0, note="starting a cluster") if is_going else None)
+            bar.view = SyncView("starting", 0.0, note="starting a cluster") if is_going else None
         verdict = self.query_one("#sweep-verdict", VerdictBanner)
         if found := _verdict(sweep, view):
             verdict.show(*found)

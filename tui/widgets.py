@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import wrap
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -19,6 +20,7 @@ from textual.content import Content
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.visual import VisualType
 from textual.widget import Widget
@@ -26,10 +28,11 @@ from textual.widgets import Static
 
 from lab.errors import LabError
 from tui.keys import hidden_key
-from tui.look import Glyphs, Tone, glyphs_of, tone_css
+from tui.look import Glyphs, Tone, glyphs_of
 from tui.quantities import Unit, format_seconds, format_value
 
 Row = TypeVar("Row")
+STYLE_SHEET = Path(__file__).with_name("widgets.tcss")
 
 
 class Line:
@@ -82,17 +85,18 @@ def shorten(text: str, cells: int, ellipsis: str) -> str:
 
 
 class LineWidget(Widget):
-    """Subclasses implement ``paint``; the styles are the component classes ``PREFIX--name`` of their style sheet."""
+    """Subclasses implement ``paint``; their styles are component classes in ``STYLE_SHEET``."""
 
-    PREFIX = ""
-
+    _prefix = ""
+    """``time-chart`` for a ``TimeChart``, whose component classes are ``time-chart--title`` and so on."""
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None
     _brushes: dict[str, Style] | None = None
     """Cache of styles while painting: computing one takes as long as painting a line. Key "": the widget's style."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls.PREFIX}--[\w-]+)", cls.DEFAULT_CSS))
+        cls._prefix = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
+        cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls._prefix}--[\w-]+)", STYLE_SHEET.read_text("utf-8")))
         super().__init_subclass__(**options)
 
     def paint(self, width: int, height: int) -> list[Line]:
@@ -108,24 +112,25 @@ class LineWidget(Widget):
         return glyphs_of(self)
 
     def style(self, name: str) -> Style:
-        """The style of component ``PREFIX--name``, on this widget's background."""
+        """The style of a component, on this widget's background."""
         known = {} if self._brushes is None else self._brushes
         if name not in known:
-            known[name] = self.get_component_rich_style(f"{self.PREFIX}--{name}")
+            known[name] = self.get_component_rich_style(f"{self._prefix}--{name}")
         return known[name]
 
     def line(self, width: int) -> Line:
         return Line(width, self._brushes[""] if self._brushes else self.rich_style)
 
-    def changed(self, *, layout: bool = False) -> None:
-        """Schedule a repaint; ``layout``: the height may have changed too."""
-        self._painted = None
-        self.refresh(layout=layout)
+    def refresh(self, *regions: Region, **options: bool) -> Self:
+        """Schedule a repaint, or send regions of what is painted to the screen."""
+        if not regions:
+            self._painted = None
+        return super().refresh(*regions, **options)
 
-    def changed_somewhere(self) -> None:
-        """As ``changed``, for small changes: only cells that differ are sent to the screen."""
+    def refresh_differences(self) -> None:
+        """As ``refresh``, for small changes: only cells that differ are sent to the screen."""
         if self._painted is None or self._painted_size != self.size:
-            self.changed()
+            self.refresh()
             return
         before = [self.render_line(y) for y in range(self.size.height)]
         self._painted = None
@@ -137,12 +142,6 @@ class LineWidget(Widget):
         ]
         if regions:
             self.refresh(*regions)
-
-    def on_focus(self) -> None:
-        self.changed()
-
-    def on_blur(self) -> None:
-        self.changed()
 
     def notify_style_update(self) -> None:
         self._painted = None
@@ -169,15 +168,13 @@ class RowsWidget(LineWidget, Generic[Row]):
     HIDES_WHEN_EMPTY: ClassVar[bool] = True
     """False if a style sheet controls whether it is shown."""
 
-    _rows: tuple[Row, ...] = ()
+    _rows: reactive[tuple[Row, ...]] = reactive((), layout=True)
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows, in this order; without rows it is hidden (``HIDES_WHEN_EMPTY``)."""
         if self.HIDES_WHEN_EMPTY:
             self.display = bool(rows)
-        if tuple(rows) != self._rows:
-            self._rows = tuple(rows)
-            self.changed(layout=True)
+        self._rows = tuple(rows)
 
 
 def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
@@ -296,25 +293,15 @@ def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
 class Choices(LineWidget, can_focus=True):
     """Rows of values. Up and down move between the rows, left and right through the values of a row."""
 
-    PREFIX = "choices"
     HELP = "Up and down choose a row, left and right its value."
-    DEFAULT_CSS = """
-    Choices {
-        height: auto;
-        & > .choices--label { color: $foreground-muted; }
-        & > .choices--value { color: $foreground; text-style: bold; }
-        & > .choices--arrow { color: $text-primary; }
-        & > .choices--note { color: $foreground-muted; }
-        & > .choices--cursor { background: $foreground 8%; }
-        &:focus > .choices--cursor { background: $block-cursor-blurred-background; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden_key("choices.up", "up,k", "row(-1)", "Row up", "To the row above"),
         hidden_key("choices.down", "down,j", "row(1)", "Row down", "To the row below"),
         hidden_key("choices.before", "left,h", "step(-1)", "Previous value", "The previous value"),
         Binding("right,l,space,enter", "step(1)", "Next value", id="choices.next", tooltip="The row's next value"),
     ]
+
+    _cursor: reactive[int] = reactive(0)
 
     @dataclass
     class Stepped(Message):
@@ -326,7 +313,6 @@ class Choices(LineWidget, can_focus=True):
     def __init__(self, rows: Sequence[ChoiceRow] = (), *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)
         self._rows = tuple(rows)
-        self._cursor = 0
 
     def show(self, rows: Sequence[ChoiceRow]) -> None:
         """Show these rows; the cursor stays on the same row number."""
@@ -334,12 +320,11 @@ class Choices(LineWidget, can_focus=True):
             is_other_height = len(rows) != len(self._rows)
             self._rows = tuple(rows)
             self._cursor = min(self._cursor, max(0, len(self._rows) - 1))
-            self.changed(layout=is_other_height)
+            self.refresh(layout=is_other_height)
 
     def action_row(self, by: int) -> None:
         if self._rows:
             self._cursor = (self._cursor + by) % len(self._rows)
-            self.changed()
 
     def action_step(self, by: int) -> None:
         row = self._rows[self._cursor] if self._rows else None
@@ -352,7 +337,6 @@ class Choices(LineWidget, can_focus=True):
             return
         event.stop()
         self._cursor = offset.y
-        self.changed()
         # A click before the value steps back, a click on it or after it steps forward.
         if offset.x >= self._label_cells:
             self.action_step(-1 if offset.x < self._label_cells + 2 else 1)
@@ -415,27 +399,11 @@ class SyncView:
 class SyncBar(LineWidget):
     """One row: action, bar, per cent, rate, remaining time; parts that do not fit are omitted from the end."""
 
-    PREFIX = "sync-bar"
-    DEFAULT_CSS = """
-    SyncBar {
-        height: 1;
-        & > .sync-bar--action { color: $text-warning; text-style: bold; }
-        & > .sync-bar--full { color: $text-warning; }
-        & > .sync-bar--empty { color: $foreground 20%; }
-        & > .sync-bar--text { color: $foreground; }
-    }
-    """
-
-    _view: SyncView | None = None
-
-    def show(self, view: SyncView | None) -> None:
-        """Show this progress; None: nothing."""
-        if view != self._view:
-            self._view = view
-            self.changed()
+    view: reactive[SyncView | None] = reactive(None)
+    """The progress to show; None: nothing."""
 
     def paint(self, width: int, height: int) -> list[Line]:
-        view = self._view
+        view = self.view
         line = self.line(width)
         if view is None:
             return [line]
@@ -460,28 +428,17 @@ _BOLD = Style(bold=True)
 class Tile(LineWidget):
     """A label above a figure, and a note: below it if there are three rows, else after it."""
 
-    PREFIX = "tile"
-    DEFAULT_CSS = """
-    Tile {
-        height: 2;
-        width: 1fr;
-        min-width: 10;
-        & > .tile--label { color: $foreground-muted; }
-        & > .tile--note { color: $foreground-muted; }
-    """ + tone_css("tile", quiet="$foreground") + "}"  # fmt: skip
+    _shown: reactive[tuple[str, Tone, str]] = reactive(("–", Tone.QUIET, ""))
 
     def __init__(self, label: str, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)
         self.label = label
-        self._shown = ("–", Tone.QUIET, "")
 
-    def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        self.show_text(format_value(value, unit), tone, note)
+    def show(self, value: float | None, unit: Unit) -> None:
+        self.show_text(format_value(value, unit))
 
     def show_text(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        if (text, tone, note) != self._shown:
-            self._shown = (text, tone, note)
-            self.changed()
+        self._shown = (text, tone, note)
 
     def paint(self, width: int, height: int) -> list[Line]:
         text, tone, note = self._shown
@@ -508,32 +465,15 @@ def error_sentence(error: LabError) -> str:
 class VerdictBanner(LineWidget):
     """A verdict as a highlighted headline, and a sentence."""
 
-    PREFIX = "verdict"
-    DEFAULT_CSS = """
-    VerdictBanner {
-        height: auto;
-        & > .verdict--sentence { color: $foreground; }
-        & > .verdict--good { color: $text-success; background: $success 30%; text-style: bold; }
-        & > .verdict--bad { color: $text-error; background: $error 30%; text-style: bold; }
-        & > .verdict--notice { color: $text-warning; background: $warning 30%; text-style: bold; }
-        & > .verdict--busy { color: $text-primary; background: $primary 30%; text-style: bold; }
-        & > .verdict--quiet { color: $foreground-muted; background: $foreground 10%; text-style: bold; }
-    }
-    """
-
-    _shown: tuple[Tone, str, str] | None = None
+    _shown: reactive[tuple[Tone, str, str] | None] = reactive(None, layout=True)
 
     def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
         self.display = True
-        if (tone, headline, sentence) != self._shown:
-            self._shown = (tone, headline, sentence)
-            self.changed(layout=True)
+        self._shown = (tone, headline, sentence)
 
     def clear(self) -> None:
         self.display = False
-        if self._shown is not None:
-            self._shown = None
-            self.changed(layout=True)
+        self._shown = None
 
     def paint(self, width: int, height: int) -> list[Line]:
         if self._shown is None:

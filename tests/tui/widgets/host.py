@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from tui.look import ASCII, UNICODE, Glyphs, to_ascii
+from tui.widgets import STYLE_SHEET
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 
@@ -18,6 +19,7 @@ Act = Callable[[Pilot[None]], Awaitable[None]]
 class Host(App[None]):
     """An app with one widget that fills its screen."""
 
+    CSS_PATH = STYLE_SHEET
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, widget: Widget, glyphs: Glyphs = UNICODE) -> None:

@@ -11,7 +11,7 @@ from tui.widgets import SyncBar, SyncView, VerdictBanner, bar
 
 def sync(view: SyncView | None, width: int = 80) -> str:
     made = SyncBar()
-    made.show(view)
+    made.view = view
     return shown(made, (width, 1))[0]
 
 

@@ -17,8 +17,8 @@ ERASE = STOP + operations.zero_superblocks(("/dev/ubda", "/dev/ubdb"))
 
 
 def text(plan: Plan, progress: PlanProgress | None = None, width: int = 70) -> list[str]:
-    view = PlanView()
-    view.show(plan, progress)
+    view = PlanView(plan)
+    view.progress = progress
     return shown(view, (width, 40))
 
 
