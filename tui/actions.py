@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rich.style import Style
 
@@ -23,16 +22,14 @@ from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus
 from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.lab import lab_folder
 from lab.machine import parse_target
+from lab.plans import Plan
 from lab.session.session import LARGER_COUNT, LabSession, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import KIB, MIB, counted, human_bytes
+from tui.client import LabClient
 from tui.frontend import Frontend
 from tui.look import Tone
 from tui.state import LabState, MachinePhase, condition, purpose
 from tui.widgets import ChoiceRow, Line, RowsWidget
-
-if TYPE_CHECKING:
-    from lab.plans import Plan
-    from tui.client import LabClient
 
 Done = Callable[[tuple[str, ...]], None]
 

@@ -222,7 +222,11 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             hidden_key(
-                f"app.{entry.mode}", entry.key, f"mode('{entry.mode}')", entry.title, f"Go to the {entry.title} screen"
+                f"app.{entry.mode}",
+                entry.key,
+                f"switch_mode('{entry.mode}')",
+                entry.title,
+                f"Go to the {entry.title} screen",
             )
             for entry in SCREENS
         ),
@@ -400,9 +404,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         lists = self.screen.query(OptionList)
         return any(each.scrollable_content_region.height <= 0 for each in lists)
 
-    def action_mode(self, mode: str) -> None:
-        self.switch_mode(mode)
-
     def action_help(self) -> None:
         from tui.help import HelpScreen
 
@@ -417,9 +418,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
     def action_restart(self) -> None:
         self.client.start()
-
-    async def action_quit(self) -> None:
-        self.exit(0)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette that apply now, as ``Area: Verb``."""

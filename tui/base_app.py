@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.app import App
 from textual.binding import Binding
 from textual.reactive import reactive
 
 from lab.errors import RUN_AGAIN, LabError
+from lab.plans import Plan
 from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend
 from tui.lessons import Guide
@@ -19,9 +20,6 @@ from tui.look import ASCII, KEY_WORDS, UNICODE, AsciiFilter, Glyphs, needs_ascii
 from tui.runs import Experiments
 from tui.sweeps import Sweeps
 from tui.terminal import TerminalSession
-
-if TYPE_CHECKING:
-    from lab.plans import Plan
 
 _YOUNG_OBJECTS = 5_000
 """New objects before the youngest generation is collected: about as many as one paint of the screen creates."""

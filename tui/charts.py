@@ -28,17 +28,14 @@ _ASCII_SIGNS = " '.:"
 
 @dataclass(slots=True)
 class DotCanvas:
-    """``columns`` × ``rows`` cells. Dots count from the top left; the owner of a cell is the last to draw in it."""
+    """``columns`` × ``rows`` cells. Dots count from the top left."""
 
     columns: int
     rows: int
     kind: Canvas
-    _bits: list[list[int]] = field(init=False)
-    _owners: list[list[int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._bits = [[0] * self.columns for _ in range(self.rows)]
-        self._owners = [[-1] * self.columns for _ in range(self.rows)]
+    cells: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    """(row, column) -> (character, owner) of each cell with a dot; its owner is the last to draw in it."""
+    _bits: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def dot_columns(self) -> int:
@@ -57,9 +54,11 @@ class DotCanvas:
         top, bottom = max(0, min(first, last)), min(self.dot_rows - 1, max(first, last))
         for dot_row in range(top, bottom + 1):
             row, y = divmod(dot_row, down)
+            place = row, column
             bit = _BRAILLE_DOTS[y][x] if self.kind is Canvas.BRAILLE else 1 << y
-            self._bits[row][column] |= bit
-            self._owners[row][column] = owner
+            self._bits[place] = bits = self._bits.get(place, 0) | bit
+            sign = chr(_BRAILLE_BASE | bits) if self.kind is Canvas.BRAILLE else _ASCII_SIGNS[bits]
+            self.cells[place] = sign, owner
 
     def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
         """Draw a line between two dots, (column, row) each; ``start`` must not be to the right of ``end``."""
@@ -74,17 +73,6 @@ class DotCanvas:
             step = 1 if y > previous else -1
             self.vertical(x, previous + step if y != previous and x != x0 else y, y, owner)
             previous = y
-
-    def sign(self, row: int, column: int) -> str:
-        """The character of a cell; a blank if nothing was drawn in it."""
-        bits = self._bits[row][column]
-        if not bits:
-            return " "
-        return chr(_BRAILLE_BASE | bits) if self.kind is Canvas.BRAILLE else _ASCII_SIGNS[bits]
-
-    def owner(self, row: int, column: int) -> int:
-        """The owner of a cell: the ``owner`` of the last drawing in it; -1 if nothing was drawn."""
-        return self._owners[row][column]
 
 
 SERIES_COLOURS = 6
@@ -290,12 +278,8 @@ class TimeChart(LineWidget):
                         for column in range(before[0] if before else dot[0], dot[0] + 1):
                             canvas.vertical(column, dot[1], bottom, owner)
                 before = dot
-        for row in range(plot.rows):
-            for column in range(plot.columns):
-                owner = canvas.owner(row, column)
-                if owner >= 0:
-                    colour = self._series[owner].colour % SERIES_COLOURS
-                    plot.put(row, column, canvas.sign(row, column), f"series-{colour}")
+        for (row, column), (sign, owner) in canvas.cells.items():
+            plot.put(row, column, sign, f"series-{self._series[owner].colour % SERIES_COLOURS}")
 
     def _mark_columns(self, columns: int) -> list[tuple[int, Mark]]:
         first, pace = self._first_second(columns)

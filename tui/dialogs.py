@@ -18,7 +18,6 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
-from tui.lessons import ReadingCard
 from tui.widgets import entitle
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class MenuScreen(Modal[str | None]):
     AREA = "Menu"
     HELP = "Choose a line with the arrows and Enter, or press the key in front of it. Escape changes nothing."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "cancel", "Cancel", id="menu.cancel", tooltip="Close; nothing is changed"),
+        Binding("escape,q", "dismiss", "Cancel", id="menu.cancel", tooltip="Close; nothing is changed"),
     ]
 
     def __init__(self, title: str, choices: Sequence[Choice], *, intro: str = "") -> None:
@@ -141,9 +140,6 @@ class MenuScreen(Modal[str | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option_id)
 
-    def action_cancel(self) -> None:
-        self.dismiss(None)
-
 
 class TypedScreen(Modal[None]):
     """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open.
@@ -172,14 +168,11 @@ class TypedScreen(Modal[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         problem = self._give(event.value.strip())
         if not problem:
-            self.dismiss(None)
+            self.dismiss()
             return
         widget = self.query_one("#typed-problem", Static)
         widget.update(problem)
         widget.display = True
-
-    def action_cancel(self) -> None:
-        self.dismiss(None)
 
 
 class NumberScreen(TypedScreen):
@@ -188,14 +181,11 @@ class NumberScreen(TypedScreen):
     AREA = "Number"
     HELP = "Type the value that you read, with a decimal point or comma. It is compared with your own result or array."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Cancel", id="number.cancel", tooltip="Close; nothing is changed"),
+        Binding("escape", "dismiss", "Cancel", id="number.cancel", tooltip="Close; nothing is changed"),
     ]
     TITLES = ("Your number", "Enter confirms, Esc cancels")
     PLACEHOLDER = "a number"
     MOST_LETTERS = 24
-
-    def __init__(self, reading: ReadingCard, give: Callable[[str], str | None]) -> None:
-        super().__init__(reading.question, reading.given, give)
 
 
 class VariantScreen(TypedScreen):
@@ -204,7 +194,7 @@ class VariantScreen(TypedScreen):
     AREA = "Variant"
     HELP = "The same word always gives the same variant, on every computer. Without a word you get the plain lesson."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Cancel", id="variant.cancel", tooltip="Close; nothing is changed"),
+        Binding("escape", "dismiss", "Cancel", id="variant.cancel", tooltip="Close; nothing is changed"),
     ]
     TITLES = ("Your variant", "Enter starts the lesson again, Esc cancels")
     PLACEHOLDER = "a word"

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Footer, Markdown, OptionList, Static
 from textual.widgets.option_list import Option
+from textual.worker import WorkType
 
 from lab.drills.verbs import ClearDisks, Commit, Debrief, DrillHint, LeaveDrill, ResetDrill, StartDrill
 from tui.dialogs import Modal, VariantScreen
+from tui.drills import DrillItem, DrillView
 from tui.keys import key_for
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
+from tui.state import LabState
 from tui.widgets import numbered, titled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from textual.widget import Widget
-    from textual.worker import WorkType
-
-    from tui.drills import DrillItem, DrillView
-    from tui.state import LabState
 
 
 def drill_line(widget: Widget, item: DrillItem) -> Content:

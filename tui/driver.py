@@ -18,20 +18,17 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 from lab.host import signals
 from lab.host.clock import HostClock
 from lab.host.streams import USUAL_MODES
-
-if TYPE_CHECKING:
-    from textual.message import Message
-
-    from tui.base_app import BaseApp
+from tui.base_app import BaseApp
 
 ESC = "\x1b"
 MOST_PASTED = 64 * 1024

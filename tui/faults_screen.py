@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,11 +59,7 @@ class FaultView(JobView[Line]):
     """The output of a run of one item."""
 
     item: str
-    lines: list[Line] = field(default_factory=list)
-
-    def add(self, line: Line) -> None:
-        self.lines.append(line)
-        del self.lines[:-MOST_LINES]
+    lines: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_LINES))
 
     def lines_from(self, names: Sequence[str]) -> list[Line]:
         """All lines, with the parts that have one of these titles moved before the other parts."""
@@ -96,9 +93,9 @@ def points_view(stored: StoredPoints) -> FaultView:
     """The view of stored crash points."""
     from lab.faults.crash_points import PointJudgement
 
-    view = FaultView(f"points-{stored.configuration}", [(f"run {stored.created_utc}, seed {stored.seed}", "muted")])
-    for judgement, count in stored.judgements.items():
-        view.add((f"  {judgement}: {count}", "plain"))
+    view = FaultView(f"points-{stored.configuration}")
+    view.lines.append((f"run {stored.created_utc}, seed {stored.seed}", "muted"))
+    view.lines += [(f"  {judgement}: {count}", "plain") for judgement, count in stored.judgements.items()]
     is_broken = bool(stored.judgements.get(PointJudgement.BROKEN))
     view.outcome = (f"{sum(stored.judgements.values())} crash points", "bad" if is_broken else "good")
     return view
@@ -106,12 +103,12 @@ def points_view(stored: StoredPoints) -> FaultView:
 
 def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
     """The view of a stored scenario, without its commands; ``head`` is the first line."""
-    view = FaultView(f"scenario-{outcome.number}", [head])
+    view = FaultView(f"scenario-{outcome.number}")
+    view.lines.append(head)
     for variant in outcome.variants:
-        view.add((variant.name or outcome.title, "title"))
+        view.lines.append((variant.name or outcome.title, "title"))
         for step in variant.steps:
-            for line in step_lines(step, with_commands=False):
-                view.add(line)
+            view.lines += step_lines(step, with_commands=False)
     view.outcome = outcome_line(outcome)
     return view
 
@@ -415,10 +412,10 @@ class FaultsScreen(ModeScreen):
             is_cancelled = isinstance(error, RunCancelled)
             view.outcome = ("Stopped.", "muted") if is_cancelled else (error.message, "bad")
             if error.hint and not is_cancelled:
-                view.add((f"next: {error.hint}", "muted"))
+                view.lines.append((f"next: {error.hint}", "muted"))
 
         work = partial(item.work, self.app)
-        if self.app.background.run(item.label, work, on_done=done, on_error=failed, on_progress=view.add):
+        if self.app.background.run(item.label, work, on_done=done, on_error=failed, on_progress=view.lines.append):
             self.run = view
         self.app.show_soon()
 

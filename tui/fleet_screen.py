@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,10 +27,8 @@ from tui.charts import DECADES, SHARES, IntervalChart, IntervalRow
 from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
+from tui.state import LabState
 from tui.widgets import ChangingText, ChoiceRow, Choices, VerdictBanner, error_sentence, stepped, titled
-
-if TYPE_CHECKING:
-    from tui.state import LabState
 
 _HIGH_ROWS = 34
 _LOW_CHART_ROWS = 5

@@ -305,8 +305,6 @@ class Frontend:
                 self.show_message(message.note)
             case SessionOpened():
                 self.settle()
-            case _:
-                pass
         for receive in self.receivers:
             receive(message)
         if not isinstance(message, SnapshotTaken):
@@ -490,8 +488,7 @@ class PlanRun:
 
         def begin(step: Step) -> None:
             self.steps_begun += 1
-            operation = RunningOperation(self.plan.title, step.shell_line(), self.steps_begun, len(acting.steps))
-            self._frontend.post_message(OperationChanged(operation))
+            self._frontend.post_message(OperationChanged(RunningOperation(self.plan.title, step.shell_line())))
 
         self._frontend.job(
             self.plan.title,

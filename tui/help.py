@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult, SystemCommand
@@ -16,18 +16,16 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Button, Footer, Input, OptionList, Static
 
+from lab.errors import LabError
+from lab.plans import Plan
 from tui.actions import first_array
+from tui.base_app import BaseApp
 from tui.dialogs import Modal
 from tui.frontend import PlanRun
 from tui.keys import SCREENS, command_key, hidden_key, own_bindings
 from tui.look import THEMES
 from tui.mode import ModeScreen
 from tui.widgets import wrapped
-
-if TYPE_CHECKING:
-    from lab.errors import LabError
-    from lab.plans import Plan
-    from tui.base_app import BaseApp
 
 
 class Palette(CommandPalette, Modal[Any]):
@@ -88,7 +86,7 @@ class HelpScreen(Modal[None]):
 
     CSS_PATH = "help.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,question_mark", "close", "Close", id="help.close", tooltip="Back to the screen"),
+        Binding("escape,f1,q,question_mark", "dismiss", "Close", id="help.close", tooltip="Back to the screen"),
     ]
 
     def __init__(self, about: Screen[Any]) -> None:
@@ -116,9 +114,6 @@ class HelpScreen(Modal[None]):
         width = self.query_one("#help-box").scrollable_content_region.width - 1
         if width > 0:
             self.query_one("#help-keys", Static).update(key_table(self.app, self._about, width))
-
-    def action_close(self) -> None:
-        self.dismiss()
 
 
 def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
@@ -191,7 +186,7 @@ class WelcomeScreen(Modal[None]):
         command_key("welcome.build", "b", "Build a RAID 5", "array create", "Build a first array of four disks"),
         hidden_key("welcome.next", "right,down,tab", "app.focus_next", "Next", "To the other button"),
         hidden_key("welcome.previous", "left,up,shift+tab", "app.focus_previous", "Previous", "To the other button"),
-        Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
+        Binding("escape,q", "dismiss", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
         # The text mentions one of these keys, and the app does not receive keys while a dialog is open.
         *(
             hidden_key(
@@ -216,8 +211,10 @@ class WelcomeScreen(Modal[None]):
             yield Static(Content.from_markup(_TEXT.format(bullet=self.app.glyphs.separator)), id="welcome-text")
             yield Static("", id="welcome-state")
             with Horizontal(id="welcome-buttons"):
-                yield Button("Build a first RAID 5 (Enter)", name="build", id="welcome-build", variant="primary")
-                yield Button("Look around (Esc)", name="close", id="welcome-close")
+                yield Button(
+                    "Build a first RAID 5 (Enter)", action="screen.build", id="welcome-build", variant="primary"
+                )
+                yield Button("Look around (Esc)", action="screen.dismiss", id="welcome-close")
 
     def on_mount(self) -> None:
         self.query_one("#welcome-build").focus()
@@ -257,10 +254,6 @@ class WelcomeScreen(Modal[None]):
         self.query_one("#welcome-build", Button).disabled = True
         self.query_one("#welcome-close").focus()
 
-    async def on_button_pressed(self, event: Button.Pressed) -> None:
-        event.stop()
-        await self.run_action(str(event.button.name))
-
     def action_build(self) -> None:
         self._is_requested = True
         if self._plan:
@@ -274,9 +267,6 @@ class WelcomeScreen(Modal[None]):
         self.dismiss()
         PlanRun(app, plan, on_done=(partial(app.built, plan),)).go_on()
 
-    def action_close(self) -> None:
-        self.dismiss()
-
     def action_go(self, mode: str) -> None:
-        self.action_close()
+        self.dismiss()
         self.app.call_later(self.app.switch_mode, mode)

@@ -54,11 +54,8 @@ def key_card() -> tuple[KeyCardSection, ...]:
 
 
 def _bindings(owner: type) -> list[Binding]:
-    """The bindings of a class and its base classes, grouped by id."""
-    found: dict[str | None, list[Binding]] = {}
-    for _, binding in own_bindings(owner.__mro__):
-        found.setdefault(binding.id, []).append(binding)
-    return [each for group in found.values() for each in group]
+    """The bindings of a class and its base classes."""
+    return [binding for _, binding in own_bindings(owner.__mro__)]
 
 
 def _rows(bindings: list[Binding]) -> Iterator[tuple[str, str, str]]:

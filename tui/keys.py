@@ -6,15 +6,12 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 from textual.dom import DOMNode
 
 import tui
-
-if TYPE_CHECKING:
-    from lab.actions.action import Verb
+from lab.actions.action import Verb
 
 
 @dataclass(frozen=True)

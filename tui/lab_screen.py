@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +16,8 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice, Fills
 from lab.arrays.levels import layout_name
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.disks import LabDisk
 from lab.session.monitor import History, LoadMeasure, Measure, load_value
 from lab.units import human_bytes
 from tui.actions import (
@@ -55,12 +58,6 @@ from tui.rack import (
 )
 from tui.state import LabState, MachinePhase, condition
 from tui.widgets import ChangingText, SyncBar, Tile, VerdictBanner, entitle, titled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lab.arrays.status import ArrayStatus, MemberStatus
-    from lab.disks import LabDisk
 
 _STYLES = {
     BayState.FAULTY: "$text-error",

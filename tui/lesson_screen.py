@@ -298,8 +298,8 @@ class LessonsScreen(ModeScreen):
 
     def action_type_number(self) -> None:
         view = self.app.guide.view
-        if view and view.step and view.step.reading:
-            self.app.push_screen(NumberScreen(view.step.reading, self.app.guide.answer))
+        if view and view.step and (reading := view.step.reading):
+            self.app.push_screen(NumberScreen(reading.question, reading.given, self.app.guide.answer))
 
     def action_hint(self) -> None:
         self.app.guide.hint()
@@ -334,11 +334,9 @@ class LessonsScreen(ModeScreen):
         panel.scroll_relative(y=pages * max(1, panel.size.height // 2), animate=False)
 
     def action_language(self) -> None:
-        view = self.app.guide.view
-        if view is None:
-            return
-        choices = [Choice(each, _LANGUAGES.get(each, each)) for each in view.languages]
-        self.app.pick("Language", choices, self.app.guide.change_language)
+        if view := self.app.guide.view:
+            choices = [Choice(each, _LANGUAGES.get(each, each)) for each in view.languages]
+            self.app.pick("Language", choices, self.app.guide.change_language)
 
     def action_variant(self) -> None:
         if view := self.app.guide.view:

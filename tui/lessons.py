@@ -43,7 +43,7 @@ from tui.widgets import entitle
 
 if TYPE_CHECKING:
     from lab.experiments.schedule import RunProgress
-    from lab.lessons.course import ReadyLesson, ReadyStep
+    from lab.lessons.course import LessonWords, ReadyLesson, ReadyStep
     from lab.lessons.engine import DisplayedCheck, StepView
     from lab.lessons.student import CourseLine, LessonSession, Student
     from lab.plans import Plan
@@ -201,7 +201,7 @@ class Guide:
             lesson=attempt.lesson,
             done_count=done,
             languages=files.languages if files else (attempt.lesson.language,),
-            labels=labels_of(attempt),
+            words=attempt.words,
             explanation=explanation_of(attempt, self._read_count) if self._read_count < done else None,
             step=step_card(attempt, step, done, step_view) if step else None,
             activity=self._activity,
@@ -536,7 +536,7 @@ class LessonView:
     lesson: ReadyLesson
     done_count: int
     languages: tuple[str, ...]
-    labels: dict[str, str]
+    words: LessonWords
     explanation: Explanation | None = None
     """An explanation that the student has not read; it is shown before the next step."""
     step: StepCard | None = None
@@ -546,14 +546,6 @@ class LessonView:
     progress: float = 0.0
     elsewhere: str = ""
     """The machine on which the lesson was started, if it is another one; nothing is checked then."""
-
-
-def labels_of(attempt: LessonSession) -> dict[str, str]:
-    """The headings in the language of the lesson."""
-    words = attempt.words
-    labels = {name: words.label(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
-    framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
-    return labels | framed | {"lesson-done": words.label("lesson-done", title=attempt.lesson.title)}
 
 
 def explanation_of(attempt: LessonSession, number: int) -> Explanation:
@@ -835,21 +827,23 @@ class LessonPanel(VerticalScroll):
             self.call_after_refresh(self.query_one(shown).scroll_visible, animate=False)
 
     def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
-        done = view.labels["step-of"].format(number=why.number + 1, count=len(view.lesson.steps))
+        done = view.words.label("step-of", number=why.number + 1, count=len(view.lesson.steps))
         parts = [(f"{glyphs.good} {done}. ", "$text-success")]
         if why.outcome:
             sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
             parts.append((f"\n{sign}{why.outcome}", "$text-success" if why.is_right else "$text-warning"))
         parts += [(f"\n{glyphs.arrow} {figures}", "not bold $foreground") for figures in why.figures]
         self.query_one("#lesson-outcome", Static).update(Content.assemble(*parts))
-        self.query_one("#lesson-explain", Markdown).update(f"**{view.labels['why']}**\n\n{why.text}")
+        self.query_one("#lesson-explain", Markdown).update(f"**{view.words.label('why')}**\n\n{why.text}")
         self.query_one("#lesson-next", Static).update(
             Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._continue_key}[/b] continues")
         )
         self.query_one("#lesson-why").set_class(why.is_right is False, "-wrong")
 
     def _end(self, view: LessonView, glyphs: Glyphs) -> None:
-        done = Content.styled(f"{glyphs.good} {view.labels['lesson-done']}", "$text-success")
+        done = Content.styled(
+            f"{glyphs.good} {view.words.label('lesson-done', title=view.lesson.title)}", "$text-success"
+        )
         self.query_one("#lesson-outcome", Static).update(done)
         self.query_one("#lesson-explain", Markdown).update(view.lesson.goal)
         self.query_one("#lesson-next", Static).update(
@@ -859,17 +853,19 @@ class LessonPanel(VerticalScroll):
 
     def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
         if old is None or old.text != step.text or old.number != step.number:
-            head = view.labels["step-of"].format(number=step.number + 1, count=len(view.lesson.steps))
-            goal = f"*{view.labels['goal']}: {view.lesson.goal}*\n\n" if step.number == 0 else ""
+            head = view.words.label("step-of", number=step.number + 1, count=len(view.lesson.steps))
+            goal = f"*{view.words.label('goal')}: {view.lesson.goal}*\n\n" if step.number == 0 else ""
             self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
         self._show_question(view, step, glyphs)
         self._show_activity(view, glyphs)
         self._show_reading(view, step, glyphs)
         self.query_one("#lesson-checks", Static).update(self._checks(view, step, glyphs))
-        self._show_markdown("#lesson-mistake", f"**{view.labels['mistake']}:** {step.mistake}" if step.mistake else "")
+        self._show_markdown(
+            "#lesson-mistake", f"**{view.words.label('mistake')}:** {step.mistake}" if step.mistake else ""
+        )
         total = step.hint_count
         numbered = enumerate(step.hints, start=1)
-        hints = [f"**{view.labels['hint-of'].format(number=number, count=total)}** {hint}" for number, hint in numbered]
+        hints = [f"**{view.words.label('hint-of', number=number, count=total)}** {hint}" for number, hint in numbered]
         self._show_markdown("#lesson-hints", "\n\n".join(hints))
         self.query_one("#lesson-keys", Static).update(Content.from_markup(self._keys))
 
@@ -895,7 +891,7 @@ class LessonPanel(VerticalScroll):
             return
         self._options = options_shown
         self.query_one("#lesson-question", Static).update(
-            Content(f"{glyphs.cursor} {view.labels['predict']}: {step.question}")
+            Content(f"{glyphs.cursor} {view.words.label('predict')}: {step.question}")
         )
         options = self.query_one("#lesson-options", OptionList)
         options.clear_options()
@@ -923,14 +919,14 @@ class LessonPanel(VerticalScroll):
             return
         widget.update(
             Content.assemble(
-                f"{glyphs.cursor} {view.labels['read-off']}: {reading.question}",
+                f"{glyphs.cursor} {view.words.label('read-off')}: {reading.question}",
                 ("\nt ", "bold $footer-key-foreground"),
                 (reading.given or "…", "bold $text-primary" if reading.given else "not bold $foreground-muted"),
             )
         )
 
     def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
-        parts: list[tuple[str, str]] = [(view.labels["checks"], "bold $primary")]
+        parts: list[tuple[str, str]] = [(view.words.label("checks"), "bold $primary")]
         if view.elsewhere:
             parts.append((f"\n{glyphs.notice} not checked here: started on {view.elsewhere}", "$text-warning"))
         shown = ""
@@ -940,7 +936,7 @@ class LessonPanel(VerticalScroll):
             # Show a text such as "no array runs" once, even if several checks have it.
             if check.found and check.found != shown:
                 shown = check.found
-                found = check.found if check.is_passed else view.labels["missing"].format(found=check.found)
+                found = check.found if check.is_passed else view.words.label("missing", found=check.found)
                 parts.append((f"\n    {found}", "$foreground-muted"))
         return Content.assemble(*parts)
 

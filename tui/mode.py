@@ -105,7 +105,7 @@ class TopBar(Static):
             whole = entry.title if letters is None else entry.narrow_title
             title, gap = (whole, " ") if is_shown or letters is None else (whole[:letters], "")
             words = f" {entry.key} {title}{gap}" if title else f" {entry.key}"
-            text = f"[@click=app.mode('{entry.mode}')][{style}]{words}[/][/]"
+            text = f"[@click=app.switch_mode('{entry.mode}')][{style}]{words}[/][/]"
             parts.append(Content.from_markup(text))
         return Content.assemble(*parts)
 

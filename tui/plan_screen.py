@@ -182,8 +182,8 @@ _UNSEEN_SECONDS = 0.4
 """The waiting message is shown only if making the plan takes longer than this."""
 
 
-class PlanScreen(Modal[bool]):
-    """Makes a plan, shows it, and runs exactly this plan. Its result is whether the plan ran; it closes after the run.
+class PlanScreen(Modal[None]):
+    """Makes a plan, shows it, runs exactly this plan, and closes after the run.
 
     It is on the screen from the first moment, so that keys typed for the plan never reach the screen below; the user
     cannot confirm commands that are not shown yet. An error of ``make`` is shown with its hint. If ``make`` returns
@@ -202,7 +202,7 @@ class PlanScreen(Modal[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         command_key("plan.run", "r", "Run", "array create", "Run these commands"),
         Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
-        Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
+        Binding("escape,q", "dismiss", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
         hidden_key("plan.page-up", "pageup", "page(-1)", "Page up", "Commands further up"),
         hidden_key("plan.page-down", "pagedown", "page(1)", "Page down", "Commands further down"),
         hidden_key("plan.next", "right,down,tab", "app.focus_next", "Next", "To the next button"),
@@ -246,11 +246,11 @@ class PlanScreen(Modal[bool]):
                 yield PlanView(plan, name_of=self.app.lab.full_disk_name)
             yield Static("", id="plan-failure", markup=False)
             with Horizontal(id="plan-buttons"):
-                yield Button(
-                    "Run (r)", id="run", variant="error" if plan.destroys_data else "primary", disabled=not plan.steps
-                )
-                yield Button("Copy (c)", id="copy", disabled=not plan.steps)
-                yield Button("Cancel (Esc)", id="cancel")
+                run = Button("Run (r)", action="screen.run", id="run", disabled=not plan.steps)
+                run.variant = "error" if plan.destroys_data else "primary"
+                yield run
+                yield Button("Copy (c)", action="screen.copy", id="copy", disabled=not plan.steps)
+                yield Button("Cancel (Esc)", action="screen.dismiss", id="cancel")
 
     def on_mount(self) -> None:
         self.add_class("-awaited")
@@ -268,11 +268,11 @@ class PlanScreen(Modal[bool]):
         try:
             self._plan = await asyncio.wrap_future(self.app.client.submit(partial(named, self._make)))
         except LabError as error:
-            self.dismiss(False)
+            self.dismiss()
             self.app.show_error(error)
             return
         if self._plan is None:
-            self.dismiss(False)
+            self.dismiss()
             if self._on_done:
                 self._on_done()
             return
@@ -322,24 +322,16 @@ class PlanScreen(Modal[bool]):
             at = steps.virtual_size.height * step // len(self.plan.steps)
             steps.scroll_to(y=max(0, at - steps.size.height // 2), animate=False)
 
-    async def on_button_pressed(self, event: Button.Pressed) -> None:
-        event.stop()
-        await self.run_action(str(event.button.id))
-
     def action_run(self) -> None:
         if self._run or not self.plan.steps:
             return
         self.query_one("#run", Button).disabled = True
         self.query_one("#cancel", Button).label = "Hide (Esc)"
-        close = partial(self.dismiss, True)
-        self._run = PlanRun(self.app, self.plan, on_done=(close, self._on_done), on_error=self._failed)
+        self._run = PlanRun(self.app, self.plan, on_done=(self.dismiss, self._on_done), on_error=self._failed)
         self._run.go_on()
 
     def action_copy(self) -> None:
         self.query_one(PlanView).action_copy()
-
-    def action_cancel(self) -> None:
-        self.dismiss(False)
 
     def _failed(self, error: LabError) -> None:
         if not self.is_attached:

@@ -260,7 +260,8 @@ class Rack(LineWidget, can_focus=True):
         super().__init__(id=id)
         self.toggles = toggles
         self._bays: tuple[Bay, ...] = tuple(bays)
-        self._chosen: tuple[str, ...] = ()
+        self.chosen: tuple[str, ...] = ()
+        """Names of the chosen disks, in the order in which they were chosen."""
         self._cursor = 0
         self._columns = 1
         self._first_row = 0
@@ -269,11 +270,6 @@ class Rack(LineWidget, can_focus=True):
     @property
     def current(self) -> Bay | None:
         return self._bays[self._cursor] if self._cursor < len(self._bays) else None
-
-    @property
-    def chosen(self) -> tuple[str, ...]:
-        """Names of the chosen disks, in the order in which they were chosen."""
-        return self._chosen
 
     def show(self, bays: Sequence[Bay]) -> None:
         """Show these disks; the cursor and the choice follow the names of the disks."""
@@ -285,7 +281,7 @@ class Rack(LineWidget, can_focus=True):
         if current and current.name in names:
             self._cursor = names.index(current.name)
         self._cursor = min(self._cursor, max(0, len(names) - 1))
-        self._chosen = tuple(name for name in self._chosen if name in names)
+        self.chosen = tuple(name for name in self.chosen if name in names)
         if count != len(names):
             self.refresh(layout=True)
         else:
@@ -295,17 +291,17 @@ class Rack(LineWidget, can_focus=True):
         """Show exactly these disks as chosen, if they exist; posts no message."""
         known = {bay.name for bay in self._bays}
         chosen = tuple(name for name in dict.fromkeys(names) if name in known)
-        if chosen != self._chosen:
-            self._chosen = chosen
+        if chosen != self.chosen:
+            self.chosen = chosen
             self.refresh()
 
     def _toggle(self, names: Iterable[str]) -> None:
         """Apply a choice of the user and post Toggled; ``choose`` posts nothing, which would cause an endless loop."""
-        before = self._chosen
+        before = self.chosen
         self.choose(names)
-        if self._chosen != before:
-            added = tuple(name for name in self._chosen if name not in before)
-            removed = tuple(name for name in before if name not in self._chosen)
+        if self.chosen != before:
+            added = tuple(name for name in self.chosen if name not in before)
+            removed = tuple(name for name in before if name not in self.chosen)
             self.post_message(self.Toggled(added, removed))
 
     def move_to(self, name: str) -> None:
@@ -338,17 +334,17 @@ class Rack(LineWidget, can_focus=True):
         bay = self.current
         if bay is None:
             return
-        if bay.name in self._chosen:
-            self._toggle(name for name in self._chosen if name != bay.name)
+        if bay.name in self.chosen:
+            self._toggle(name for name in self.chosen if name != bay.name)
         elif bay.state is BayState.FREE:
-            self._toggle([*self._chosen, bay.name])
+            self._toggle([*self.chosen, bay.name])
         elif bay.array or bay.state is not BayState.REFUSED:
             self.notify(f"{bay.name} is not free: {bay.words(self.glyphs)}", severity="warning")
         else:
             self.post_message(self.Refused(bay))
 
     def action_choose_free(self) -> None:
-        self._toggle([*self._chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])
+        self._toggle([*self.chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])
 
     def action_choose_none(self) -> None:
         self._toggle(())
@@ -413,7 +409,7 @@ class Rack(LineWidget, can_focus=True):
                 lines += [self.line(width) for _ in range(self._row_height)]
             bay = self._bays[index]
             at_cursor = index == self._cursor and self.has_focus
-            look = BayLook(at_cursor, bay.name in self._chosen if self.toggles else None)
+            look = BayLook(at_cursor, bay.name in self.chosen if self.toggles else None)
             painted = [paint_row(self, bay, look, cell, cells)] if is_compact else paint_card(self, bay, look, cell)
             for line, part in zip(lines[-self._row_height :], painted, strict=True):
                 line.extend(part).add(" " * _GAP_CELLS)

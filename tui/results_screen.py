@@ -8,13 +8,13 @@ from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Resize, ScreenResume
+from textual.events import Resize
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -45,10 +45,8 @@ from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
 from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
+from tui.state import LabState
 from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
-
-if TYPE_CHECKING:
-    from tui.state import LabState
 
 _TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
 
@@ -331,7 +329,7 @@ class ResultsScreen(ModeScreen):
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
 
-    def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
+    def on_screen_resume(self) -> None:
         """Read the results again: runs may have ended meanwhile."""
         self.call_after_refresh(self.action_reload)
         self.call_after_refresh(self._show_requested)

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Resize, ScreenResume
+from textual.events import Resize
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -304,7 +304,7 @@ class RunScreen(ModeScreen):
         self.query_one(OptionList).focus()
         self.set_interval(_POLL_SECONDS, self._read_sweep)
 
-    def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
+    def on_screen_resume(self) -> None:
         """Read the list of sweeps, which other processes change. Textual also calls the handler of the base class."""
         self.app.sweeps.list_again()
 

@@ -193,8 +193,6 @@ class RunningOperation:
     title: str
     line: str = ""
     """The current step of its plan, as a shell line."""
-    step: int = 0
-    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,8 +404,6 @@ def update(state: LabState, message: LabMessage) -> None:
             _marks(state, message.marks)
         case OperationChanged():
             state.operation = message.operation
-        case _:
-            pass
 
 
 def _load_ended(state: LabState, message: LoadEnded) -> None:

@@ -6,9 +6,9 @@ The plugin for sweeps (``lab.experiments.sweeps``) is called on threads only.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, ScrollableContainer, Vertical
@@ -28,15 +28,10 @@ from lab.experiments.sweeps import (
 from lab.machine import parse_target
 from lab.plugins import extension
 from lab.units import counted
+from tui.frontend import Cancelled, Frontend, Progress
 from tui.look import Glyphs, Tone
-from tui.runs import JobView
+from tui.runs import JobView, RunItem
 from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tui.frontend import Cancelled, Frontend, Progress
-    from tui.runs import RunItem
 
 MOST_NOTICES = 5
 

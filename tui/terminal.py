@@ -15,20 +15,17 @@ import threading
 import unicodedata
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyte
 from pyte.screens import Char, Margins, StaticDefaultDict
 from wcwidth import wcwidth
 
 from lab.errors import LabError
-
-if TYPE_CHECKING:
-    from lab.machine import Terminal, TypedCommand
-    from lab.session.session import LabSession
-    from tui.frontend import Frontend
+from lab.machine import Terminal, TypedCommand
+from lab.session.session import LabSession
+from tui.frontend import Frontend
 
 
 class TerminalSession:
@@ -179,13 +176,6 @@ Run = tuple[str, tuple[Any, ...]]
 """(text, look): text of one look; the look is the fields of a pyte Char after its character."""
 
 
-@dataclass(slots=True)
-class _MainScreen:
-    buffer: Any
-    cursor: Any
-    margins: Margins | None
-
-
 class TerminalScreen(pyte.Screen):
     """The screen. One thread may feed it while another reads it; each must hold ``lock``.
 
@@ -201,7 +191,8 @@ class TerminalScreen(pyte.Screen):
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._last = " "
-        self._main: _MainScreen | None = None
+        self._main: tuple[Any, tuple[int, int]] | None = None
+        """The buffer and the cursor's place of the main screen, while the alternate screen is shown."""
         super().__init__(columns, lines)
 
     @property
@@ -260,17 +251,16 @@ class TerminalScreen(pyte.Screen):
     def _show_alternate(self) -> None:
         if self._main is None:
             self.save_cursor()
-            self._main = _MainScreen(self.buffer, (self.cursor.x, self.cursor.y), self.margins)
+            self._main = self.buffer, (self.cursor.x, self.cursor.y)
             self.buffer = defaultdict(lambda: StaticDefaultDict[int, Char](self.default_char))
             self.margins = None
             self.dirty.update(range(self.lines))
 
     def _show_main(self) -> None:
-        if first := self._main:
-            self._main = None
-            self.buffer, self.margins = first.buffer, None
+        if self._main:
+            (self.buffer, cursor), self._main, self.margins = self._main, None, None
             self.restore_cursor()
-            self.cursor.x, self.cursor.y = first.cursor
+            self.cursor.x, self.cursor.y = cursor
             self._fit()
             self.dirty.update(range(self.lines))
 

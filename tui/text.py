@@ -25,18 +25,7 @@ from typing import TYPE_CHECKING, TextIO
 from lab.actions.action import Action, Choice, PlanAction, Verb
 from lab.actions.arrays import Load
 from lab.arrays.spec import ArrayPreview
-from lab.drills.verbs import (
-    VERBS,
-    ClearDisks,
-    Commit,
-    Debrief,
-    DrillHint,
-    DrillStatus,
-    LeaveDrill,
-    ListDrills,
-    ResetDrill,
-    StartDrill,
-)
+from lab.drills import verbs
 from lab.errors import LabError
 from lab.gates.decoding import digits
 from lab.host import signals
@@ -327,7 +316,8 @@ drill debrief latest    show the last debriefing again
 drill clear       erase the disks that the last drill used
 raidlab commands that change arrays work here too. Others restart the machine: arrays and overlays are then gone, as
 after a power cut."""
-SHORT_WORDS = {each.short_name() for each in VERBS if each.key} - {ClearDisks.short_name(), StartDrill.short_name()}
+_OF_OPEN_DRILL = (verbs.DrillStatus, verbs.DrillHint, verbs.Commit, verbs.ResetDrill, verbs.Debrief, verbs.LeaveDrill)
+SHORT_WORDS = {each.short_name() for each in _OF_OPEN_DRILL if each.key}
 """The drill verbs that need no ``drill`` in front while a drill is open."""
 _AGAIN = "start the array first; a second debrief ends the drill as it is"
 _MAKING = "The drill is being set up. Its description follows."
@@ -345,40 +335,38 @@ class TextDrills:
     def perform(self, verb: Verb) -> bool:
         """Perform a drill verb in the open lab; False for a verb that only the command line supports."""
         match verb:
-            case ListDrills():
+            case verbs.ListDrills():
                 self._list()
-            case StartDrill(reset=False, exam=None):
+            case verbs.StartDrill(reset=False, exam=None):
                 self._start(verb)
-            case ClearDisks() if self._drills.left is None:
+            case verbs.ClearDisks() if self._drills.left is None:
                 self._app.show_message("No drill has left anything on this lab's disks.")
-            case ClearDisks():
+            case verbs.ClearDisks():
                 self._drills.clear(partial(self._app.show_message, "The drill's disks are blank."))
-            case Debrief(name=str(name)):
+            case verbs.Debrief(name=str(name)):
                 self._show_again("" if name == "latest" else name)
-            case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill() if (
-                not self._drills.view
-            ):
+            case _ if isinstance(verb, _OF_OPEN_DRILL) and not self._drills.view:
                 self._app.show_message(
                     "No drill is open in this lab. drill list shows the drills, drill start 1 sets one up."
                 )
-            case DrillStatus():
+            case verbs.DrillStatus():
                 self._status()
-            case DrillHint():
+            case verbs.DrillHint():
                 self._hint()
-            case Commit():
+            case verbs.Commit():
                 from lab.drills.verdict import committed_words
 
                 self._drills.commit(lambda touched_bytes: self._app.show_message(f"{committed_words(touched_bytes)}."))
-            case ResetDrill():
+            case verbs.ResetDrill():
                 from lab.drills.verdict import PUT_BACK
 
                 self._app.show_message("The disks are being restored.")
                 self._drills.reset(lambda _: self._app.show_message(f"{PUT_BACK}."))
-            case Debrief():
+            case verbs.Debrief():
                 self._app.show_message("The data are being read.")
                 array = verb.array.removeprefix("/dev/")
                 self._drills.debrief(self._debriefed, array=array, as_it_is=verb.as_it_is, again=_AGAIN)
-            case LeaveDrill():
+            case verbs.LeaveDrill():
                 self._drills.leave(partial(self._app.show_message, "The drill is closed."))
             case _:
                 return False
@@ -396,7 +384,7 @@ class TextDrills:
 
         self._drills.open(show)
 
-    def _start(self, verb: StartDrill) -> None:
+    def _start(self, verb: verbs.StartDrill) -> None:
         view = self._drills.view
         if view and not verb.again:
             self._app.show_message(f"Drill {view.number} is open. drill debrief ends it, drill leave gives it up.")
@@ -636,8 +624,6 @@ class TextApp(Frontend):
                 self._line(clock_line(self.lab))
             case LoadEnded() if line := load_line(self.lab):
                 self._line(line)
-            case _:
-                pass
 
     def _report_snapshot(self) -> None:
         if self._text_drills.is_making:
@@ -716,7 +702,7 @@ class TextApp(Frontend):
     def _perform(self, words: str) -> bool:
         """Perform a raidlab command in the open lab; False for a command that only the command line can run."""
         if words.split() == ["drill"]:
-            return self._text_drills.perform(DrillStatus() if self.drills.view else ListDrills())
+            return self._text_drills.perform(verbs.DrillStatus() if self.drills.view else verbs.ListDrills())
         try:
             verb = self._read_verb(shlex.split(words))
         except ValueError:
