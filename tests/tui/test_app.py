@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from textual.widgets import OptionList
 
 from lab.actions.arrays import Load
-from lab.errors import RUN_AGAIN, LabError, ToolMissing
+from lab.errors import RUN_AGAIN, LabError
 from lab.plans import Plan
 from tests.tui.conftest import Start
 from tests.tui.fake_lab import DISKS, TICK_SECONDS, FakeLab
@@ -21,18 +20,20 @@ from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import Scripted
 from tui.actions import applying, next_step
 from tui.app import RaidlabApp
-from tui.base_app import settle_collector
 from tui.dialogs import MenuScreen
 from tui.help import HelpScreen, WelcomeScreen
 from tui.look import ASCII, Tone
 from tui.mode import HintLine, ProblemBar
-from tui.state import FIRST_SYNC, MachinePhase, Origin, condition
+from tui.state import FIRST_SYNC, Origin, condition
 
 
 async def test_the_first_start_welcomes_and_the_second_does_not(start: Start, tmp_path: Path) -> None:
     async with start(was_welcomed=False) as user:
         assert isinstance(user.screen, WelcomeScreen)
-        await user.press("escape", "down", "down", "ctrl+t", "5")
+        await user.press("6")
+        await user.until(lambda: user.app.current_mode == "lessons", "the key that the text mentions leads there")
+        assert not isinstance(user.screen, WelcomeScreen)
+        await user.press("1", "down", "down", "ctrl+t", "5")
         user.app.store_settings()
     async with start(**json.loads((tmp_path / "app.json").read_text())) as again:
         assert not isinstance(again.screen, WelcomeScreen)
@@ -41,42 +42,19 @@ async def test_the_first_start_welcomes_and_the_second_does_not(start: Start, tm
         assert again.lab.selected_disk == "disk03"
 
 
-@pytest.mark.app(was_welcomed=False)
-async def test_a_screens_key_leads_from_the_welcome_to_it(user: User) -> None:
-    await user.press("6")
-    await user.until(lambda: user.app.current_mode == "lessons", "the key of the course leads there")
-    assert not isinstance(user.screen, WelcomeScreen)
-
-
-@pytest.mark.app(was_welcomed=False)
-async def test_one_key_of_the_welcome_builds_a_raid_5(user: User) -> None:
-    await user.press("enter")
-    created = ("mdadm", "--create", "/dev/md0")
-    await user.until(lambda: any(run[:3] == created for run in user.fake_lab.machine.runs), "mdadm --create")
-    argv = next(run for run in user.fake_lab.machine.runs if run[:3] == created)
-    assert "--level=raid5" in argv
-    assert argv[-4:] == ("/dev/ubda", "/dev/ubdb", "/dev/ubdc", "/dev/ubdd")
-
-
-async def test_the_welcome_shows_a_failed_start_until_the_machine_runs(start: Start, fake_lab: FakeLab) -> None:
+async def test_a_failed_start_is_shown_with_its_cause_until_the_machine_runs(start: Start, fake_lab: FakeLab) -> None:
     fake_lab.failure = LabError("the lab is in use", hint="stop the other one")
     async with start(was_welcomed=False, waits=False) as user:
         await user.see("the lab is in use. stop the other one")
         assert "is starting" not in user.text
         assert user.screen.query_one("#welcome-build").disabled
+        text = str(user.app.screen_stack[0].query_one(ProblemBar).render())
+        assert "the lab is in use" in text
+        assert "stop the other one" in text
         fake_lab.failure = None
         await user.press("ctrl+r")
         await user.see("It runs:")
         assert not user.screen.query_one("#welcome-build").disabled
-
-
-async def test_a_failed_start_of_the_machine_is_shown_with_its_cause(start: Start, fake_lab: FakeLab) -> None:
-    fake_lab.failure = ToolMissing("linux.uml is not installed", hint="run make lab")
-    async with start(waits=False) as user:
-        await user.until(lambda: user.lab.phase is MachinePhase.FAILED, "it failed")
-        text = str(user.find(ProblemBar).render())
-        assert "linux.uml is not installed" in text
-        assert "run make lab" in text
 
 
 @pytest.mark.app(was_welcomed=False)
@@ -184,12 +162,6 @@ async def test_what_the_session_finds_on_the_disks_is_shown_unasked(user: User) 
     assert len(user.lab.free_disks) == len(blank)
 
 
-async def test_the_palette_has_every_command_once(user: User) -> None:
-    titles = [command.title for command in user.app.get_system_commands(user.screen)]
-    assert titles.count("App: Help") == 1
-    assert len(titles) == len(set(titles))
-
-
 async def test_the_line_of_keys_offers_to_put_a_failed_member_back(user: User) -> None:
     for label, is_offered in (("raid5-failed", True), ("raid6-failed", False)):
         user.fake_lab.show(label)
@@ -212,47 +184,35 @@ async def test_a_screen_can_be_dismissed_twice(user: User) -> None:
 
 
 @pytest.mark.app(shows="raid5", size=(80, 24))
-async def test_a_menu_shows_its_notes_in_full_on_a_small_terminal(user: User) -> None:
-    await user.press("enter")
-    await user.idle()
-    place = user.at(MenuScreen).query_one(OptionList).region
-    lines = user.text.splitlines()[place.y : place.bottom]
-    shown = flat("\n".join(line[place.x : place.right] for line in lines))
-    notes = [action.tooltip for action in applying(user.lab) if action.tooltip in shown]
+async def test_a_menu_shows_its_introduction_and_notes_in_full_on_a_small_terminal(user: User) -> None:
+    def shown(selector: str) -> str:
+        place = user.at(MenuScreen).query_one(selector).region
+        lines = user.text.splitlines()[place.y : place.bottom]
+        return flat("\n".join(line[place.x : place.right] for line in lines))
+
+    await user.press("w")
+    assert Load.intro in shown("#menu-box"), user.text
+    await user.press("escape", "enter")
+    notes = [action.tooltip for action in applying(user.lab) if action.tooltip in shown("#menu-list")]
     # The rest is below the end of the list, which scrolls.
     assert len(notes) > 7, user.text
-    assert max(map(len, notes)) > place.width
-
-
-@pytest.mark.app(shows="raid5", size=(80, 24))
-async def test_a_menu_shows_its_introduction_in_full_on_a_small_terminal(user: User) -> None:
-    await user.press("w")
-    await user.idle()
-    box = user.at(MenuScreen).query_one("#menu-box").region
-    shown = flat("\n".join(line[box.x : box.right] for line in user.text.splitlines()[box.y : box.bottom]))
-    assert Load.intro in shown, user.text
+    assert max(map(len, notes)) > user.find(OptionList).region.width
 
 
 @pytest.mark.app(shows="raid5")
-async def test_a_plan_that_is_done_under_the_help_leaves_after_it(user: User) -> None:
-    under = await user.plan("f")
-    user.app.push_screen(HelpScreen(under))
-    await user.show()
-    under.action_run()
-    await user.idle()
-    assert isinstance(user.screen, HelpScreen)
-    await user.press("escape")
-    assert len(user.app.screen_stack) == 1
-
-
-@pytest.mark.app(shows="raid5")
-async def test_help_explains_dialogs_too_and_leads_back(user: User) -> None:
+async def test_help_explains_dialogs_too_and_a_plan_that_ends_under_it_leaves_after_it(user: User) -> None:
     under = await user.plan("f")
     await user.press("f1")
     assert isinstance(user.screen, HelpScreen)
     assert "plan.run" in user.text
     await user.press("f1")
     assert user.app.screen_stack[-1:] == [under]
+    await user.press("f1")
+    under.action_run()
+    await user.idle()
+    assert isinstance(user.screen, HelpScreen)
+    await user.press("escape")
+    assert len(user.app.screen_stack) == 1
 
 
 @pytest.mark.app(size=(80, 24), notifications=True)
@@ -336,11 +296,3 @@ async def test_quiet_snapshots_are_shown_less_and_less_often_and_changes_at_once
     user.fake_lab.busy = 1 << 20
     await user.look()
     assert shown[-1] == user.fake_lab.seconds
-
-
-def test_loaded_objects_are_frozen_for_the_garbage_collector() -> None:
-    gc.unfreeze()
-    gc.set_threshold(700, 10, 10)
-    settle_collector()
-    assert gc.get_freeze_count() > 10_000
-    assert gc.get_threshold()[0] > 700

@@ -16,7 +16,7 @@ from tests.tui.user import User
 from tests.unit.fakes import FakeTerminal
 from tui.help import HelpScreen
 from tui.state import MachinePhase, Origin
-from tui.terminal_screen import TerminalView, pasted, typed
+from tui.terminal_screen import TerminalView, typed
 
 pytestmark = pytest.mark.app(mode="commands")
 
@@ -110,11 +110,11 @@ async def test_a_finished_command_is_logged_and_the_lab_is_read_again(user: User
 async def test_a_paste_is_bracketed_if_the_program_supports_it(user: User) -> None:
     terminal = await terminal_of(user)
     assert user.app.focused
-    user.app.focused.post_message(events.Paste("one\ntwo\x1b[201~\x03"))
-    await user.until(lambda: terminal.typed == b"one\rtwo[201~", "the paste")
+    user.app.focused.post_message(events.Paste("one\r\ntwo\nthree\x1b[201~\x03"))
+    await user.until(lambda: terminal.typed == b"one\rtwo\rthree[201~", "the paste")
     await printed(user, terminal, b"\x1b[?2004hready", "ready")
-    user.app.focused.post_message(events.Paste("three"))
-    await user.until(lambda: terminal.typed.endswith(b"\x1b[200~three\x1b[201~"), "the second paste")
+    user.app.focused.post_message(events.Paste("four\x1b[201~"))
+    await user.until(lambda: terminal.typed.endswith(b"\x1b[200~four[201~\x1b[201~"), "the second paste")
 
 
 async def test_scrolled_lines_can_be_seen_and_a_pager_gets_its_own_keys(user: User) -> None:
@@ -200,7 +200,3 @@ def test_keys_are_sent_as_xterm_sends_them(key: str, character: str | None, sent
 def test_arrows_have_another_form_where_a_program_wants_it() -> None:
     assert typed("up", None, cursor_keys=True) == b"\x1bOA"
     assert typed("ctrl+up", None, cursor_keys=True) == b"\x1b[1;5A"
-
-
-def test_a_paste_holds_no_keys() -> None:
-    assert pasted("a\r\nb\x07\x1b[201~c", is_bracketed=True) == b"\x1b[200~a\rb[201~c\x1b[201~"

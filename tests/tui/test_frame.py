@@ -30,7 +30,6 @@ DRILL = DrillView(
     has_more_hints=True,
     seed="",
 )
-STANDINGS = (None, DRILL, replace(DRILL, touched_bytes=512), replace(DRILL, is_committed=True))
 
 
 async def each_screen(user: User) -> AsyncIterator[ModeScreen]:
@@ -42,34 +41,31 @@ async def each_screen(user: User) -> AsyncIterator[ModeScreen]:
         yield screen
 
 
-@pytest.mark.parametrize("background", ["", "a long piece of work"], ids=["idle", "busy"])
 @pytest.mark.app(size=(COLUMNS, 24))
-async def test_no_name_of_a_screen_is_cut(user: User, background: str) -> None:
-    user.lab.background = background
-    async for screen in each_screen(user):
-        text = str(screen.query_one(TopBar).render())
-        assert all(f"{entry.key} {entry.narrow_title} " in text for entry in SCREENS), text
-        assert len(text) == COLUMNS
+async def test_no_name_of_a_screen_is_cut(user: User) -> None:
+    for user.lab.background in ("", "a long piece of work"):
+        async for screen in each_screen(user):
+            text = str(screen.query_one(TopBar).render())
+            assert all(f"{entry.key} {entry.narrow_title} " in text for entry in SCREENS), text
+            assert len(text) == COLUMNS
 
 
-@pytest.mark.parametrize("background", ["", "rand-mix-4k on md0"], ids=["idle", "busy"])
-async def test_the_activity_of_the_machine_is_shown_in_full_where_it_fits(user: User, background: str) -> None:
-    user.lab.background = background
-    await user.show()
-    user.at(ModeScreen).update_from(user.lab)
-    text = str(user.find(TopBar).render())
-    assert "…" not in text
-    assert background in text
+async def test_the_activity_of_the_machine_is_shown_in_full_where_it_fits(user: User) -> None:
+    for user.lab.background in ("", "rand-mix-4k on md0"):
+        await user.show()
+        text = str(user.find(TopBar).render())
+        assert "…" not in text
+        assert user.lab.background in text
 
 
-@pytest.mark.parametrize("view", STANDINGS, ids=["no drill", "drill", "written", "committed"])
 @pytest.mark.app(size=(COLUMNS, 24))
-async def test_no_next_step_is_cut(user: User, view: DrillView | None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_next_step_is_cut(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Drills, "refresh", lambda _: None)
-    user.app.drills.view = view
-    async for screen in each_screen(user):
-        text = str(screen.query_one(HintLine).visual)
-        assert len(text) <= COLUMNS, text
+    for view in (None, DRILL, replace(DRILL, touched_bytes=512), replace(DRILL, is_committed=True)):
+        user.app.drills.view = view
+        async for screen in each_screen(user):
+            text = str(screen.query_one(HintLine).visual)
+            assert len(text) <= COLUMNS, text
 
 
 @pytest.mark.wide

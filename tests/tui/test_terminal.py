@@ -24,7 +24,7 @@ TERM_SECONDS = 2.0
 BUSY_SECONDS = 8.0
 """On top of what is promised: other tests want the processors too."""
 CHILD = """
-import functools, pathlib, sys, threading, time
+import contextlib, functools, pathlib, sys, threading
 from lab.host import signals
 signals.install()
 import tui.app, tui.text
@@ -38,7 +38,11 @@ def client(post):
     return LabClient("uml:", post, host=lab.host, opener=lab.open)
 tui.app.RaidlabApp = functools.partial(tui.app.RaidlabApp, make_client=client)
 tui.text.TextApp = functools.partial(tui.text.TextApp, make_client=client)
-blocked = threading.Event()
+def report():
+    print("blocked", file=sys.__stderr__, flush=True)
+def block():
+    report()
+    threading.Event().wait()
 trouble and exec(trouble)
 try:
     sys.exit(tui.app.main("uml:") if mode == "app" else tui.text.main("uml:", lambda words: 0, (), lambda words: None))
@@ -172,46 +176,28 @@ def test_a_terminal_that_goes_away_ends_it(opened: Callable[..., AppWindow], way
     assert ended_within(window, LOST_SECONDS)
 
 
-BLOCKED_LOOP = """
-import queue
-def block(app):
-    full = queue.Queue(1)
-    full.put(1)
-    print("blocked", file=sys.__stderr__, flush=True)
-    full.put(2)
-tui.app.RaidlabApp.func.action_next_theme = block
-"""
-BUSY_LOOP = """
-def paint(app):
-    print("blocked", file=sys.__stderr__, flush=True)
+ACTION = "tui.app.RaidlabApp.func.action_next_theme"
+BUSY_LOOP = f"""
+def spin(app):
+    report()
     while True:
         pass
-tui.app.RaidlabApp.func.action_next_theme = paint
-"""
-STUCK_JOB = """
-def work(app):
-    app.job("stuck", lambda session: print("blocked", file=sys.__stderr__, flush=True) or blocked.wait())
-tui.app.RaidlabApp.func.action_next_theme = work
-"""
-STUCK_CLOSING = """
-def close(client, usual=LabClient.close):
-    print("blocked", file=sys.__stderr__, flush=True)
-    blocked.wait()
-LabClient.close = close
+{ACTION} = spin
 """
 STUCK_START = """
-import contextlib
 @contextlib.contextmanager
 def never(*_, **__):
-    print("blocked", file=sys.__stderr__, flush=True)
-    blocked.wait()
+    block()
     yield
 lab.open = never
 """
 TROUBLES = {
-    "blocked loop": (BLOCKED_LOOP, THEME), "busy loop": (BUSY_LOOP, THEME), "stuck job": (STUCK_JOB, THEME),
-    "stuck closing": (STUCK_CLOSING, b"q"), "stuck start": (STUCK_START, b""),
-}  # fmt: skip
+    "blocked loop": (f"{ACTION} = lambda app: block()", THEME),
+    "busy loop": (BUSY_LOOP, THEME),
+    "stuck job": (f"{ACTION} = lambda app: app.job('stuck', lambda session: block())", THEME),
+    "stuck closing": ("LabClient.close = lambda client: block()", b"q"),
+    "stuck start": (STUCK_START, b""),
+}
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

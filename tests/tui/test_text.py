@@ -88,6 +88,8 @@ def test_a_lost_machine_is_reported_and_restart_starts_it(talk: Talk, fake_lab: 
 
 
 def test_an_array_is_put_together_choice_by_choice(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.ask("build", "b to build.")
+    talk.ask("", "cancelled; nothing was built.")
     heard = talk.ask("build", "b to build.")
     assert "1: Level: RAID 5 (stripes, parity rotates)." in heard
     assert "It survives the loss of: 1 disk." in heard
@@ -102,26 +104,25 @@ def test_an_array_is_put_together_choice_by_choice(talk: Talk, fake_lab: FakeLab
     assert created[-4:] == ("/dev/ubdb", "/dev/ubdc", "/dev/ubdd", "/dev/ubde")
 
 
-def test_an_empty_line_cancels_building(talk: Talk) -> None:
-    talk.ask("build", "b to build.")
-    talk.ask("", "cancelled; nothing was built.")
-
-
 def test_the_command_line_can_be_typed(talk: Talk, fake_lab: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
     talk.ask("raidlab workloads", "raidlab workloads: exited with status 0.")
     assert "rand-mix-4k" in capsys.readouterr().out
-    assert talk.app.lab.is_open
     talk.ask("raidlab results show 'no such", "exited with status 2.")
-    talk.ask("lesson list", "raidlab lesson list: exited with status 0.")
+    for line in ("lesson list", "raidlab fleet", "raidlab sweep"):
+        talk.ask(line, f"{line}: exited with status 0.")
+    assert talk.app.lab.is_open
     assert fake_lab.opened == 1
 
 
 @pytest.mark.app(shows="raid5-checking")
-@pytest.mark.parametrize("line", ["raidlab array fail md0 disk02", "array fail md0 disk02"])
-def test_a_command_that_changes_arrays_acts_on_the_open_lab(talk: Talk, fake_lab: FakeLab, line: str) -> None:
-    talk.ask(line, "mdadm --manage /dev/md0 --fail /dev/ubdb")
-    talk.hear("Type yes to run it")
-    talk.ask("yes", "done: ")
+def test_a_command_that_changes_arrays_acts_on_the_open_lab(talk: Talk, fake_lab: FakeLab) -> None:
+    for line, answer, end in (
+        ("raidlab array fail md0 disk02", "no", "nothing was changed."),
+        ("array fail md0 disk02", "yes", "done: "),
+    ):
+        talk.ask(line, "mdadm --manage /dev/md0 --fail /dev/ubdb")
+        talk.hear("Type yes to run it")
+        talk.ask(answer, end)
     assert ("mdadm", "--manage", "/dev/md0", "--fail", "/dev/ubdb") in fake_lab.machine.runs
     assert fake_lab.opened == 1
 
@@ -177,25 +178,15 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
     assert fake_lab.opened == 2
 
 
-@pytest.mark.parametrize("line", ["raidlab fleet", "raidlab sweep"])
-def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: FakeLab, line: str) -> None:
-    talk.ask(line, f"{line}: exited with status 0.")
-    assert fake_lab.opened == 1
-    assert talk.app.lab.is_open
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_a_command_without_effect_is_rejected_with_the_reason(talk: Talk) -> None:
+    talk.type("disk01")
+    for line, message in (
         ("blah", "blah is not a command here; ? lists the commands."),
         ("m", "m is not possible now: there is no array yet."),
         ("f", "f is not possible now: disk01 is no working member of an array."),
         ("debrief", "debrief is not possible now: no drill is open."),
-    ],
-)
-def test_a_command_without_effect_is_rejected_with_the_reason(talk: Talk, line: str, message: str) -> None:
-    talk.type("disk01")
-    talk.ask(line, message)
+    ):
+        talk.ask(line, message)
 
 
 def test_an_answer_that_comes_before_its_question_is_for_that_question(talk: Talk) -> None:
@@ -223,15 +214,11 @@ def test_drills_are_listed_with_their_outcomes(talk: Talk, fake_lab: FakeLab) ->
     assert "11: A second error during the rebuild (40 minutes). Not tried yet.\n" in heard
 
 
-def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
+def test_drill_commands_without_a_drill_report_why_and_invalid_ones_print_the_help(talk: Talk) -> None:
     for word in ("status", "hint", "commit", "reset", "debrief", "leave"):
         talk.ask(f"drill {word}", "No drill is open in this lab.")
-    talk.ask("hint", "hint is not possible now: no drill is open.")
     talk.ask("drill start 99", "problem: there is no drill '99'.")
     talk.ask("drill debrief latest", "problem: no drill has been completed yet")
-
-
-def test_invalid_drill_commands_print_the_help(talk: Talk) -> None:
     for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
         talk.ask(line, "drill start 1     set one up on blank disks")
 

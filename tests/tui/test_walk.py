@@ -35,11 +35,6 @@ def named(pair: Any) -> str:
     return f"{pair[0].__name__}-{pair[1].key}" if isinstance(pair, tuple) else str(pair)
 
 
-def test_there_is_something_to_walk() -> None:
-    assert len(BINDINGS) > 60
-    assert {entry.mode for entry in SCREENS} >= {"lab", "build", "commands"}
-
-
 @pytest.mark.parametrize("pair", BINDINGS, ids=named)
 def test_every_binding_has_an_id_a_name_and_a_tooltip(pair: tuple[type[DOMNode], Binding]) -> None:
     _, binding = pair
