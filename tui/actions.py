@@ -536,7 +536,6 @@ class Draft:
         return replace(self, disks=tuple(disks))
 
     def only(self, free: Collection[str]) -> Draft:
-        """A copy without the disks that are not in ``free``."""
         return self.with_disks([disk for disk in self.disks if disk in free])
 
 

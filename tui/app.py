@@ -420,7 +420,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.client.start()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette that apply now, as ``Area: Verb``."""
         from tui.help import palette_commands
 
         yield from palette_commands(self, screen)

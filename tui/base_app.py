@@ -39,13 +39,7 @@ _BAD_NEWS_SECONDS = 12.0
 
 
 class BaseApp(App[object], Frontend, inherit_bindings=False):
-    """The app without its modes, dialogs and keys, which ``tui.app`` adds.
-
-    Args:
-        target: the machine, or None for this computer's default machine.
-        make_client: creates another client, for tests.
-        glyphs: the characters to draw with; None: the set that the terminal can display.
-    """
+    """The app without its modes, dialogs and keys, which ``tui.app`` adds."""
 
     changes = reactive(0, repaint=False, init=False)
 

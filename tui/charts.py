@@ -531,7 +531,6 @@ class StripeDiagram(LineWidget):
         self._picture = _Picture(level, layout, tuple(members), chunk_bytes)
 
     def clear(self, text: str) -> None:
-        """Show this text for an empty diagram."""
         self.empty_text, self._picture = text, None
 
     def lines_needed(self, width: int) -> int:

@@ -232,7 +232,6 @@ class LabClient:
         self._post(MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:
-        """Open a session, wait until it is to be closed, and close it."""
         try:
             with ExitStack() as stack:
                 run_safely(lambda: self._open(stack))

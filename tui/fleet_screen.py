@@ -309,7 +309,6 @@ class Knob:
     """A parameter of a fleet in the form."""
 
     field: str
-    """The field of ``FleetChoice``."""
     label: str
     values: Sequence[Any]
     text: Callable[[Any], str]

@@ -365,7 +365,6 @@ class Guide:
         return bool(self._attempt and self._read_count < self._attempt.done_count)
 
     def read_on(self) -> None:
-        """Mark the explanation as read and show the next step."""
         if self._is_unread:
             self._read_count += 1
             self.refresh()
@@ -376,7 +375,6 @@ class Guide:
             self._set_attempt(None)
 
     def change_language(self, language: str) -> None:
-        """Continue the lesson in another language."""
         student, attempt = self._student, self._attempt
         if student is None or attempt is None:
             return

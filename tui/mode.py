@@ -280,7 +280,6 @@ class ModeScreen(Screen[None]):
         return None
 
     def palette(self) -> Iterable[SystemCommand]:
-        """The commands of the palette without a key."""
         return ()
 
     @property

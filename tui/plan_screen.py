@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -32,15 +31,6 @@ _DANGERS = {Danger.NONE: "", Danger.ARRAY: "warning", Danger.DATA: "danger"}
 """Danger -> style of a command; only a command that can lose data is red."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanProgress:
-    """The progress of a plan."""
-
-    done: int
-    failed: str = ""
-    """The error of the step after the finished ones; empty if it did not fail."""
-
-
 class PlanView(LineWidget, can_focus=True):
     """The steps of a plan; a long plan needs a VerticalScroll around it."""
 
@@ -50,7 +40,10 @@ class PlanView(LineWidget, can_focus=True):
     ]
 
     plan: reactive[Plan | None] = reactive(None, layout=True)
-    progress: reactive[PlanProgress | None] = reactive(None, layout=True)
+    done: reactive[int | None] = reactive(None, layout=True)
+    """Number of finished steps; None: the plan does not run."""
+    failed: reactive[str] = reactive("", layout=True)
+    """The error of the step after the finished ones; empty if it did not fail."""
     brief: reactive[bool] = reactive(False, layout=True)
     """Show only commands and warnings."""
 
@@ -101,18 +94,18 @@ class PlanView(LineWidget, can_focus=True):
             rest = ", ".join(own_device(step).removeprefix("/dev/") for step in steps[1:])
             for text in wrapped(f"and the same for {rest}", width - _INDENT_CELLS - 2):
                 yield self.line(width).add(" " * (_INDENT_CELLS + 2)).add(text, self.style("why"))
-        if self.progress and self.progress.failed and self.progress.done in group:
-            for text in wrapped(self.progress.failed, width - _INDENT_CELLS):
+        if self.failed and self.done in group:
+            for text in wrapped(self.failed, width - _INDENT_CELLS):
                 yield self.line(width).add(" " * _INDENT_CELLS).add(text, self.style("failed"))
 
     def _state(self, group: Sequence[int], danger: str) -> tuple[str, str]:
-        progress, glyphs = self.progress, self.glyphs
-        if progress is None:
+        done, glyphs = self.done, self.glyphs
+        if done is None:
             return (glyphs.danger, danger) if danger else (glyphs.pending, "pending")
-        if group[-1] < progress.done:
+        if group[-1] < done:
             return glyphs.good, "done"
-        if progress.done in group:
-            return (glyphs.bad, "failed") if progress.failed else (glyphs.busy, "running")
+        if done in group:
+            return (glyphs.bad, "failed") if self.failed else (glyphs.busy, "running")
         return glyphs.pending, "pending"
 
     def _names(self, steps: Sequence[Step]) -> str:
@@ -311,7 +304,7 @@ class PlanScreen(Modal[None]):
     def _show_progress(self) -> None:
         if self._run and not self._run.is_over:
             step = max(0, self._run.steps_begun - 1)
-            self.query_one(PlanView).progress = PlanProgress(step)
+            self.query_one(PlanView).done = step
             self._follow(step)
 
     def _follow(self, step: int) -> None:
@@ -337,8 +330,9 @@ class PlanScreen(Modal[None]):
         if not self.is_attached:
             self.app.show_error(error)
             return
-        done = max(0, self._run.steps_begun - 1) if self._run else 0
-        self.query_one(PlanView).progress = PlanProgress(done, error.message)
+        view = self.query_one(PlanView)
+        view.done = max(0, self._run.steps_begun - 1) if self._run else 0
+        view.failed = error.message
         failure = self.query_one("#plan-failure", Static)
         failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))
         failure.display = True

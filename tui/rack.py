@@ -416,7 +416,6 @@ class Rack(LineWidget, can_focus=True):
         return lines[:height]
 
     def bay_style(self, name: str, look: BayLook) -> Style:
-        """The style of a component, with the background for the bay's highlight."""
         style = self.style(name)
         if look.chosen:
             chosen = self.style("chosen")

@@ -427,7 +427,6 @@ class ResultsScreen(ModeScreen):
         self._show()
 
     def action_view(self, name: str) -> None:
-        """Show a view after a click on its name."""
         if ResultView(name) in self._views:
             self._view = ResultView(name)
             self.query_one("#results-body").scroll_home(animate=False)

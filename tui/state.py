@@ -330,7 +330,6 @@ class LabState:
         return tuple(each for each in self.found_arrays if self.array(each.name) is None)
 
     def resting_array(self, word: str) -> FoundArray | None:
-        """The stopped array that the word names."""
         array = self.found.array(word) if self.found else None
         return array if array in self.resting_arrays else None
 

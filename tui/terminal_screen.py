@@ -421,7 +421,6 @@ class CommandsScreen(ModeScreen):
         terminal.focus()
 
     def action_leave_terminal(self) -> None:
-        """Move the focus from the terminal to the list."""
         if self.has_class("-full"):
             self.action_full()
         self.query_one("#command-log").focus()
@@ -436,7 +435,6 @@ class CommandsScreen(ModeScreen):
         self.query_one(TerminalView).focus()
 
     def action_full(self) -> None:
-        """Switch between the terminal on the whole screen and the normal layout."""
         is_full = not self.has_class("-full")
         self.set_class(is_full, "-full")
         self.query_one(LessonSide).show(None if is_full else self.lesson_beside)

@@ -62,13 +62,6 @@ def test_keys_move_through_the_rows_and_columns_that_are_shown(keys: tuple[str, 
     assert rack.current.name == name
 
 
-def test_moving_and_opening_post_messages() -> None:
-    moved = messages_of(Rack(DISKS), press("right"), Rack.Moved, (120, 40))
-    assert [message.bay.name for message in moved if isinstance(message, Rack.Moved)] == ["disk02"]
-    opened = messages_of(Rack(DISKS), press("right", "enter"), Rack.Opened, (120, 40))
-    assert [message.bay.name for message in opened if isinstance(message, Rack.Opened)] == ["disk02"]
-
-
 def test_space_chooses_and_leaves_out_in_order() -> None:
     rack = Rack(DISKS, toggles=True)
     messages = messages_of(rack, press("end", "space", "home", "space", "end", "space"), Rack.Toggled, (120, 40))
@@ -134,7 +127,3 @@ def test_cursor_and_choice_stay_with_their_disks_when_others_come_and_go() -> No
 def test_every_width_is_painted(width: int) -> None:
     for rows in (LOW, HIGH):
         shown(Rack(ONE_OF_EACH, toggles=True), (width, rows), glyphs=ASCII)
-
-
-def test_no_disks_are_words() -> None:
-    assert shown(Rack(), (40, 3)) == ["no disks yet"]
