@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 Prepare = Callable[[User], Awaitable[None]]
 SIZES = ((80, 24), (120, 40))
 THEMES = ("raidlab-dark", "raidlab-light")
+IN_LIGHT = ("lab-rebuilding", "plan-danger", "commands", "build-volume", "fleet", "results-compared", "lesson-why")
+"""Pictures that together have every colour: all colours are variables of the theme, so the others cannot differ."""
 _BUSY_BYTES = 3 << 20
 _MOST_TRIES, _STILL_SECONDS = 20, 0.05
 
@@ -204,8 +206,7 @@ async def test_it_looks_as_it_did(
         for field in user.screen.query(Input):
             field.cursor_blink = False
             field._cursor_visible = True
-        # The widgets are the same at every size: one size shows the colours of the other theme.
-        for theme in THEMES if size == SIZES[-1] else THEMES[:1]:
+        for theme in THEMES if size == SIZES[-1] and picture.name in IN_LIGHT else THEMES[:1]:
             user.app.theme = theme
             user.app.show_now()
             assert await settled(user) == pictures(name=theme.removeprefix("raidlab-"))

@@ -19,9 +19,8 @@ from tests.tui.conftest import Start
 from tests.tui.user import User
 from tui.sweeps import SweepState
 
-pytestmark = pytest.mark.app(mode="run", is_still=True)
+pytestmark = pytest.mark.app(mode="run", is_still=True, size=(80, 24))
 RUN = "20261125T1-chunks"
-SIZES = [(80, 24), (120, 40)]
 
 
 class Desk:
@@ -79,7 +78,6 @@ def may(user: User, action: str) -> bool:
     return user.screen.check_action(action, ()) is True
 
 
-@pytest.mark.parametrize("size", SIZES)
 async def test_a_sweep_is_planned_run_stopped_and_resumed(user: User, desk: Desk) -> None:
     await choose(user)
     user.sees("level: raid5", "about 3 min on 2 workers", "0 of 48")
@@ -101,7 +99,6 @@ async def test_a_sweep_is_planned_run_stopped_and_resumed(user: User, desk: Desk
     assert not may(user, "run"), "nothing is left to measure"
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.wide
 async def test_one_of_another_process_is_watched_and_not_touched(user: User, desk: Desk) -> None:
     await choose(user)
