@@ -13,10 +13,9 @@ from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
 from lab.results.store import ResultStore
-from tests.tui.fake_lab import FakeLab
+from tests.tui.fake_lab import FakeLab, StillClient
 from tests.tui.lessons import MINE
 from tests.tui.results import keep
-from tests.tui.still import StillClient
 from tests.tui.talk import Talk
 from tests.tui.user import User
 from tests.unit.lessons.samples import TRANSLATION, write

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from textual.message import Message
+
+from lab.arrays.discovery import BroughtUp
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.disks.kinds import serial_of
 from lab.errors import MachineLost
@@ -17,7 +22,9 @@ from lab.machine.state_folder import StateFolder
 from lab.units import MIB
 from tests.unit.arrays import captures
 from tests.unit.cli.superblocks import READS, as_read
-from tests.unit.fakes import FakeClock, FakeMachine, Scripted
+from tests.unit.fakes import FACTS, FakeClock, FakeMachine, Scripted
+from tui.client import LabClient
+from tui.state import SessionOpened
 
 TICK_SECONDS = 0.25
 FIRST_SECONDS = 100.0
@@ -175,3 +182,21 @@ class FakeLab:
         self.machine.is_lost = True
         assert self.machine.stream_of_samples is not None
         self.machine.stream_of_samples.put(MachineLost("the embedded kernel ended unexpectedly", hint=hint))
+
+
+class StillClient(LabClient):
+    """Opens at once, and stores submitted jobs instead of running them."""
+
+    def __init__(self, post: Callable[[Message], object]) -> None:
+        super().__init__("uml:", post)
+        self.jobs: list[Future[Any]] = []
+
+    def start(self) -> None:
+        self._post(SessionOpened(FACTS, DISKS, BroughtUp((), (), ())))
+
+    def submit(self, work: Callable[..., Any]) -> Future[Any]:
+        self.jobs.append(Future())
+        return self.jobs[-1]
+
+    def close(self) -> None:
+        return

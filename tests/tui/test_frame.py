@@ -86,15 +86,6 @@ async def test_a_page_of_a_list_without_lines_is_nowhere(user: User) -> None:
     assert any(each.option_count for each in user.screen.query(OptionList))
 
 
-async def test_the_palette_that_has_left_runs_nothing_twice(user: User) -> None:
-    await user.press("ctrl+p")
-    palette = user.screen
-    await user.press("escape")
-    palette.dismiss()
-    await user.show()
-    assert user.screen is not palette
-
-
 def colours(screen: Screen[object]) -> set[Color]:
     """All that stand on the screen, without greys."""
     styles = [segment.style for strip in screen._compositor.render_strips() for segment in strip if segment.style]

@@ -22,12 +22,12 @@ from lab.session.load import Forecast
 from tests.tui.conftest import Start
 from tests.tui.fake_lab import FakeLab
 from tests.tui.lessons import begin
-from tests.tui.loads import measured, post, with_load
 from tests.tui.results import STEADY, keep, result
-from tests.tui.sweeps import going, sweeping
 from tests.tui.test_fleet_screen import all_known
+from tests.tui.test_run_screen import measured, post, with_load
+from tests.tui.test_sweeps import going, sweeping
+from tests.tui.test_volumes import UNEQUAL, show_rebuild
 from tests.tui.user import User, is_parsing
-from tests.tui.volumes import UNEQUAL, show_rebuild
 from tui.actions import Draft
 from tui.build_screen import BuildScreen
 from tui.runs import ExperimentView

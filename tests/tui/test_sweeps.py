@@ -11,16 +11,41 @@ import pytest
 from textual.widgets import OptionList
 
 from lab.errors import ExperimentError, RunCancelled
-from lab.experiments.sweeps import SweepListener, SweepStatus
+from lab.experiments.sweeps import LatestCell, SweepListener, SweepProgress, SweepStatus, SweepWork
 from lab.machine import Host, parse_target
 from lab.sweep.service import LocalDesk
-from tests.tui import sweeps
 from tests.tui.conftest import Start
 from tests.tui.user import User
-from tui.sweeps import SweepState
+from tui.sweeps import SweepState, SweepView
 
 pytestmark = pytest.mark.app(mode="run", is_still=True, size=(80, 24))
 RUN = "20261125T1-chunks"
+NAME = "chunks"
+LATEST = (
+    LatestCell(label="raid5, 4 members, chunk 16K", told="reads 1,234 IOPS"),
+    LatestCell(label="raid5, 4 members, chunk 64K", told="the machine was lost", is_failed=True),
+)
+WORK = SweepWork(lines=("about 3 min on 2 workers",), cells=48, there=0, run_id="", missing_dependency="")
+PROGRESS = SweepProgress(
+    done=12, running=2, failed=1, planned=48, workers=2, left_seconds=90.0, dashboard="127.0.0.1:8787", latest=LATEST
+)
+
+
+def going() -> SweepView:
+    """A sweep that this app runs."""
+    return SweepView(NAME, PROGRESS)
+
+
+async def sweeping(user: User, state: SweepState | None = None, view: SweepView | None = None) -> None:
+    """Select the sweep on the Run screen, in this state."""
+    user.app.sweeps._states[NAME] = state or SweepState(WORK)
+    user.app.sweeps.view = view
+    await select(user)
+
+
+async def select(user: User) -> None:
+    await user.until(lambda: user.app.sweeps.entries, "the sweeps are listed")
+    await user.choose(f"sweep-{NAME}")
 
 
 class Desk:
@@ -37,7 +62,7 @@ class Desk:
         return LocalDesk(parse_target("uml:"), Host.real()).entries()
 
     def work(self, _name: str) -> Any:
-        return replace(sweeps.WORK, there=self.there, run_id=RUN if self.begun or self.going else "")
+        return replace(WORK, there=self.there, run_id=RUN if self.begun or self.going else "")
 
     def newest_run(self, _name: str) -> str:
         return RUN if self.begun or self.going else ""
@@ -48,13 +73,13 @@ class Desk:
     def status(self, _run_id: str) -> Any:
         self.looked += 1
         tables = () if self.going else ("Best and worst cells\n\nraid5  best  1,234",)
-        progress = msgspec.structs.replace(sweeps.PROGRESS, done=self.looked)
+        progress = msgspec.structs.replace(PROGRESS, done=self.looked)
         return SweepStatus(progress=progress, is_running=bool(self.going), tables=tables)
 
     def run(self, name: str, listener: SweepListener) -> None:
         self.begun.append(name)
         listener.on_notice("a cluster starts")
-        listener.on_progress(sweeps.PROGRESS)
+        listener.on_progress(PROGRESS)
         while not self.may_end.wait(0.01):
             if listener.is_cancelled():
                 self.there = 12
@@ -70,8 +95,8 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 async def choose(user: User) -> None:
-    await sweeps.choose(user)
-    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).work is not None, "it is planned")
+    await select(user)
+    await user.until(lambda: user.app.sweeps.state(NAME).work is not None, "it is planned")
 
 
 def may(user: User, action: str) -> bool:
@@ -89,12 +114,12 @@ async def test_a_sweep_is_planned_run_stopped_and_resumed(user: User, desk: Desk
     assert not may(user, "run")
     await user.press("s")
     await user.until(lambda: not user.lab.background, "it has ended")
-    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).status is not None, "it is looked at")
+    await user.until(lambda: user.app.sweeps.state(NAME).status is not None, "it is looked at")
     user.sees("STOPPED", "12 of 48 cells are stored; r resumes.", f"raidlab report {RUN} -o sweep.html")
     desk.may_end.set()
     await user.press("r")
-    await user.until(lambda: desk.begun == [sweeps.NAME] * 2 and not user.lab.background, "it is over")
-    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).status is not None, "it is looked at")
+    await user.until(lambda: desk.begun == [NAME] * 2 and not user.lab.background, "it is over")
+    await user.until(lambda: user.app.sweeps.state(NAME).status is not None, "it is looked at")
     user.sees("COMPLETE", "raid5 best 1,234")
     assert not may(user, "run"), "nothing is left to measure"
 
@@ -104,7 +129,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     await choose(user)
     assert "RUNNING ELSEWHERE" not in user.text
     desk.going = RUN
-    await user.until(lambda: user.app.sweeps.state(sweeps.NAME).runs_elsewhere, "it is seen")
+    await user.until(lambda: user.app.sweeps.state(NAME).runs_elsewhere, "it is seen")
     user.sees("RUNNING ELSEWHERE", "of 48")
     assert not may(user, "run")
     assert not may(user, "stop")
@@ -112,7 +137,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     await user.until(lambda: desk.looked >= looked + 2, "it is looked at again and again")
     desk.going, desk.there = "", 48
     desk.begun.append("by another")
-    await user.until(lambda: not user.app.sweeps.state(sweeps.NAME).runs_elsewhere, "its end is seen")
+    await user.until(lambda: not user.app.sweeps.state(NAME).runs_elsewhere, "its end is seen")
     user.sees("COMPLETE")
 
 
@@ -120,7 +145,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
     ("state", "expected"),
     [
         (
-            SweepState(replace(sweeps.WORK, missing_dependency="make cluster")),
+            SweepState(replace(WORK, missing_dependency="make cluster")),
             ("DASK IS MISSING", "Install it: make cluster"),
         ),
         (
@@ -133,7 +158,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
 async def test_a_sweep_that_cannot_run_is_shown_with_the_reason(
     user: User, state: SweepState, expected: tuple[str, ...]
 ) -> None:
-    await sweeps.sweeping(user, state)
+    await sweeping(user, state)
     user.sees(*expected)
     assert not may(user, "run")
 

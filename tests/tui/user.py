@@ -14,8 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Markdown, OptionList
 
-from tests.tui.fake_lab import FakeLab
-from tests.tui.still import StillClient
+from tests.tui.fake_lab import FakeLab, StillClient
 from tui.app import RaidlabApp
 from tui.plan_screen import PlanScreen
 from tui.state import LabState, MachinePhase

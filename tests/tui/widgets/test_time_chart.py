@@ -9,7 +9,6 @@ from tests.tui.widgets.host import shown
 from tui.charts import DotCanvas, Mark, Series, TimeChart
 from tui.look import ASCII, Canvas, Tone
 from tui.quantities import Unit
-from tui.widgets import Line
 
 STEADY = [(float(second), 80_000.0) for second in range(61)]
 
@@ -59,28 +58,6 @@ def test_a_terminal_without_unicode_gets_ascii_only() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (12, 4), (3, 40), (200, 50)])
 def test_no_size_is_too_odd(size: tuple[int, int]) -> None:
     shown(chart(Series("read", STEADY), marks=(Mark(5.0, "a long label of an event", Tone.BUSY),)), size)
-
-
-def test_equal_values_are_not_painted_again() -> None:
-    made = chart(Series("read", STEADY))
-    painted: list[int] = []
-
-    async def act(pilot: Pilot[None]) -> None:
-        original = made.paint
-
-        def paint(width: int, height: int) -> list[Line]:
-            painted.append(1)
-            return original(width, height)
-
-        made.paint = paint  # type: ignore[method-assign]
-        made.show([Series("read", STEADY)])
-        await pilot.pause()
-        assert painted == []
-        made.show([Series("read", [*STEADY, (61.0, 1.0)])])
-        await pilot.pause()
-        assert painted == [1]
-
-    shown(made, act=act)
 
 
 def test_a_redraw_is_cheap() -> None:
