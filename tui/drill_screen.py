@@ -75,13 +75,11 @@ class DrillsScreen(ModeScreen):
         with Horizontal(id="drills"):
             with Vertical(id="drills-left"):
                 yield titled(OptionList(id="drill-list"), "Drills")
-            with titled(VerticalScroll(id="drill"), "Drill"):
+            with titled(VerticalScroll(id="drill", can_focus=False), "Drill"):
                 yield Static("", id="drill-status")
                 yield Markdown("", id="drill-text", open_links=False)
 
     def on_mount(self) -> None:
-        self.query_one("#drill").can_focus = False
-        self.query_one("#drill-list").focus()
         self.app.drills.open()
 
     def show_state(self, state: LabState) -> None:
@@ -275,6 +273,3 @@ class DebriefScreen(Modal[bool]):
             box.border_title = "Debriefing"
             yield Markdown(self._page, open_links=False)
         yield Footer(compact=True, show_command_palette=False)
-
-    def on_mount(self) -> None:
-        self.query_one("#debrief-box").focus()

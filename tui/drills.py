@@ -128,7 +128,6 @@ class Drills:
 
         def listed(items: tuple[DrillItem, ...]) -> None:
             self.items = items
-            self._frontend.show_soon()
             then()
 
         self._frontend.beside("drills", read, on_done=listed)

@@ -334,7 +334,6 @@ class FaultsScreen(ModeScreen):
                 choose.add_option(Option(Content.styled(title, "italic"), disabled=True))
                 choose.add_options(Option(item.label, id=item.id) for item in found)
         choose.highlighted = 1
-        choose.focus()
 
     def on_screen_resume(self) -> None:
         """Read the stored outcomes again, and select the item about which the open lesson asks."""
@@ -346,7 +345,6 @@ class FaultsScreen(ModeScreen):
 
     def _set_stored(self, found: Mapping[str, FaultView]) -> None:
         self._stored = found
-        self.app.show_soon()
 
     @property
     def _view(self) -> FaultView | None:
@@ -417,7 +415,6 @@ class FaultsScreen(ModeScreen):
         work = partial(item.work, self.app)
         if self.app.background.run(item.label, work, on_done=done, on_error=failed, on_progress=view.lines.append):
             self.run = view
-        self.app.show_soon()
 
     def action_stop(self) -> None:
         end_job(self.app, self.run)

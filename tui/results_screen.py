@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from lab.compare import Compared, Comparison, compare, differences
-from lab.errors import LabError, RequirementMissing, SpecError
+from lab.errors import LabError, RequirementMissing
 from lab.host.files import write_file
 from lab.lint.experiment_checks import IDLE, as_shown, beside_theory, lint_result, rebuilds_beside_theory
 from lab.lint.rules import all_rules
@@ -309,7 +309,7 @@ class ResultsScreen(ModeScreen):
         """Pairs of result ids that the user compares although their conditions differ."""
         self._is_refused = False
         """Whether the comparison is refused, because the conditions differ and the user has not allowed it."""
-        self._comparisons: dict[tuple[str, str], Comparison | SpecError | None] = {}
+        self._comparisons: dict[tuple[str, str], Comparison | LabError | None] = {}
         """(first id, second id) -> comparison or error; None while it is computed."""
         self._had_run = False
 
@@ -325,9 +325,6 @@ class ResultsScreen(ModeScreen):
                     yield Static(id="results-heading", markup=False)
                     yield IntervalChart(id="results-chart")
                     yield Static(id="results-text", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(OptionList).focus()
 
     def on_screen_resume(self) -> None:
         """Read the results again: runs may have ended meanwhile."""
@@ -513,7 +510,7 @@ class ResultsScreen(ModeScreen):
         found = self._comparison(first, second)
         if found is None:
             verdict.show(Tone.BUSY, "COMPARING")
-        elif isinstance(found, SpecError):
+        elif isinstance(found, LabError):
             verdict.show(Tone.NOTICE, "NOTHING IN COMMON", f"{found.message}. {found.hint}.")
             text.update("\n".join(lines))
         else:
@@ -522,21 +519,19 @@ class ResultsScreen(ModeScreen):
             explained = "Ratios are second : first. For IOPS more is better, for rebuild times less."
             text.update("\n".join((explained, *comparison_notes(found), *lines)))
 
-    def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | SpecError | None:
+    def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | LabError | None:
         """The comparison, if it is computed; else None, and a thread computes it."""
         key = (first.id, second.id)
         if key not in self._comparisons:
             self._comparisons[key] = None
+            store = partial(self._store_comparison, key)
             # Loading the library for rank tests takes a second.
-            self.run_worker(lambda: self._compare(first, second), thread=True, group="compare", exit_on_error=False)
+            self.app.beside("comparison", partial(compare, first, second), on_done=store, on_error=store)
         return self._comparisons[key]
 
-    def _compare(self, first: ResultRecord, second: ResultRecord) -> None:
-        try:
-            self._comparisons[(first.id, second.id)] = compare(first, second)
-        except SpecError as error:
-            self._comparisons[(first.id, second.id)] = error
-        self.app.call_from_thread(self._show)
+    def _store_comparison(self, key: tuple[str, str], found: Comparison | LabError) -> None:
+        self._comparisons[key] = found
+        self._show()
 
     # The keys.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -301,7 +302,6 @@ class RunScreen(ModeScreen):
     def on_mount(self) -> None:
         self._own = workload_items(), experiment_items()
         self._fill(_FIRST)
-        self.query_one(OptionList).focus()
         self.set_interval(_POLL_SECONDS, self._read_sweep)
 
     def on_screen_resume(self) -> None:
@@ -414,28 +414,20 @@ class RunScreen(ModeScreen):
 
     def _forecast(self, item: RunItem, state: LabState) -> Forecast | None:
         """The forecast of a workload; it is computed once per array, workload and number of missing members."""
+        from lab.session.load import predict
+
         status = state.selected
         if status is None or not state.is_open:
             return None
         key = (status.name, item.id, status.degraded_count)
         if key not in self._forecasts:
             self._forecasts[key] = None
-            self._ask_forecast(key)
+            self.app.look_up(
+                lambda session: predict(session, key[0], key[1]),
+                on_done=partial(self._forecasts.__setitem__, key),
+                on_error=lambda _: self._forecasts.pop(key, None),
+            )
         return self._forecasts[key]
-
-    def _ask_forecast(self, key: tuple[str, str, int]) -> None:
-        from lab.session.load import predict
-
-        array, workload, _ = key
-
-        def store(forecast: Forecast) -> None:
-            self._forecasts[key] = forecast
-            self.app.show_soon()
-
-        def forget(_error: LabError) -> None:
-            self._forecasts.pop(key, None)
-
-        self.app.look_up(lambda session: predict(session, array, workload), on_done=store, on_error=forget)
 
     def action_run(self) -> None:
         item, status = self._item, self.app.lab.selected
@@ -445,7 +437,6 @@ class RunScreen(ModeScreen):
             self.app.experiments.start(item.id)
         elif item and status:
             self.app.loads.start(status.name, item.id, _RUNTIMES[self._runtime])
-        self.app.show_soon()
 
     def action_stop(self) -> None:
         match self._kind:

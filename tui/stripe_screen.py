@@ -276,7 +276,6 @@ class StripeScreen(ModeScreen):
                 self._read()
                 return
             now.picture, now.problem = picture, problem
-            self.app.show_soon()
 
         self.app.look_up(
             lambda session: read_stripe(session, name, number),
@@ -445,7 +444,6 @@ class StripeScreen(ModeScreen):
 
     def _stepped(self, text: StepText) -> None:
         self._at.text = text
-        self.app.show_soon()
 
     def action_really(self) -> None:
         sector, name = self._sector_in_sight(), self._at.array

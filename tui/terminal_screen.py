@@ -138,7 +138,6 @@ class TerminalView(Widget, can_focus=True):
 
     def on_mount(self) -> None:
         self.app.terminal.on_change = self._post_printed
-        self.watch(self.app, "theme", self._forget_styles, init=False)
 
     def on_unmount(self) -> None:
         self.app.terminal.on_change = lambda: None
@@ -170,10 +169,6 @@ class TerminalView(Widget, can_focus=True):
         self._paint()
 
     def on_blur(self) -> None:
-        self._paint()
-
-    def _forget_styles(self) -> None:
-        self._styles.clear()
         self._paint()
 
     def notify_style_update(self) -> None:
