@@ -436,7 +436,6 @@ class ResultsScreen(ModeScreen):
             self.call_after_refresh(self.app.show_soon)
 
     def on_resize(self, event: Resize) -> None:
-        super().on_resize(event)
         # The number of columns of a table depends on the width.
         if self._view is ResultView.TABLES:
             self.call_after_refresh(self._show)
