@@ -162,9 +162,6 @@ class TypedScreen(Modal[None]):
             yield Input(self._given, placeholder=self.PLACEHOLDER, max_length=self.MOST_LETTERS, id="typed")
             yield Static("", id="typed-problem", markup=False)
 
-    def on_mount(self) -> None:
-        self.query_one("#typed-problem").display = False
-
     def on_input_submitted(self, event: Input.Submitted) -> None:
         problem = self._give(event.value.strip())
         if not problem:

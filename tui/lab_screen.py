@@ -195,10 +195,6 @@ class ArrayPanel(Vertical):
                 )
         yield ChangingText("", id="panel-events")
 
-    def on_mount(self) -> None:
-        self.query_one(SyncBar).display = False
-        self.query_one(VerdictBanner).display = False
-
     def on_resize(self) -> None:
         self._arrange()
 

@@ -86,7 +86,6 @@ class LessonsScreen(ModeScreen):
             yield LessonPanel(id="lesson")
 
     def on_mount(self) -> None:
-        self.query_one("#lesson").display = False
         self.app.guide.open()
         self.app.drills.open()
 

@@ -271,7 +271,6 @@ class PlanScreen(Modal[None]):
             return
         self.remove_class("-awaited")
         await self.recompose()
-        self.query_one("#plan-failure").display = False
         # Enter must not destroy data by accident.
         first = "#cancel" if self.plan.destroys_data or self.plan.ends_array or not self.plan.steps else "#run"
         self.query_one(first).focus()

@@ -25,22 +25,16 @@ async def list_course(user: User) -> None:
     await user.read()
 
 
-async def test_the_course_is_listed_and_enter_begins_a_lesson(user: User) -> None:
+async def test_the_course_is_listed_and_a_lesson_that_builds_on_others_offers_them_first(user: User) -> None:
     await list_course(user)
     user.sees("What a disk promises", f"0 of {COURSE_LENGTH} done")
-    await user.press("enter")
-    await user.until(lambda: user.app.guide.view is not None, "the lesson is open")
-    await user.read()
-    user.sees("Step 1 of 4", "Predict: 8 requests in flight")
-
-
-async def test_a_lesson_that_builds_on_others_offers_them_first(user: User) -> None:
-    await list_course(user)
     await user.press("down", "enter")
     assert isinstance(user.screen, MenuScreen)
     await user.press("enter")
     await user.until(lambda: user.app.guide.view is not None, "a lesson is open")
+    await user.read()
     assert view_of(user).lesson.number == "1"
+    user.sees("Step 1 of 4", "Predict: 8 requests in flight")
 
 
 async def test_bounds_are_shown_only_after_the_prediction_and_the_measurement(user: User) -> None:
