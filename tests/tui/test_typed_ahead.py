@@ -10,7 +10,7 @@ from textual import events
 from textual.widgets import Input
 
 from tests.tui.user import User
-from tui.app import RaidlabApp
+from tui.app import SHOW_SECONDS, RaidlabApp
 from tui.dialogs import MenuScreen
 from tui.plan_screen import PlanScreen
 from tui.rack import Rack
@@ -126,6 +126,8 @@ async def test_keys_typed_after_the_key_of_a_dialog_go_to_the_dialog(user: User)
 
 async def test_a_key_meant_for_an_array_that_no_longer_exists_is_ignored(user: User) -> None:
     await user.idle()
+    # No redraw is due any more, which would show what is there.
+    await user.pilot.pause(2 * SHOW_SECONDS)
     screen = user.screen
     # As if md0 had taken the place of an array that was shown until now.
     screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]
