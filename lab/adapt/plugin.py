@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.adapt.layout import AdaptLevel
-from lab.arrays.extension import AddedKind
-from lab.arrays.levels import AddedLevels
+from lab.arrays.levels import AddedKind
 from lab.checks.extension import LessonReading
 from lab.cli.context import Command
 from lab.plugins import Plugin
@@ -60,12 +59,12 @@ PLUGIN = Plugin(
             _capacity,
             "Show what disks of different sizes hold under each system; nothing is touched.",
         ),
-        AddedLevels(
+        AddedKind(
+            _kind,
             tuple(AdaptLevel),
             "a volume of unequal disks, of several arrays",
             nicknames={"adaptraid5": AdaptLevel.ADAPT5},
         ),
-        AddedKind(_kind),
         LessonReading(_reading),
         StudyReport("adaptraid", _tables, _plots),
     ),

@@ -18,8 +18,7 @@ import msgspec
 from lab.arrays import operations
 from lab.arrays.array import Array, ArrayKind, OpenArrays, kind_among
 from lab.arrays.discovery import MD_HEAD_BYTES, BroughtUp, FoundArray, arrays_in, superblocks_in
-from lab.arrays.extension import AddedKind
-from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, array_device, is_array_name, parse_level
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, AddedKind, Level, LevelName, array_device, is_array_name, parse_level
 from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions, failures_words_now, penalty_words
 from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays
 from lab.disks import Lab

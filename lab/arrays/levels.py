@@ -6,12 +6,12 @@ import difflib
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from lab.errors import SpecError
 from lab.plugins import extensions
@@ -379,8 +379,10 @@ def _bitmap_space_sectors(sectors: int) -> int:
     return 64 * kib if sectors - 4 * kib > 8 * MIB * kib else 4 * kib
 
 
-class AddedLevels(NamedTuple):
-    """Levels that a plugin adds. Their arithmetic is in the kind that makes them (``lab.arrays.extension``)."""
+class AddedKind(NamedTuple):
+    load: Callable[[], Any]
+    """Imports the kind, an ``ArrayKind`` of ``lab.arrays.array``."""
+    """A kind of array that a plugin adds, and the words for its levels, whose arithmetic is in the kind."""
 
     levels: tuple[str, ...]
     makes: str
@@ -416,7 +418,7 @@ def parse_level(text: str) -> Level:
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
         return _LEVELS[_WORDS[word]]
-    added = extensions(AddedLevels)
+    added = extensions(AddedKind)
     others = {level: each.makes for each in added for level in each.levels}
     if word in others:
         raise SpecError(

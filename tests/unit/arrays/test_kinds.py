@@ -6,7 +6,7 @@ import pytest
 
 from lab.arrays import kinds
 from lab.arrays.array import Array, ArrayKind
-from lab.arrays.levels import AddedLevels
+from lab.arrays.levels import AddedKind
 from lab.errors import SpecError
 from lab.plugins import extensions
 
@@ -28,7 +28,7 @@ def test_each_kind_knows_its_levels_and_names(kind: ArrayKind) -> None:
 
 
 def test_the_words_of_each_added_level_are_those_of_its_kind() -> None:
-    for added in extensions(AddedLevels):
+    for added in extensions(AddedKind):
         (kind,) = {kinds.kind_of_level(level) for level in added.levels}
         assert kind.levels == added.levels
         assert set(added.nicknames.values()) <= set(added.levels)
