@@ -98,8 +98,8 @@ class Rig:
 
     def iops(self, cell: Cell) -> float:
         if self.spec is None or self.spec.level != cell.level:
-            if self.spec:
-                self.lab.execute(operations.destroy(self.spec))
+            if self.spec and self.spec.is_array:
+                self.lab.execute(operations.stop(self.spec.name) + operations.zero_superblocks(self.spec.devices))
             members = tuple(disk.node for disk in self.lab.disks)
             self.spec = ArraySpec(cell.level, members, assume_clean=cell.level != "raid0")
             self.lab.execute(self.spec.creation())

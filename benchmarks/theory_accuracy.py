@@ -104,8 +104,8 @@ class Rig:
 
     def _array(self, cell: Cell) -> ArraySpec:
         if self._spec is None or self._spec.level != cell.level:
-            if self._spec:
-                self.lab.execute(operations.destroy(self._spec))
+            if self._spec and self._spec.is_array:
+                self.lab.execute(operations.stop(self._spec.name) + operations.zero_superblocks(self._spec.devices))
             self._spec = ArraySpec(cell.level, self.nodes[: MEMBERS[cell.level]], assume_clean=cell.level in FAILURES)
             self._failed = 0
             self.lab.execute(self._spec.creation())

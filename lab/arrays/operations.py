@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 
 from lab.arrays.levels import LevelName, array_device, is_device_node, kernel_name, md_path, parse_level
-from lab.arrays.spec import ArraySpec, Bitmap
+from lab.arrays.spec import Bitmap
 from lab.disks import DiskKind, LabDisk
 from lab.disks.attaching import (
     PACE,
@@ -88,14 +88,6 @@ def zero_superblocks(devices: Sequence[str]) -> Plan:
         for device in devices
     )
     return Plan.of("Erase md superblocks", steps)
-
-
-def destroy(spec: ArraySpec) -> Plan:
-    """Stop the array and erase its superblock from every device; no steps for a single disk."""
-    if not spec.is_array:
-        return Plan("Release the bare disk")
-    plan = stop(spec.name) + zero_superblocks(spec.devices)
-    return Plan(f"Destroy {spec.name}", plan.steps)
 
 
 def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:

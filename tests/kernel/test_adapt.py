@@ -132,7 +132,7 @@ def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int
     try:
         assert (sectors_read_by_aligned_writes(session, spec.device, disks) > 0) == reads
     finally:
-        session.run(operations.destroy(spec))
+        session.run(operations.stop(spec.name) + operations.zero_superblocks(spec.devices))
 
 
 # The worked example with four windows of three disks; windows of two; a reference stripe below the widest, and little

@@ -76,7 +76,7 @@ def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
     lab.execute(spec.creation())
     assert rig.status.in_sync_count == 16
     assert rig.size_bytes() == spec.raid.capacity_bytes(16, rig.status.component_bytes or 0, 64 * KIB)
-    lab.execute(operations.destroy(spec))
+    lab.execute(operations.stop(spec.name) + operations.zero_superblocks(spec.devices))
 
 
 @pytest.mark.parametrize("depth", [1, 4])

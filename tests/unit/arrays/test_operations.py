@@ -49,7 +49,6 @@ def test_create(options: str) -> None:
 
 def test_a_bare_disk_needs_no_steps() -> None:
     assert ArraySpec("single", (A,)).creation().steps == ()
-    assert ops.destroy(ArraySpec("single", (A,))).steps == ()
 
 
 MANAGE, GROW = "mdadm --manage /dev/md0", "mdadm --grow /dev/md0"
@@ -121,14 +120,6 @@ def test_what_overwrites_a_device_is_dangerous() -> None:
     assert ops.replace("md0", A, D).destroys_data
     assert not ops.fail("md0", B).destroys_data
     assert not ops.scrub("md0", "check").destroys_data
-
-
-def test_destroy_stops_then_erases_every_device() -> None:
-    spec = ArraySpec("raid1", (A, B), spares=(C,))
-    assert ops.destroy(spec).lines() == [
-        "mdadm --stop /dev/md0",
-        *(f"mdadm --zero-superblock {device}" for device in (A, B, C)),
-    ]
 
 
 def test_stop_has_an_undo_command_that_assembles() -> None:
