@@ -316,7 +316,6 @@ class ArraySpec(Spec):
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk_bytes: int | None = None
     """Bytes that one bit covers; None: mdadm's choice, 64 MiB or more, which gives a small array only a few bits."""
-    metadata_version: str = METADATA_VERSION
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     journal_device: str | None = None
     assume_clean: bool = False
@@ -367,8 +366,6 @@ class ArraySpec(Spec):
         found: list[str] = []
         if not is_array_name(self.name):
             found.append(f"name '{self.name}' is not md and a number below 1000, such as md0")
-        if self.metadata_version != METADATA_VERSION:
-            found.append(f"metadata '{self.metadata_version}' is not {METADATA_VERSION}, the only one the lab writes")
         found += _device_problems(self)
         try:
             level = parse_level(self.level)
@@ -556,7 +553,7 @@ def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
 def _create_argv(spec: ArraySpec) -> Iterator[str]:
     level = spec.raid
     yield from ("mdadm", "--create", spec.device, "--run")
-    yield f"--metadata={spec.metadata_version}"
+    yield f"--metadata={METADATA_VERSION}"
     # "any" in place of the host name: every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
     yield "--homehost=any"
     if spec.uuid:
