@@ -73,7 +73,7 @@ def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
     """The states that a crash during such a write can leave."""
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write)
-    names = tuple(picture.shape.name_of(slot) for slot in range(picture.geometry.slots))
+    names = tuple(picture.shape.name_of(slot) for slot in range(picture.geometry.raid_disks))
     return StepText(crash_head(write), tuple(crash_words(picture.shape, states)), write, states, names)
 
 
@@ -353,7 +353,7 @@ class StripeScreen(ModeScreen):
     def action_member(self, by: int) -> None:
         picture = self._at.picture
         if picture:
-            slots = picture.geometry.slots
+            slots = picture.geometry.raid_disks
             self._at.slot = (by - 1 if by < 0 else 0) % slots if self._at.slot is None else (self._at.slot + by) % slots
             self._show()
 

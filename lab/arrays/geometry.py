@@ -121,17 +121,14 @@ class ArrayGeometry(ABC):
     """Maps sectors of an array to places on its members, and places back to sectors."""
 
     __slots__ = ()
+    raid_disks: int
+    """Number of members, missing ones included."""
     has_stripes: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def size_sectors(self) -> int:
         """Capacity of the array."""
-
-    @property
-    @abstractmethod
-    def slots(self) -> int:
-        """Number of members, missing ones included."""
 
     @property
     @abstractmethod
@@ -182,7 +179,8 @@ class ChunkedGeometry(ArrayGeometry):
 
     def stripe(self, number: int) -> StripeMap:
         self._check_stripe(number)
-        rows = tuple(tuple(self._cell(slot, start) for slot in range(self.slots)) for start in self._row_starts(number))
+        slots = range(self.raid_disks)
+        rows = tuple(tuple(self._cell(slot, start) for slot in slots) for start in self._row_starts(number))
         firsts = [cell.first_sector for row in rows for cell in row if cell]
         sectors = max(firsts) + self.chunk_sectors - min(firsts)
         return StripeMap(number, min(firsts), sectors, self.chunk_sectors, rows)
@@ -325,10 +323,6 @@ class ParityGeometry(ChunkedGeometry):
         return self.stripe_count * self.data_count * self.chunk_sectors
 
     @property
-    def slots(self) -> int:
-        return self.raid_disks
-
-    @property
     def data_count(self) -> int:
         return self.raid_disks - (2 if self.has_q else 1)
 
@@ -379,10 +373,6 @@ class Raid1Geometry(ArrayGeometry):
     @property
     def size_sectors(self) -> int:
         return self.member_sectors
-
-    @property
-    def slots(self) -> int:
-        return self.raid_disks
 
     @property
     def stripe_count(self) -> int:
@@ -436,10 +426,6 @@ class Raid10Geometry(ChunkedGeometry):
     @property
     def size_sectors(self) -> int:
         return self._chunks * self.chunk_sectors
-
-    @property
-    def slots(self) -> int:
-        return self.raid_disks
 
     @property
     def stripe_count(self) -> int:
@@ -564,6 +550,7 @@ def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
 class Raid0Geometry(ChunkedGeometry):
     """RAID 0. A stripe is one row of chunks, counted on the members; later zones have it on fewer members."""
 
+    raid_disks: int
     zones: tuple[StripZone, ...]
     """In sectors."""
     chunk_sectors: int
@@ -573,10 +560,6 @@ class Raid0Geometry(ChunkedGeometry):
     @property
     def size_sectors(self) -> int:
         return self.zones[-1].end
-
-    @property
-    def slots(self) -> int:
-        return len(self.zones[0].slots)
 
     @property
     def stripe_count(self) -> int:
@@ -626,13 +609,15 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
             f"members of several sizes, and md says layout {layout}, which does not determine where later zones begin",
             hint="the kernel parameter raid0.default_layout determines it: 1 or 2",
         )
-    return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
+    is_original = not (has_two_layouts and layout == ALTERNATE_LAYOUT)
+    return Raid0Geometry(len(member_sectors), zones, chunk_sectors, is_original)
 
 
 @dataclass(frozen=True, slots=True)
 class LinearGeometry(ArrayGeometry):
     """One member after the other, in slot order. There are no stripes."""
 
+    raid_disks: int
     ends: tuple[int, ...]
     """Where each member ends on the array."""
     has_stripes: ClassVar[bool] = False
@@ -640,10 +625,6 @@ class LinearGeometry(ArrayGeometry):
     @property
     def size_sectors(self) -> int:
         return self.ends[-1]
-
-    @property
-    def slots(self) -> int:
-        return len(self.ends)
 
     @property
     def stripe_count(self) -> int:
@@ -699,7 +680,7 @@ def geometry_of(
             return raid0_geometry(layout, chunk_sectors, sizes)
         # Linear arrays use whole chunks if one was given (linear_conf).
         used = [size - (size % chunk_sectors if chunk_sectors else 0) for size in sizes]
-        return LinearGeometry(tuple(accumulate(used)))
+        return LinearGeometry(raid_disks, tuple(accumulate(used)))
     raise ArrayError(
         f"where an array of level {level} with {len(member_sectors)} of {raid_disks} members puts its data is not "
         "known here",

@@ -627,7 +627,7 @@ def on_member(
     for is_before in (False, True) if shape.reshaping else (False,):
         geometry = shape.reshaping.before if shape.reshaping and is_before else shape.geometry
         sector = device_sector - shape.offset_of(member, is_before=is_before)
-        found = geometry.content(member.slot, sector) if sector >= 0 and member.slot < geometry.slots else None
+        found = geometry.content(member.slot, sector) if sector >= 0 and member.slot < geometry.raid_disks else None
         if found is None or not _is_current(shape, found.sectors, is_before=is_before):
             continue
         name = "" if shape.reshaping is None else "before" if is_before else "new"

@@ -156,7 +156,7 @@ def _chosen(shape: MappedArray, row: ParityRow, target: MemberPlace) -> tuple[Wr
     """The method that md chooses, the slots that it reads, the reads of each method, and the reason."""
     parity = tuple(slot for slot in (row.p_slot, row.q_slot) if slot is not None)
     others = tuple(slot for slot in row.data_slots if slot != target.slot)
-    in_sync = {slot for slot in range(shape.geometry.slots) if shape.member_in(slot, target.sector)}
+    in_sync = {slot for slot in range(shape.geometry.raid_disks) if shape.member_in(slot, target.sector)}
     involved = (target.slot, *parity)
     modify = len(involved) if set(involved) <= in_sync else None
     rebuild = len(others) if set(others) <= in_sync else None
@@ -202,7 +202,7 @@ def _ios(
     A member that is being rebuilt, and a replacement, are written too, and read where their data are current.
     """
     found = []
-    for slot in range(shape.geometry.slots):
+    for slot in range(shape.geometry.raid_disks):
         reader = shape.member_in(slot, sector)
         has_log = reader and kinds.get(slot) is ChunkKind.P and shape.files["consistency_policy"] == "ppl"
         log_bytes = _LOG_BYTES if has_log else 0
@@ -578,7 +578,7 @@ _COPIED = ("raid1", "raid10")
 
 def shape_words(shape: MappedArray) -> str:
     """The geometry in one line: ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
-    words = [f"{shape.name}: {shape.level} {shape.layout_word}".rstrip(), f"{shape.geometry.slots} members"]
+    words = [f"{shape.name}: {shape.level} {shape.layout_word}".rstrip(), f"{shape.geometry.raid_disks} members"]
     words += [f"chunk {human_bytes(shape.chunk_sectors * SECTOR_BYTES)}"] if shape.chunk_sectors else []
     if shape.reshaping:
         words.append(f"being reshaped, at sector {shape.reshaping.position}")

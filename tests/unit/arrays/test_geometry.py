@@ -75,7 +75,7 @@ def shapes() -> Iterator[tuple[str, ArrayGeometry]]:
     yield "raid0", raid0_geometry(0, CHUNK, [100, 100, 103])
     for layout in (1, 2):
         yield f"raid0 zones {layout}", raid0_geometry(layout, CHUNK, [80, 240, 160, 240, 403])
-    yield "linear", LinearGeometry((40, 48, 148))
+    yield "linear", LinearGeometry(3, (40, 48, 148))
 
 
 SHAPES = dict(shapes())
@@ -100,7 +100,7 @@ def test_every_sector_is_found_again_where_it_lies(name: str) -> None:
             assert sector in found.sectors
     with_data = {
         (slot, sector)
-        for slot in range(shape.slots)
+        for slot in range(shape.raid_disks)
         for sector in range(500)
         if (found := shape.content(slot, sector)) and not found.kind.is_parity
     }
