@@ -124,27 +124,6 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
     def working_set_bytes(self) -> int | None:
         return bytes_or_none(self.size, "size")
 
-    @property
-    def work(self) -> Workload:
-        """Raises SpecError with the nearest name for an unknown one."""
-        from lab.workloads.workload import find_workload
-
-        return find_workload(self.workload)
-
-    def perform(self, session: LabSession) -> object:
-        from lab.session.load import Load as RunningLoad
-
-        load = RunningLoad(
-            session,
-            self.array,
-            self.work,
-            runtime_seconds=self.runtime,
-            working_set_bytes=self.working_set_bytes,
-            on_end=lambda _: None,
-        )
-        load.start()
-        return load.wait()
-
 
 class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
     """End the running workload; its figures are shown."""
@@ -153,10 +132,6 @@ class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
     tooltip = "End the running workload; its figures are shown"
     has_command = in_lessons = False
     needs = (lambda it: "" if it.has_load else "no load runs",)
-
-    def perform(self, session: LabSession) -> object:
-        """No effect here: the app stops the load that it has started."""
-        return None
 
 
 def workloads() -> list[Workload]:

@@ -28,11 +28,11 @@ from lab.session.monitor import LoadMeasure, Snapshot, load_value, recent, sync_
 from lab.session.session import LabSession, open_session
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import LiveInterval
-from lab.workloads.workload import Workload, all_workloads
+from lab.workloads.workload import Workload, all_workloads, find_workload
 
 
 def _load(context: Context, action: Load) -> int:
-    work = action.work
+    work = find_workload(action.workload)
     context.announce_foreign(action.workload, FileKind.WORKLOAD)
     with open_session(client_of(context)) as session:
         is_array = any(status.name == action.array for status in session.statuses())
