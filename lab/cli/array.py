@@ -9,7 +9,6 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.actions import ACTIONS
-from lab.actions.action import Verb
 from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteMark
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
@@ -527,19 +526,7 @@ def _wait(context: Context, action: Wait) -> None:
         context.out(array.value(status), status.summary)
 
 
-add_verbs(
-    app,
-    ACTIONS,
-    {
-        Create: _create,
-        Assemble: _assemble,
-        Speed: _speed,
-        WriteMark: _mark,
-        VerifyMark: _verify,
-        Wait: _wait,
-        Verb: run_plan,
-    },
-)
+add_verbs(app, ACTIONS, _create, _assemble, _speed, _mark, _verify, _wait, run_plan)
 for _command in added_commands("array"):
     _command.add_to(app)
 app.command(map_, name="map")

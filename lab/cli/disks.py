@@ -233,7 +233,7 @@ def _slow(context: Context, action: Slow, *, plan: bool = False) -> None:
     _act(context, action.plan, "pace changed", action.disk, plan=plan)
 
 
-add_verbs(app, (Slow,), {Slow: _slow})
+add_verbs(app, (Slow,), _slow)
 
 
 @app.command

@@ -218,21 +218,7 @@ def _clear(context: Context, _: verbs.ClearDisks) -> None:
     context.out({"disks": left.disks}, f"{left.disks[0]} to {left.disks[-1]} are blank")
 
 
-add_verbs(
-    app,
-    verbs.VERBS,
-    {
-        verbs.ListDrills: _list,
-        verbs.StartDrill: _start,
-        verbs.DrillStatus: _status,
-        verbs.DrillHint: _hint,
-        verbs.Commit: _commit,
-        verbs.ResetDrill: _reset,
-        verbs.Debrief: _debrief,
-        verbs.LeaveDrill: _leave,
-        verbs.ClearDisks: _clear,
-    },
-)
+add_verbs(app, verbs.VERBS, _list, _start, _status, _hint, _commit, _reset, _debrief, _leave, _clear)
 
 
 @app.command

@@ -441,22 +441,7 @@ def _leave(context: Context, _: verbs.LeaveLesson) -> None:
     context.narrator.notice("no lesson is open; 'raidlab lesson start NAME' continues where you left off")
 
 
-add_verbs(
-    app,
-    verbs.VERBS,
-    {
-        verbs.ListLessons: _list,
-        verbs.StartLesson: _start,
-        verbs.ShowLesson: _show_open,
-        verbs.Answer: _answer,
-        verbs.CheckStep: _check,
-        verbs.LessonHint: _hint,
-        verbs.DoStep: _do,
-        verbs.Measure: _measure,
-        verbs.ResetLesson: _reset,
-        verbs.LeaveLesson: _leave,
-    },
-)
+add_verbs(app, verbs.VERBS, _list, _start, _show_open, _answer, _check, _hint, _do, _measure, _reset, _leave)
 
 
 @app.command

@@ -33,12 +33,17 @@ Runner = Callable[..., int | None]
 """Runs a verb: receives the context, the verb and, as ``plan`` and ``wait``, the additional options."""
 
 
-def add_verbs(app: App, kinds: Iterable[type[Verb]], runners: Mapping[type[Verb], Runner]) -> None:
-    """Add a command to ``app``'s group for each verb that has one. Verbs without a runner use that of ``Verb``."""
+def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
+    """Add a command to ``app``'s group for each verb that has one.
+
+    A runner's second parameter is annotated with the verb that it runs, or with a base class of verbs.
+    """
+    run_by = {[*inspect.signature(run, eval_str=True).parameters.values()][1].annotation: run for run in runners}
     for kind in kinds:
         above, _, name = kind.words.rpartition(" ")
         if kind.has_command and above == app.name[0]:
-            app.command(command_of(kind, runners.get(kind) or runners[Verb]), name=name)
+            run = next(run_by[each] for each in kind.__mro__ if each in run_by)
+            app.command(command_of(kind, run), name=name)
 
 
 def command_of(kind: type[Verb], run: Runner) -> Callable[..., None]:
