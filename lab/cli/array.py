@@ -426,7 +426,7 @@ def _step_crash(context: Context, session: LabSession, name: str, sector: int) -
     context.out({"array": name, "write": write, "states": states}, _crash_text(picture.shape, write, states))
 
 
-app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
+app = App(name="array", help_format="plaintext")
 
 
 def _speed(context: Context, action: Speed, *, plan: bool = False) -> None:

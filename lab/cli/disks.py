@@ -41,7 +41,7 @@ from lab.session.session import LabSession, add_to_list, new_specs, open_session
 from lab.tomlfile import known_word, unknown_word
 from lab.units import format_bytes, human_bytes, human_seconds
 
-app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
+app = App(name="disks", help_format="plaintext")
 
 
 @app.command(name="calibrate")

@@ -51,7 +51,7 @@ EACH_COMMAND = (
     "their data. Within `raidlab exec` nobody can answer `drill commit`: type `raidlab drill commit` first."
 )
 
-app = App(name="drill", help="Disasters to practise on, with a verdict on the data.", help_format="plaintext")
+app = App(name="drill", help_format="plaintext")
 
 
 @app.default

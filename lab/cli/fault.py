@@ -96,9 +96,7 @@ from lab.host.files import make_folder, write_file
 from lab.machine import TargetKind, parse_target
 from lab.store import LATEST
 
-app = App(
-    name="fault", help="Faults on real arrays, each ending in a verdict with its evidence.", help_format="plaintext"
-)
+app = App(name="fault", help_format="plaintext")
 _MOST_NARRATED = 3
 """With more scenarios than this, each is reported in one line, unless details are requested (--verbose)."""
 

@@ -300,7 +300,7 @@ def view_value(opened: LessonSession, view: StepView | None) -> dict[str, Any]:
     }
 
 
-app = App(name="lesson", help="Guided lessons: read, predict, do, check, understand.", help_format="plaintext")
+app = App(name="lesson", help_format="plaintext")
 
 
 @app.default

@@ -55,7 +55,7 @@ from lab.tomlfile import toml_text
 from lab.units import KIB, counted
 from lab.workloads.workload import LoadProgram, find_workload
 
-app = App(name="results", help="Stored results.", help_format="plaintext")
+app = App(name="results", help_format="plaintext")
 
 
 def _store() -> ResultStore:
