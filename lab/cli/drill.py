@@ -14,7 +14,7 @@ from lab.cli.arguments import flag
 from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
 from lab.cli.lesson import PASSED, print_page, print_sound
 from lab.cli.session import add_verbs, client_of
-from lab.drills import verbs
+from lab.drills import verbs, verdict
 from lab.drills.case import (
     DrillCase,
     DrillOutcome,
@@ -27,18 +27,6 @@ from lab.drills.case import (
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank, require_possible
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
-from lab.drills.verdict import (
-    EXAM_RULES,
-    PUT_BACK,
-    RULES,
-    DrillVerdict,
-    briefing,
-    committed_words,
-    end_drill,
-    ended_page,
-    hint_words,
-    progress_lines,
-)
 from lab.errors import DrillError, ExitCode
 from lab.gates.files import FileKind
 from lab.host.clock import utc_text
@@ -70,7 +58,7 @@ def _list(context: Context, _: verbs.ListDrills) -> None:
     for name, path in catalogue().items():
         drill, outcomes = read_drill(path), store.all(name)
         best, is_open = best_of(outcomes), case is not None and case.drill.id == name
-        mark = ">" if is_open else PASSED if best and best.verdict == DrillVerdict.SAVED else " "
+        mark = ">" if is_open else PASSED if best and best.verdict == verdict.DrillVerdict.SAVED else " "
         reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
         rows.append((mark, name, str(drill.minutes), str(len(outcomes)), reached, drill.title))
         values.append(
@@ -152,8 +140,8 @@ def _status(context: Context, _: verbs.DrillStatus) -> None:
             }
         )
         return
-    print_page(briefing(case.drill))
-    out(pairs(progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
+    print_page(verdict.briefing(case.drill))
+    out(pairs(verdict.progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
 
 
 def _hint(context: Context, _: verbs.DrillHint) -> None:
@@ -164,19 +152,19 @@ def _hint(context: Context, _: verbs.DrillHint) -> None:
     if context.json:
         out_json({"number": number, "hint": text})
     else:
-        print_page(hint_words(case.drill, number))
+        print_page(verdict.hint_words(case.drill, number))
 
 
 def _commit(context: Context, _: verbs.Commit) -> None:
     with _desk(context) as desk:
         touched = desk.commit()
-    context.out({"touched_bytes": touched}, committed_words(touched))
+    context.out({"touched_bytes": touched}, verdict.committed_words(touched))
 
 
 def _reset(context: Context, _: verbs.ResetDrill) -> None:
     with _desk(context) as desk:
         desk.reset()
-    context.out({"resets": desk.case.record.resets}, PUT_BACK)
+    context.out({"resets": desk.case.record.resets}, verdict.PUT_BACK)
 
 
 def _debrief(context: Context, verb: verbs.Debrief) -> int:
@@ -186,9 +174,9 @@ def _debrief(context: Context, verb: verbs.Debrief) -> int:
         _print_outcome(context, outcome)
         return ExitCode.DONE
     with _desk(context) as desk:
-        outcome = end_drill(desk, verb.array.removeprefix("/dev/"), is_final=verb.as_it_is)
+        outcome = verdict.end_drill(desk, verb.array.removeprefix("/dev/"), is_final=verb.as_it_is)
     _print_outcome(context, outcome, can_clear=True)
-    return ExitCode.DONE if outcome.verdict == DrillVerdict.SAVED else ExitCode.FAILED
+    return ExitCode.DONE if outcome.verdict == verdict.DrillVerdict.SAVED else ExitCode.FAILED
 
 
 def _leave(context: Context, _: verbs.LeaveDrill) -> None:
@@ -266,10 +254,10 @@ def _show(context: Context, drill: ReadyDrill, *, is_exam: bool) -> None:
     if context.json:
         out_json({"id": drill.id, "title": drill.drill.title, "seed": drill.seed, "symptom": drill.drill.symptom})
         return
-    print_page(briefing(drill))
-    print_page(RULES)
+    print_page(verdict.briefing(drill))
+    print_page(verdict.RULES)
     if is_exam:
-        print_page(EXAM_RULES)
+        print_page(verdict.EXAM_RULES)
     if context.is_embedded:
         print_page(EACH_COMMAND)
     else:
@@ -280,4 +268,4 @@ def _print_outcome(context: Context, outcome: DrillOutcome, *, can_clear: bool =
     if context.json:
         out_json(outcome)
         return
-    print_page(ended_page(outcome, can_clear=can_clear))
+    print_page(verdict.ended_page(outcome, can_clear=can_clear))

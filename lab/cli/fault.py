@@ -28,69 +28,12 @@ from lab.cli.context import (
     table,
 )
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
-from lab.faults.campaign import (
-    WORKERS,
-    Arena,
-    Campaign,
-    CampaignJournal,
-    CampaignSummary,
-    FindingRecord,
-    FindingStore,
-    HistoryOutcome,
-    Repeats,
-    StoredFinding,
-    begun_campaign,
-    find_planted_bug,
-    gathered,
-    history_of,
-    planted_bugs,
-    record_of,
-    repeated,
-    replayed,
-    resumed_campaign,
-    script_of,
-)
-from lab.faults.crash_points import (
-    MACHINES,
-    MOST_DRIVES,
-    CutConfiguration,
-    DriveImages,
-    DriveRecording,
-    Exploration,
-    Explored,
-    Judge,
-    PointJudgement,
-    StoredRecording,
-    all_configurations,
-    explore_all,
-    find_configuration,
-    find_recording,
-    judge_points,
-    make_recording,
-    promises,
-    recording_of,
-    store_points,
-)
+from lab.faults import campaign as campaigns
+from lab.faults import crash_points, scenario_run
 from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, all_scenarios, find_scenario
-from lab.faults.scenario_run import (
-    FaultVerdict,
-    ScenarioHooks,
-    ScenarioJournal,
-    StepOutcome,
-    StoredScenarios,
-    begun_run,
-    load_run,
-    outcome_table,
-    outcome_text,
-    play_all,
-    scenario_table,
-    scenario_text,
-    step_lines,
-    variant_title,
-)
 from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import TargetKind, parse_target
@@ -114,9 +57,9 @@ def list_scenarios(*names: Names) -> None:
         keys = ("number", "id", "title", "model", "must", "sources", "notes", "is_first")
         out_json([{key: getattr(each, key) for key in keys} for each in chosen])
     elif names:
-        out("\n\n".join(map(scenario_text, chosen)))
+        out("\n\n".join(map(scenario_run.scenario_text, chosen)))
     else:
-        out(fitted(scenario_table(chosen)))
+        out(fitted(scenario_run.scenario_table(chosen)))
 
 
 @app.command
@@ -136,12 +79,12 @@ def run(
         raise SpecError("name scenarios, or use --all", hint="'raidlab fault list' lists them")
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
-    journal = begun_run(context.host, str(target), seed, [each.id for each in chosen])
+    journal = scenario_run.begun_run(context.host, str(target), seed, [each.id for each in chosen])
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
     opened = partial(open_place, target, context.host, drives=DRIVES, seed=seed, on_notice=notice)
     hooks = _hooks(notice if is_detailed else lambda _: None, journal if keep else None)
     try:
-        for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
+        for outcome in scenario_run.play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
             journal.add(outcome)
             reason = f" ({outcome.reason})" if outcome.reason else ""
             notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{reason}")
@@ -162,40 +105,40 @@ def show(
 ) -> int:
     """Show stored outcomes again: the table of a run, or scenarios of it with all their evidence."""
     context = current()
-    return _shown(context, load_run(context.host, name), [find_scenario(each).id for each in scenarios])
+    return _shown(context, scenario_run.load_run(context.host, name), [find_scenario(each).id for each in scenarios])
 
 
-def _shown(context: Context, stored: StoredScenarios, detailed: Sequence[str] = ()) -> int:
+def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Sequence[str] = ()) -> int:
     if context.json:
         out_json({**msgspec.to_builtins(stored), "left": stored.left, "is_expected": stored.is_expected})
     else:
         for outcome in stored.outcomes:
             if outcome.id in detailed:
-                out(outcome_text(outcome) + "\n")
-        out(fitted(outcome_table(stored)))
+                out(scenario_run.outcome_text(outcome) + "\n")
+        out(fitted(scenario_run.outcome_table(stored)))
     return exit_code(stored)
 
 
-def exit_code(stored: StoredScenarios) -> ExitCode:
+def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
     """A lost machine takes precedence over a verdict, and a verdict over a scenario that could not be tried."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
-    if FaultVerdict.MACHINE_LOST in verdicts:
+    if scenario_run.FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
-    if FaultVerdict.NOT_AS_EXPECTED in verdicts or stored.left:
+    if scenario_run.FaultVerdict.NOT_AS_EXPECTED in verdicts or stored.left:
         return ExitCode.FAILED
     return ExitCode.DONE if stored.is_expected else ExitCode.MISSING
 
 
-def _hooks(notice: Callable[[str], None], journal: ScenarioJournal | None) -> ScenarioHooks:
+def _hooks(notice: Callable[[str], None], journal: scenario_run.ScenarioJournal | None) -> scenario_run.ScenarioHooks:
     """Report each scenario, variant and step; ``journal`` receives all output of the machine."""
 
-    def on_step(step: StepOutcome) -> None:
-        for line in step_lines(step):
+    def on_step(step: scenario_run.StepOutcome) -> None:
+        for line in scenario_run.step_lines(step):
             notice(f"    {line}")
 
-    return ScenarioHooks(
+    return scenario_run.ScenarioHooks(
         on_scenario=lambda scenario: notice(f"{scenario.number} {scenario.title}"),
-        on_variant=lambda variant: notice(f"  {variant_title(variant.name, variant.array.title)}"),
+        on_variant=lambda variant: notice(f"  {scenario_run.variant_title(variant.name, variant.array.title)}"),
         on_step=on_step,
         on_document=journal.add_document if journal else lambda _: None,
     )
@@ -230,11 +173,13 @@ def campaign(
     if resume is not None:
         if seeds or minutes or level or policy or planted:
             raise SpecError("--resume cannot be combined with other options", hint="give --resume alone")
-        with resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
+        with campaigns.resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
             summary = _run(context, journal, calls, shrinks=shrink)
             return _print_campaigns(context, [summary], is_hunt=bool(journal.run.planted))
     Bounds(level, policy)
-    bugs = planted_bugs() if planted == ALL else (find_planted_bug(planted),) if planted else (None,)
+    bugs = (
+        campaigns.planted_bugs() if planted == ALL else (campaigns.find_planted_bug(planted),) if planted else (None,)
+    )
     asked: dict[str, Any] = {"first": first, "seeds": seeds or 0, "seconds": (minutes or 0.0) * 60}
     if not (seeds or minutes or planted):
         asked["seeds"] = SEEDS
@@ -242,12 +187,14 @@ def campaign(
     with calls_on(cluster, context) as calls:
         for bug in bugs:
             asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
-            with begun_campaign(context.host, str(context.target), **asked) as journal:
+            with campaigns.begun_campaign(context.host, str(context.target), **asked) as journal:
                 summaries.append(_run(context, journal, calls, shrinks=shrink))
     return _print_campaigns(context, summaries, is_hunt=bool(planted))
 
 
-def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool) -> CampaignSummary:
+def _run(
+    context: Context, journal: campaigns.CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool
+) -> campaigns.CampaignSummary:
     run = journal.run
     target = with_own_kernel(parse_target(run.target), context.host)
     context.narrator.notice(f"campaign {run.id}; to continue it after an interruption: --resume {run.id}")
@@ -256,15 +203,15 @@ def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None,
         def show(done: int, planned: int) -> None:
             bar.show("histories", done / planned if planned else 0.0)
 
-        arena = Arena(target, context.host, run.planted)
-        workers = calls.workers if calls else WORKERS
+        arena = campaigns.Arena(target, context.host, run.planted)
+        workers = calls.workers if calls else campaigns.WORKERS
         notice, is_hunt = context.narrator.notice, bool(run.planted)
-        return Campaign(
+        return campaigns.Campaign(
             journal, arena, notice, show, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=calls
         ).run()
 
 
-def _print_campaigns(context: Context, summaries: list[CampaignSummary], *, is_hunt: bool) -> int:
+def _print_campaigns(context: Context, summaries: list[campaigns.CampaignSummary], *, is_hunt: bool) -> int:
     """The exit status: a finding is a failure, and so is a planted bug that a hunt has not found."""
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
@@ -274,7 +221,7 @@ def _print_campaigns(context: Context, summaries: list[CampaignSummary], *, is_h
     return ExitCode.DONE if all(bool(summary.findings) is is_hunt for summary in summaries) else ExitCode.FAILED
 
 
-def _print_summary(summary: CampaignSummary) -> None:
+def _print_summary(summary: campaigns.CampaignSummary) -> None:
     figures = {
         "campaign": summary.run + ("" if summary.is_complete else " (not complete)"),
         "histories": f"{summary.seeds}, {summary.histories_per_second} a second",
@@ -287,7 +234,7 @@ def _print_summary(summary: CampaignSummary) -> None:
         out(_table(summary.findings))
 
 
-def _table(records: tuple[FindingRecord, ...]) -> str:
+def _table(records: tuple[campaigns.FindingRecord, ...]) -> str:
     rows = [(each.id, each.kind, each.operations, each.writes, each.status, each.title) for each in records]
     headings = ("finding", "kind", "operations", "writes", "status", "array")
     return table(headings, rows, right=("operations", "writes"))
@@ -301,7 +248,7 @@ def findings(
 ) -> None:
     """What campaigns have found."""
     context = current()
-    store = FindingStore(context.host)
+    store = campaigns.FindingStore(context.host)
     if name is None:
         if forget:
             raise SpecError("--forget needs a finding", hint="name one: 'raidlab fault findings ID --forget'")
@@ -349,9 +296,9 @@ def replay(
     if output is not None and output.exists():
         raise SpecError(f"'{output}' already exists", hint="name a folder that does not exist yet")
     finding_id, history, earlier = _found(context, name)
-    arena = Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
+    arena = campaigns.Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
     repeats = None
-    outcomes: list[HistoryOutcome] = []
+    outcomes: list[campaigns.HistoryOutcome] = []
     has_races = arena.target.kind is not TargetKind.UML
     times = times or (RACE_REPLAYS if has_races else 1)
     with ProgressBar(quiet=context.quiet) as bar:
@@ -360,11 +307,11 @@ def replay(
             bar.show(f"replay {turn} of {times}", turn / times)
 
         if has_races:
-            repeats = repeated(arena, history, times, earlier, on_played=on_played)
+            repeats = campaigns.repeated(arena, history, times, earlier, on_played=on_played)
             outcomes += repeats.outcomes
         for turn in range(len(outcomes), times):
             on_played(turn)
-            outcomes.append(replayed(arena, history, earlier))
+            outcomes.append(campaigns.replayed(arena, history, earlier))
     if output is not None:
         _write_evidence(arena, finding_id, history, earlier, output)
         context.narrator.notice(f"evidence is in {output}")
@@ -374,22 +321,22 @@ def replay(
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
     """From the stored finding, whose history this version may not be able to generate; otherwise from the id."""
-    stored: StoredFinding | None = FindingStore(context.host).find(name)
+    stored: campaigns.StoredFinding | None = campaigns.FindingStore(context.host).find(name)
     if stored is None:
         finding_id = parse_id(name)
-        return finding_id, *history_of(finding_id)
+        return finding_id, *campaigns.history_of(finding_id)
     finding_id = parse_id(stored.record.id, is_any_version=True)
-    return finding_id, stored.history, history_of(finding_id)[1] if finding_id.before else []
+    return finding_id, stored.history, campaigns.history_of(finding_id)[1] if finding_id.before else []
 
 
 def _print_replays(
     context: Context,
     finding_id: FindingId,
     history: FaultHistory,
-    outcomes: list[HistoryOutcome],
-    repeats: Repeats | None,
+    outcomes: list[campaigns.HistoryOutcome],
+    repeats: campaigns.Repeats | None,
 ) -> None:
-    stored = FindingStore(context.host).find(str(finding_id))
+    stored = campaigns.FindingStore(context.host).find(str(finding_id))
     kind = stored.record.kind if stored else ""
     verdict = repeats.verdict(kind) if repeats else ""
     differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in outcomes]
@@ -425,19 +372,19 @@ def _print_replays(
 
 
 def _write_evidence(
-    arena: Arena, finding_id: FindingId, history: FaultHistory, earlier: list[FaultHistory], folder: Path
+    arena: campaigns.Arena, finding_id: FindingId, history: FaultHistory, earlier: list[FaultHistory], folder: Path
 ) -> None:
-    outcome, files = gathered(arena, history, earlier)
+    outcome, files = campaigns.gathered(arena, history, earlier)
     make_folder(folder)
     for file, data in files.items():
         write_file(folder / file, data)
     if outcome.differences:
-        record = record_of(finding_id, outcome, outcome.differences[0].kind, arena, status="confirmed")
-        write_file(folder / "commands.sh", script_of(record, history))
+        record = campaigns.record_of(finding_id, outcome, outcome.differences[0].kind, arena, status="confirmed")
+        write_file(folder / "commands.sh", campaigns.script_of(record, history))
 
 
 POINTS = 100
-_HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement), "refused", "")
+_HEADINGS = ("configuration", "points", *(word.value for word in crash_points.PointJudgement), "refused", "")
 
 
 @app.command
@@ -463,7 +410,7 @@ def points(
         show_list(context)
         return None
     if recording is not None:
-        return stored_cuts(context, find_recording(context.host, recording), cut)
+        return stored_cuts(context, crash_points.find_recording(context.host, recording), cut)
     chosen = chosen_configurations(names)
     if cut is not None:
         return _one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
@@ -472,13 +419,13 @@ def points(
 
 def _tried(
     context: Context,
-    chosen: Sequence[CutConfiguration],
+    chosen: Sequence[crash_points.CutConfiguration],
     seed: str,
     count: int | None,
     operations: int | None,
     cluster: str,
 ) -> int:
-    found: list[Explored] = []
+    found: list[crash_points.Explored] = []
     printed: set[int] = set()
     done, ended = Counter[str](), threading.Event()
     with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
@@ -487,7 +434,7 @@ def _tried(
             done["points"] += points
             bar.show("crash points", min(1.0, done["points"] / (len(chosen) * count)) if count else 0.0)
 
-        exploration = Exploration(
+        exploration = crash_points.Exploration(
             context.target,
             context.host,
             points=count,
@@ -496,13 +443,13 @@ def _tried(
             is_stopped=ended.is_set,
             calls=calls,
         )
-        machines = calls.workers if calls else MACHINES
+        machines = calls.workers if calls else crash_points.MACHINES
         try:
             work = [(each, seed) for each in chosen]
-            for explored in explore_all(exploration, work, machines=machines, on_rest=found.append):
+            for explored in crash_points.explore_all(exploration, work, machines=machines, on_rest=found.append):
                 found.append(explored)
                 on_points(explored.tally.points if calls else 0)
-                store_points(context.host, explored)
+                crash_points.store_points(context.host, explored)
                 _print_broken(context, explored)
                 printed.add(id(explored))
         finally:
@@ -515,16 +462,16 @@ def _tried(
     return points_exit_code(found)
 
 
-def chosen_configurations(names: Sequence[str]) -> list[CutConfiguration]:
+def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfiguration]:
     """Configurations with these name prefixes; all if there are none. Raises SpecError for a name without a match."""
-    known = all_configurations()
+    known = crash_points.all_configurations()
     chosen = list(known) if not names else []
     for name in names:
-        chosen += [each for each in known if each.name.startswith(name)] or [find_configuration(name)]
+        chosen += [each for each in known if each.name.startswith(name)] or [crash_points.find_configuration(name)]
     return list(dict.fromkeys(chosen))
 
 
-def points_exit_code(found: Sequence[Explored]) -> int:
+def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
     """A lost machine takes precedence over a broken promise, and that over a point that could not be tried."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
@@ -534,7 +481,7 @@ def points_exit_code(found: Sequence[Explored]) -> int:
     return errors[0].exit_code if errors else ExitCode.DONE
 
 
-def _print_broken(context: Context, explored: Explored) -> None:
+def _print_broken(context: Context, explored: crash_points.Explored) -> None:
     """The broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     again = f"--recording {explored.recording}" if explored.recording else f"{name} --seed {seed}"
@@ -549,7 +496,7 @@ def _print_broken(context: Context, explored: Explored) -> None:
         err(f"  next: raidlab fault points {again} --cut {verdict.cut}")
 
 
-def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
+def _show_outcome(context: Context, found: list[crash_points.Explored], seed: str) -> None:
     if context.json:
         out_json(
             [
@@ -558,7 +505,7 @@ def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
                     "seed": each.seed,
                     "fingerprint": each.fingerprint,
                     "points": each.tally.points,
-                    "judgements": {word.value: each.tally.judgements[word] for word in PointJudgement},
+                    "judgements": {word.value: each.tally.judgements[word] for word in crash_points.PointJudgement},
                     "refused": each.tally.refused,
                     "seconds": round(each.seconds, 2),
                     "broken": [{"cut": one.cut, "reasons": one.reasons} for one in each.tally.broken],
@@ -573,7 +520,7 @@ def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
         (
             each.configuration.name,
             each.tally.points,
-            *(each.tally.judgements[word] or "" for word in PointJudgement),
+            *(each.tally.judgements[word] or "" for word in crash_points.PointJudgement),
             each.tally.refused or "",
             "" if not each.error else "not to its end" if each.tally.points else "could not be tried",
         )
@@ -588,9 +535,11 @@ def _one_cut(context: Context, name: str, seed: str, word: str, operations: int 
     if not name:
         raise SpecError("a crash point belongs to one configuration", hint="give its full name, as in 'points --list'")
     cut = asked_cut(word)
-    configuration = find_configuration(name)
-    with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
-        recording = make_recording(place, configuration, seed, operations=operations)
+    configuration = crash_points.find_configuration(name)
+    with open_place(
+        context.target, context.host, drives=crash_points.MOST_DRIVES, on_notice=context.narrator.notice
+    ) as place:
+        recording = crash_points.make_recording(place, configuration, seed, operations=operations)
         recording.require(cut)
         return _judged_by_mdadm(context, place, recording, [cut])
 
@@ -605,28 +554,30 @@ def asked_cut(word: str) -> Cut:
         ) from None
 
 
-def stored_cuts(context: Context, stored: StoredRecording, word: str | None) -> int:
+def stored_cuts(context: Context, stored: crash_points.StoredRecording, word: str | None) -> int:
     """Judge crash points of a stored recording, or only one; the array is started by mdadm."""
-    recording = recording_of(stored)
+    recording = crash_points.recording_of(stored)
     cuts = [asked_cut(each) for each in ((word,) if word else stored.cuts)]
     for cut in cuts:
         recording.require(cut)
-    with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
+    with open_place(
+        context.target, context.host, drives=crash_points.MOST_DRIVES, on_notice=context.narrator.notice
+    ) as place:
         return _judged_by_mdadm(context, place, recording, cuts, images=stored.images)
 
 
 def _judged_by_mdadm(
     context: Context,
     place: FaultPlace,
-    recording: DriveRecording,
+    recording: crash_points.DriveRecording,
     cuts: list[Cut],
     *,
-    images: DriveImages | None = None,
+    images: crash_points.DriveImages | None = None,
 ) -> int:
-    judge, configuration = Judge(recording), recording.configuration
-    found: list[PointJudgement] = []
+    judge, configuration = crash_points.Judge(recording), recording.configuration
+    found: list[crash_points.PointJudgement] = []
     values: list[dict[str, Any]] = []
-    for seen in judge_points(place, recording, cuts, by_mdadm=True, images=images):
+    for seen in crash_points.judge_points(place, recording, cuts, by_mdadm=True, images=images):
         verdict = judge.verdict(seen)
         found.append(verdict.judgement)
         if context.json:
@@ -644,16 +595,16 @@ def _judged_by_mdadm(
         out_json(values[0] if len(values) == 1 else values)
     if len(found) < len(cuts):
         raise LabError("the machine gave no answer about the crash point", hint="try it again")
-    return 1 if PointJudgement.BROKEN in found else 0
+    return 1 if crash_points.PointJudgement.BROKEN in found else 0
 
 
 def show_list(context: Context) -> None:
     """The available configurations, the promises, and the invalid combinations."""
-    known = promises()
+    known = crash_points.promises()
     if context.json:
         out_json(known)
         return
-    out(table(("configuration",), [(each.name,) for each in all_configurations()]))
+    out(table(("configuration",), [(each.name,) for each in crash_points.all_configurations()]))
     out()
     for each in known.policy:
         out(f"{each.title}\n  all members there: {each.whole}\n  one lost: {each.degraded}\n  source: {each.source}")

@@ -584,7 +584,7 @@ def test_a_replay_uses_the_history_of_the_id_or_of_the_stored_finding(
         asked.append((history, before, arena.planted))
         return outcome_of(history, "unreadable" if len(asked) < 4 else "")
 
-    monkeypatch.setattr(fault_commands, "replayed", replayed)
+    monkeypatch.setattr(campaigns, "replayed", replayed)
     assert fault("replay", "c1-l5-ppl-p7-9-a2", "--times", "3") == ExitCode.FAILED
     bounds = Bounds("5", "ppl")
     assert asked == [(generated(9, bounds), [generated(7, bounds), generated(8, bounds)], 7)] * 3
