@@ -6,7 +6,7 @@ The lab changes a machine only through plans, so the printed commands are the ex
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -88,10 +88,6 @@ class Plan:
         """The same plan for disks known to be blank: no step loses data."""
         return Plan(self.title, tuple(replace(step, danger=Danger.NONE) for step in self.steps))
 
-    def reworded(self, reword: Callable[[str], str], retitle: Callable[[str], str]) -> Plan:
-        """The same commands, with different text in the reasons and in the title."""
-        return Plan(retitle(self.title), tuple(replace(step, why=reword(step.why)) for step in self.steps))
-
     @property
     def until_wait(self) -> tuple[Plan, Step | None, Plan]:
         """The steps before the first step that only waits, that step, and the rest."""
@@ -102,5 +98,4 @@ class Plan:
         return Plan(self.title, before), self.steps[number], Plan(self.title, after)
 
     def lines(self) -> list[str]:
-        """Only the commands, ready to be typed."""
         return [step.shell_line() for step in self.steps]

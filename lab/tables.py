@@ -152,7 +152,6 @@ def _row_lines(head: Sequence[str], row: Sequence[str], width: int) -> list[str]
 
 
 def _wrapped(text: str, cells: int) -> list[str]:
-    """The lines of a text, each at most so wide."""
     return textwrap.wrap(text, cells if _width(text) == len(text) else cells // 2)
 
 

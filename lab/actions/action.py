@@ -126,7 +126,6 @@ class Field:
 
     @property
     def when_left_out(self) -> Any:
-        """The argument's value if it is omitted on the command line."""
         return self.default if self.argument.left_out is None else self.argument.left_out
 
     @property
@@ -163,7 +162,6 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def short_name(cls) -> str:
-        """The name in keymaps and in the text mode, for example ``bad-block``."""
         return cls.alias or cls.words.rpartition(" ")[2]
 
     @classmethod
@@ -202,7 +200,6 @@ class Action(Verb, frozen=True, kw_only=True):
     asks: ClassVar[str] = ""
     """A flag that the app sets, since it shows the plan and the effect on the array, and asks for confirmation."""
     in_lessons: ClassVar[bool] = True
-    """Whether lesson files may use it."""
     needs: ClassVar[Needs] = ()
     """Further conditions for the app, after those of the base classes; ``plan`` repeats what a command must refuse."""
     effect: ClassVar[str] = ""
@@ -210,7 +207,6 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def acts_on(cls) -> Fills:
-        """Whether the action applies to a disk, or to the whole array."""
         return Fills.DISK if any(field.argument.fills is Fills.DISK for field in fields_of(cls)) else Fills.ARRAY
 
     @classmethod

@@ -111,7 +111,6 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
 
     @classmethod
     def choices(cls) -> list[Choice]:
-        """The catalogue; common workloads first, with keys."""
         return [
             Choice(each.id, each.id, each.title, str(number) if each.id in USUAL_LOADS else "")
             for number, each in enumerate(workloads(), start=1)
@@ -632,7 +631,6 @@ def _kib_per_second(text: str) -> int | None:
 
 
 def _failing_note(it: Selection) -> str:
-    """The effect on the selected disk's array if the disk fails or vanishes."""
     if it.array is None or it.member is None:
         return "It belongs to no array; it just vanishes."
     return it.array.failing_note(it.member, it.disk_name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from lab.arrays.discovery import DATA_FIRST, BroughtUp, FoundArray
@@ -73,9 +74,9 @@ class ArrayKind(ABC):
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
         """UUID -> name, for the running arrays among ``found``."""
 
-    @abstractmethod
     def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
         """``statuses``, with this kind's running arrays in place of the md arrays that they consist of."""
+        return statuses
 
     @abstractmethod
     def array(self, arrays: OpenArrays, name: str) -> Array:
@@ -271,9 +272,8 @@ class OpenArrays:
 
     def named(self, plan: Plan) -> Plan:
         """The plan with disks as ``disk02 (/dev/ubdb)`` in its title and reasons; commands are unchanged."""
-        return plan.reworded(
-            lambda text: with_full_names(text, self.disks), lambda text: with_full_names(text, self.disks, most=2)
-        )
+        steps = (replace(step, why=with_full_names(step.why, self.disks)) for step in plan.steps)
+        return Plan.of(with_full_names(plan.title, self.disks, most=2), steps)
 
     def array(self, name: str) -> Array:
         """The array with this name, with its operations. Raises SpecError for a word that is not an array name.

@@ -420,9 +420,6 @@ class MdKind(ArrayKind):
             if (name := next((names[node] for node in array.devices if node in names), None))
         }
 
-    def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
-        return statuses
-
     def array(self, arrays: OpenArrays, name: str) -> MdArray:
         return MdArray(arrays, name)
 

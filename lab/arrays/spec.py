@@ -108,7 +108,6 @@ class ArrayPreview:
         return _failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
-        """The disks that have a slice in the inner array ``window``."""
         return {disk for row in self.rows for disk, own in enumerate(row.windows) if own == window}
 
     def loss_without(self, slots: frozenset[int], members: int) -> str:
@@ -327,7 +326,6 @@ class ArraySpec(Spec):
     forces_resync: bool = False
     """A first resync of a RAID 5 in place of the rebuild of its last member (mdadm(8), --force with --create)."""
     options: tuple[str, ...] = ()
-    """Further mdadm options."""
 
     @property
     def raid(self) -> Level:

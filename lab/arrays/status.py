@@ -51,7 +51,6 @@ class ArrayState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Whether the array is started; see ``is_broken`` for one that lost too many members."""
         return self not in (ArrayState.CLEAR, ArrayState.INACTIVE, ArrayState.UNKNOWN)
 
     @property
@@ -732,17 +731,13 @@ class _Rests:
 
 
 def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
-    if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
-        return True
-    return _is_on_its_way_to_raid0(machine, status)
-
-
-def _is_on_its_way_to_raid0(machine: Machine, status: ArrayStatus) -> bool:
-    """Whether an mdadm process has yet to convert an array that grew by way of RAID 4 back to RAID 0.
+    """Whether a sync runs, or mdadm has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
     It does so after the last stripe has been moved, from 4.4 on five seconds later (impose_level in its Grow.c). Until
     then the array is idle, and in md's files a RAID 4 without a parity member: only the process shows the difference.
     """
+    if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
+        return True
     if status.level != LevelName.RAID4 or not status.degraded_count:
         return False
     grows = rf"^([^ ]*/)?mdadm --grow (.* )?{array_device(status.name)}( |$)"
