@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 WORDS = (
@@ -16,8 +16,8 @@ ANYTHING: tuple[Any, ...] = (*NUMBERS, *WORDS, None, True, [], {}, [None], [[]],
 _OF_ITS_KIND: Mapping[type, tuple[Any, ...]] = {str: WORDS, int: NUMBERS, float: NUMBERS}
 
 
-def change_tree(tree: Any, draw: random.Random) -> None:
-    """Replace, remove or double one value somewhere below ``tree``."""
+def change_tree(tree: Any, draw: random.Random, more: Sequence[Any] = ()) -> None:
+    """Replace, remove or double one value somewhere below ``tree``; ``more`` are further values to put in its place."""
     while tree:
         key = draw.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
         if isinstance(tree[key], dict | list) and tree[key] and draw.random() < 0.9:
@@ -31,5 +31,5 @@ def change_tree(tree: Any, draw: random.Random) -> None:
         else:
             # Most of them of the same kind, or hardly a record would get past its decoding.
             kind = _OF_ITS_KIND.get(type(tree[key]), ANYTHING) if draw.random() < 0.9 else ANYTHING
-            tree[key] = draw.choice(kind)
+            tree[key] = draw.choice((*kind, *(each for each in more if type(each) is type(tree[key]))))
         return
