@@ -28,17 +28,7 @@ from lab.arrays.geometry import (
     raid10_geometry,
     stripe_rows,
 )
-from lab.arrays.levels import (
-    Level,
-    Raid0,
-    Raid1,
-    Raid4,
-    Raid5,
-    Raid6,
-    Raid10,
-    Raid10Layout,
-    level_with_layout,
-)
+from lab.arrays.levels import Level, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout
 from lab.errors import ArrayError, SpecError
 from lab.units import SECTOR_BYTES
 
@@ -266,11 +256,6 @@ def test_rows_of_what_cannot_be_are_refused(level: Level, layout: str | None, me
         stripe_rows(level, layout, members, 1)
 
 
-def test_a_parity_disk_has_the_parity_of_a_chunk() -> None:
-    found = level_geometry(level_with_layout("raid4", None), None, 4, 1, 60).place_on(3, 30)
-    assert found is not None
-    assert (found.kind, found.sector) == (ChunkKind.P, 10)
-
-
-def test_a_member_without_the_chunk_has_nothing() -> None:
-    assert level_geometry(level_with_layout("raid0", None), None, 3, 1, 60).place_on(0, 4) is None
+def test_a_parity_disk_has_the_parity_of_a_chunk_and_a_member_without_the_chunk_nothing() -> None:
+    assert level_geometry(Raid4(), None, 4, 1, 60).place_on(3, 30) == MemberPlace(ChunkKind.P, 3, 10)
+    assert level_geometry(Raid0(), None, 3, 1, 60).place_on(0, 4) is None

@@ -101,12 +101,8 @@ LINES: list[tuple[Plan, list[str]]] = [
 
 
 @pytest.mark.parametrize(("plan", "lines"), LINES, ids=[f"{n}-{plan.title}" for n, (plan, _) in enumerate(LINES)])
-def test_operations(plan: Plan, lines: list[str]) -> None:
+def test_every_operation_explains_its_commands_and_names_what_they_write(plan: Plan, lines: list[str]) -> None:
     assert plan.lines() == lines
-
-
-@pytest.mark.parametrize("plan", [plan for plan, _ in LINES], ids=lambda plan: plan.title)
-def test_every_step_explains_itself_and_names_what_it_writes(plan: Plan) -> None:
     for step in plan.steps:
         assert step.why.endswith(".")
         named = {word for word in step.argv if word.startswith("/dev/ubd")}

@@ -93,12 +93,6 @@ def test_the_device_is_the_array_or_the_bare_disk() -> None:
     assert ArraySpec("single", (A,)).device == A
 
 
-def test_the_chunk_falls_back_to_mdadms_default() -> None:
-    assert ArraySpec("raid5", (A, B, C)).effective_chunk_bytes == 524288
-    assert ArraySpec("raid1", (A, B)).effective_chunk_bytes is None
-    assert ArraySpec("raid4", (A, B, C), spares=(D,)).devices == (A, B, C, D)
-
-
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 

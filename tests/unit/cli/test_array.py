@@ -46,11 +46,7 @@ def test_a_plan_as_json_has_steps(typed: Typed) -> None:
     [
         (["--level", "raid55"], "unknown level 'raid55'"),
         (["--level", "raid5", "--disks", "2"], "raid5 needs at least 3 members, not 2"),
-        (["--level", "raid5", "--disks", "disk01,disk01,disk02"], "named twice"),
-        (["--level", "raid5", "--chunk", "100K"], "not a power of two"),
         (["--level", "raid5", "--chunk", "much"], "chunk 'much' is not a size"),
-        (["--level", "raid1", "--chunk", "64K"], "raid1 has no chunk"),
-        (["--level", "raid0", "--spares", "1"], "cannot use spares"),
         (["--level", "raid5", "--disks", "disk01,disk02,disk99"], "no lab disk 'disk99'"),
         (["--level", "raid5", "--fs", "ext5"], "no file system 'ext5'"),
         (["--level", "raid5", "--policy", "journal"], "needs a journal device"),
@@ -82,17 +78,16 @@ def test_too_many_disks_are_not_free(typed: Typed) -> None:
     assert "6 disks were requested, but only 5 of 5 are free" in typed(*CREATE, "--disks", "6", status=1).err
 
 
-def test_members_of_an_array_that_does_not_run_are_not_overwritten(machine: FakeMachine, typed: Typed) -> None:
+def test_members_of_an_array_that_does_not_run_are_neither_free_nor_overwritten(
+    machine: FakeMachine, typed: Typed
+) -> None:
     machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
     printed = typed(*CREATE, "md1", "--disks", "disk01,disk02,disk03", status=1).err
     assert "was not started: 2 of 3 members are missing" in printed
     assert "disk01 belongs to array md0, which is not running" in printed
-
-
-def test_free_disks_are_those_without_superblock(machine: FakeMachine, typed: Typed) -> None:
-    machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
-    assert typed(*CREATE, "--disks", "3", "--plan", "-q").out.startswith("mdadm --create /dev/md1 ")
-    assert typed(*CREATE, "--disks", "3", "--plan", "-q").out.endswith(" /dev/ubdb /dev/ubdc /dev/ubdd\n")
+    planned = typed(*CREATE, "--disks", "3", "--plan", "-q").out
+    assert planned.startswith("mdadm --create /dev/md1 ")
+    assert planned.endswith(" /dev/ubdb /dev/ubdc /dev/ubdd\n")
 
 
 def test_a_bitmap_chunk_alone_asks_for_a_bitmap(typed: Typed) -> None:
@@ -276,16 +271,24 @@ def test_the_capacity_of_unequal_disks_is_printed_without_a_machine(machine: Fak
 
 
 OTHER = "11111111-2222-3333-4444-555555555555"
-ALL = ["--on", "local:", "array", "assemble"]
+ON = ["--on", "local:"]
+ALL = [*ON, "array", "assemble"]
 MIRROR = "mdadm --assemble --run /dev/md0 /dev/ubda /dev/ubdb"
+
+
+def mirror(name: str, **more: object) -> list[bytes]:
+    return [superblock(each, [0, 1], level=1, slots=2, name=name, **more) for each in (0, 1)]  # type: ignore[arg-type]
+
+
+def lies_there(machine: FakeMachine, first: list[bytes], second: list[bytes] | None = None) -> None:
+    disks: list[bytes | None] = [*first, *(second or ())]
+    machine.answers[READS] = Scripted(stdout=as_read([*disks, *[None] * (5 - len(disks))]))
 
 
 @pytest.fixture
 def stopped(machine: FakeMachine) -> FakeMachine:
     """After a restart: a whole RAID 1 and a RAID 5 of which two of three members are gone; neither runs."""
-    mirror = [superblock(each, [0, 1], level=1, slots=2) for each in (0, 1)]
-    broken = superblock(0, [0, 1, 2], name="any:1", array=OTHER)
-    machine.answers[READS] = Scripted(stdout=as_read([*mirror, broken, None, None]))
+    lies_there(machine, mirror("any:0"), [superblock(0, [0, 1, 2], name="any:1", array=OTHER)])
     return machine
 
 
@@ -315,22 +318,6 @@ def test_the_plan_for_all_does_nothing(stopped: FakeMachine, typed: Typed) -> No
 def test_assemble_without_stopped_arrays_succeeds(stopped: FakeMachine, typed: Typed) -> None:
     stopped.answers[READS] = Scripted(stdout=as_read([None] * 5))
     assert "no array is stopped" in typed(*ALL).err
-
-
-def test_force_needs_a_name(typed: Typed) -> None:
-    assert "--force needs the name" in typed(*ALL, "--force", status=2).err
-
-
-ON = ["--on", "local:"]
-
-
-def mirror(name: str, **more: object) -> list[bytes]:
-    return [superblock(each, [0, 1], level=1, slots=2, name=name, **more) for each in (0, 1)]  # type: ignore[arg-type]
-
-
-def lies_there(machine: FakeMachine, first: list[bytes], second: list[bytes] | None = None) -> None:
-    disks: list[bytes | None] = [*first, *(second or ())]
-    machine.answers[READS] = Scripted(stdout=as_read([*disks, *[None] * (5 - len(disks))]))
 
 
 @pytest.mark.parametrize("name", ["nas:5", "any:xc", "home"])
