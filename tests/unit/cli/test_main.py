@@ -117,26 +117,6 @@ def test_a_bug_leaves_its_traceback_in_a_file(typed: Typed, tmp_path: Path, monk
     assert "ZeroDivisionError" in file.read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["array", "create"], "--level"),
-        (["array", "create", "--level", "raid5", "--nonsense"], "--nonsense"),
-        (["--on", "umm:", "disks"], "not a target"),
-        (["array", "show", "--count", "x"], "--count"),
-        (["array", "stop", "d0"], "not an array name"),
-        (["disks", "add", "--kind", "floppy"], "floppy"),
-        (["disks", "add", "--kind", "physical"], "a path is needed"),
-        (["disks", "remove"], "no disk was named"),
-    ],
-)
-def test_usage_errors_have_status_2(arguments: list[str], message: str, typed: Typed) -> None:
-    printed = typed(*arguments, status=2)
-    assert printed.out == ""
-    assert message in printed.err
-    assert "  next: " in printed.err
-
-
 @pytest.mark.parametrize("arguments", [["--json", "--on", "uml:", "disks"], ["disks", "--on", "uml:", "--json"]])
 def test_global_options_are_accepted_before_and_after_the_command(arguments: list[str], typed: Typed) -> None:
     assert [disk["name"] for disk in json.loads(typed(*arguments).out)["disks"]][:2] == ["disk01", "disk02"]
@@ -213,10 +193,21 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
         ("doctor now", "'raidlab doctor' takes no 'now'", "'raidlab doctor --help'"),
         ("lint --explan x", "Did you mean --explain", "'raidlab lint --help'"),
         ("xyzzy", "there is no command 'raidlab xyzzy'", "known: array"),
+        ("array create", "--level", "'raidlab array create --help'"),
+        ("array create --level raid5 --nonsense", "--nonsense", "'raidlab array create --help'"),
+        ("array show --count x", "--count", "'raidlab array show --help'"),
+        ("--on umm: disks", "'umm:' is not a target", ""),
+        ("array stop d0", "'d0' is not an array name", ""),
+        ("disks add --kind floppy", "floppy", ""),
+        ("disks add --kind physical", "a path is needed", ""),
+        ("disks remove", "no disk was named", "'raidlab disks' lists them"),
     ],
 )
-def test_the_next_step(line: str, message: str, hint: str, typed: Typed) -> None:
-    output, _, following = typed(*line.split(), status=ExitCode.USAGE).err.partition("\n  next: ")
+def test_usage_errors_have_status_2_and_a_next_step(line: str, message: str, hint: str, typed: Typed) -> None:
+    printed = typed(*line.split(), status=ExitCode.USAGE)
+    assert printed.out == ""
+    output, _, following = printed.err.partition("\n  next: ")
+    assert following
     assert message in output
     assert hint in following
     assert "Unused Tokens" not in output
