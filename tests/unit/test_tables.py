@@ -20,9 +20,6 @@ def test_markdown() -> None:
     assert TABLE.as_markdown() == "\n".join(
         ["**Title**", "", "| name | µs |", "|---|---:|", "| a\\|b | 1 |", "| 漢字 | 1234 |", "", "- a note"]
     )
-
-
-def test_markdown_without_notes_ends_with_its_rows() -> None:
     assert Table("T", (Column("n"),), (("1",),)).as_markdown().endswith("| 1 |")
 
 

@@ -23,18 +23,6 @@ def failing(error: LabError) -> Proof | Unproved:
     raise error
 
 
-@pytest.mark.parametrize("error", [MachineLost("the machine was lost"), LessonError("it cannot be made")])
-def test_what_cannot_be_carried_out_counts_as_not_proved(error: LabError) -> None:
-    proof = _attempt("one ('anna')", lambda: failing(error))
-    assert proof.sentence == "one ('anna'): not proved"
-    assert proof.failures == (f"one ('anna'): {error.message}",)
-
-
-def test_a_proof_that_needs_another_mdadm_is_skipped() -> None:
-    proof = _attempt("one", lambda: failing(UnfitVersion("one needs mdadm 4.5")))
-    assert (proof.sentence, proof.failures) == ("one: not tried here: one needs mdadm 4.5", ())
-
-
 @pytest.mark.parametrize("kind", [RequirementMissing, ToolMissing])
 def test_what_every_proof_lacks_ends_them_all(kind: type[LabError]) -> None:
     with pytest.raises(kind, match="no kernel"):
@@ -61,21 +49,30 @@ DRILL = Proof("drill", "wrong-order", "anna", 3, 0, 2, 3, 12.3, ("way a: it does
 def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: LESSON)
     monkeypatch.setattr("lab.cli.lesson.drill_proof.prove", lambda *_: DRILL)
-    found = _called(OneWorker(), asked(is_drill=proof is DRILL))
+    found = _called(OneWorker(), request_of(is_drill=proof is DRILL))
     assert found == proof
     assert msgspec.json.encode(found) == msgspec.json.encode(proof)
 
 
-@pytest.mark.parametrize("error", [UnfitVersion("it needs mdadm 4.5"), MachineLost("the machine was lost")])
-def test_an_error_on_a_worker_is_reported_as_in_the_same_process(
-    error: LabError, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "words", "failures"),
+    [
+        (UnfitVersion("it needs mdadm 4.5"), "not tried here: it needs mdadm 4.5", ()),
+        (MachineLost("the machine was lost"), "not proved", ("the machine was lost",)),
+        (LessonError("it cannot be made"), "not proved", ("it cannot be made",)),
+    ],
+)
+def test_an_error_is_reported_with_the_other_proofs_here_and_of_a_worker(
+    error: LabError, words: str, failures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: failing(error))
-    wanted = asked(is_drill=False)
-    assert _called(OneWorker(), wanted) == _attempt(wanted.name, lambda: failing(error))
+    request = request_of(is_drill=False)
+    expected = Unproved(f"{request.name}: {words}", tuple(f"{request.name}: {each}" for each in failures))
+    assert _attempt(request.name, lambda: failing(error)) == expected
+    assert _called(OneWorker(), request) == expected
 
 
-def asked(*, is_drill: bool) -> _ProofRequest:
+def request_of(*, is_drill: bool) -> _ProofRequest:
     known = catalogue() if is_drill else [each.lesson.id for each in built_in_course().lessons]
     return _ProofRequest(id=next(iter(known)), is_drill=is_drill, word="anna", target="uml:")
 
