@@ -180,10 +180,6 @@ class FoundArray:
         # From the top down, as mdadm does, to avoid the names that the lab assigns itself.
         return replace(self, name=next(name for each in _FOREIGN_NUMBERS if (name := f"md{each}") not in running))
 
-    @property
-    def is_degraded(self) -> bool:
-        return len(self.working_slots) < self.slot_count
-
     def start_plan(self, machine: Machine) -> Plan:
         """The plan that starts it on ``machine``, degraded if necessary. Raises ArrayError if it cannot be started."""
         return assemble(self.name, self.devices)

@@ -25,7 +25,6 @@ def test_one_call_reads_all_disks_and_no_process_is_started() -> None:
     (array,) = MD.discover(read, "here")
     assert (array.name, array.devices, array.working_slots) == ("md0", (A, C), (0, 1))
     assert array.refusal == ""
-    assert array.is_degraded
     assert array.start_plan(as_machine(fake)).lines() == [f"mdadm --assemble --run /dev/md0 {A} {C}"]
     assert fake.runs == [(*READS, str(FIRST_BYTES), str(LAST_BYTES), A, B, C)]
 
