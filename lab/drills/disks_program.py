@@ -1,7 +1,6 @@
 """The disks of a drill: copies made when it began and compared later, and the location of its data.
 
-This program runs in the agent of a machine, and in the client for disks that are the client's files. It uses only the
-standard library.
+This program runs in the agent of a machine, and in the client for disks that are the client's files.
 
 The location of the data is recorded when they are complete, and they are searched for when the drill is judged. A
 *cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity over data. A *row* consists
@@ -17,7 +16,7 @@ import hashlib
 import json
 import os
 
-from lab.faults.guest.arrays import exclusive_or, syndrome
+from lab.faults.guest.parity import exclusive_or, syndrome
 from lab.microscope.extents_program import extents_of
 
 TYPE_CHECKING = False

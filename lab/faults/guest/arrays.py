@@ -19,6 +19,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from lab.faults.guest.parity import exclusive_or, syndrome
+
 MD_MAJOR = 9
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 4096, 4096
 MD_MAGIC = 0xA92B4EFC
@@ -29,7 +31,6 @@ DUE_SECONDS = 5.0
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
 SPARE_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFD
 STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
-POLYNOMIAL = 0x11D
 
 
 def read_text(path: str) -> str:
@@ -273,30 +274,6 @@ def wait_idle(folder: str, seconds: float) -> bool:
             return True
         step = min(step * 1.3, 0.25)
     return False
-
-
-def double(data: bytes) -> bytes:
-    """Each byte multiplied by 2 in GF(2^8) (H. P. Anvin, The mathematics of RAID-6)."""
-    return data.translate(DOUBLES)
-
-
-DOUBLES = bytes((value << 1 ^ (POLYNOMIAL if value & 0x80 else 0)) & 0xFF for value in range(256))
-
-
-def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """The bitwise exclusive or of pieces of the same length."""
-    total = 0
-    for piece in pieces:
-        total ^= int.from_bytes(piece, "little")
-    return total.to_bytes(len(pieces[0]), "little")
-
-
-def syndrome(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """The Q parity of RAID 6 over data chunks in order: the sum of each times a power of 2, by Horner's rule."""
-    q = bytes(len(pieces[0]))
-    for piece in reversed(pieces):
-        q = exclusive_or((double(q), piece))
-    return q
 
 
 def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int) -> list[int]:

@@ -29,14 +29,11 @@ from lab.faults.guest.arrays import (
     MemberLabel,
     QuickArray,
     buffer,
-    double,
-    exclusive_or,
     pause,
     read_direct,
     read_into,
     read_text,
     stop_array,
-    syndrome,
     write_text,
 )
 from lab.faults.guest.ledger import (
@@ -51,6 +48,7 @@ from lab.faults.guest.ledger import (
     generations_of,
     judged,
 )
+from lab.faults.guest.parity import double, exclusive_or, syndrome
 from lab.faults.guest.player import (
     ALL_BAD,
     PWRITE,

@@ -11,7 +11,7 @@ import pytest
 from lab.arrays.levels import level_with_layout
 from lab.errors import SpecError
 from lab.faults.arrays import BlockMap
-from lab.faults.guest.arrays import exclusive_or, syndrome
+from lab.faults.guest.parity import exclusive_or, syndrome
 from lab.faults.guest.scenario import PointSummary, culprit_of
 from lab.faults.scenario import (
     ARRAYS,

@@ -1,0 +1,31 @@
+"""Parity of RAID 5 and RAID 6 (H. P. Anvin, The mathematics of RAID-6)."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+POLYNOMIAL = 0x11D
+DOUBLES = bytes((value << 1 ^ (POLYNOMIAL if value & 0x80 else 0)) & 0xFF for value in range(256))
+
+
+def double(data: bytes) -> bytes:
+    """Each byte multiplied by 2 in GF(2^8)."""
+    return data.translate(DOUBLES)
+
+
+def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
+    """The bitwise exclusive or of pieces of the same length."""
+    total = 0
+    for piece in pieces:
+        total ^= int.from_bytes(piece, "little")
+    return total.to_bytes(len(pieces[0]), "little")
+
+
+def syndrome(pieces: Sequence[bytes | memoryview]) -> bytes:
+    """The Q parity of RAID 6 over data chunks in order: the sum of each times a power of 2, by Horner's rule."""
+    q = bytes(len(pieces[0]))
+    for piece in reversed(pieces):
+        q = exclusive_or((double(q), piece))
+    return q
