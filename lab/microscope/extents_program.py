@@ -17,7 +17,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 FS_IOC_FIEMAP = 0xC020660B
 SYNC_FIRST = 1
@@ -28,22 +28,20 @@ LAST = 1
 EVERYTHING = 2**64 - 1
 
 
-def extents_of(fd: int, is_stopped: Callable[[], bool]) -> list[list[int]]:
-    """All extents of an open file, in order."""
-    found: list[list[int]] = []
+def extents_of(fd: int, is_stopped: Callable[[], bool]) -> Iterator[list[int]]:
+    """All extents of an open file, in order. Raises OSError after those that the file system has reported."""
     start = 0
     while not is_stopped():
         request = HEAD.pack(start, EVERYTHING - start, SYNC_FIRST, 0, AT_ONCE, 0)
         answer = bytearray(request + bytes(EXTENT.size * AT_ONCE))
         fcntl.ioctl(fd, FS_IOC_FIEMAP, answer, True)
-        count = HEAD.unpack_from(answer)[3]
-        for number in range(count):
+        flags = LAST
+        for number in range(HEAD.unpack_from(answer)[3]):
             logical, physical, length, _, _, flags, *_ = EXTENT.unpack_from(answer, HEAD.size + number * EXTENT.size)
-            found.append([logical, physical, length, flags])
-        if not count or found[-1][3] & LAST:
+            start = logical + length
+            yield [logical, physical, length, flags]
+        if flags & LAST:
             break
-        start = found[-1][0] + found[-1][2]
-    return found
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
@@ -55,7 +53,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
         raise OSError(f"{path}: {error.strerror}") from error
     try:
         found = os.fstat(fd)
-        extents = extents_of(fd, is_stopped)
+        extents = list(extents_of(fd, is_stopped))
     except OSError as error:
         unknown = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
         why = "its file system does not report where files lie (FIEMAP)" if unknown else error.strerror

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import random
+import struct
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from lab.arrays.levels import Raid10, Raid10Layout, level_with_layout
 from lab.drills import disks_program
 from lab.drills.desk import geometry_of
 from lab.drills.disks_program import PAGE_BYTES, PIECE_BYTES, changed, main, put_back, save
+from lab.microscope import extents_program
 from lab.microscope.picture import added, q_of
 
 SIZE = 3 * PIECE_BYTES + 4096
@@ -277,6 +280,19 @@ def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
     found = disks_program.mapped({"place": str(tmp_path)})
     # Some file systems do not report where their files are.
     assert len(found["files"]) in (0, 5)
+
+
+def test_extents_that_were_reported_before_a_failure_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ioctl(_fd: int, _number: int, answer: bytearray, _mutate: bool) -> int:
+        if extents_program.HEAD.unpack_from(answer)[0]:
+            raise OSError(errno.EIO, "Input/output error")
+        struct.pack_into("=L", answer, 20, 1)
+        extents_program.EXTENT.pack_into(answer, extents_program.HEAD.size, 0, 8192, 4096, 0, 0, 0, 0, 0, 0)
+        return 0
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("fcntl.ioctl", ioctl)
+    assert disks_program.mapped({"place": str(tmp_path)}) == {"files": [2], "folders": [2]}
 
 
 # Files and words: md.rst in the kernel's documents. On real arrays: tests/kernel/test_settle.py.
