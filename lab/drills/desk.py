@@ -43,7 +43,6 @@ from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.lessons.student import named_disks, use_words
 from lab.machine import RUN_FOLDER, GuestProgram, Machine
-from lab.measure.samples import parse_diskstats
 from lab.plans import Danger, Step
 from lab.session.session import (
     Arrival,
@@ -532,7 +531,6 @@ def _put(path: str, text: str) -> str:
 RESET_LINE = "drill reset"
 """Entry in the list of commands for a reset of the disks."""
 _STORE_SECONDS = 5.0
-_COUNTERS = "/proc/diskstats"
 
 
 class DrillDesk:
@@ -711,9 +709,11 @@ class DrillDesk:
         return total
 
     def _counters(self) -> dict[str, int]:
-        """Node -> bytes written since the machine started."""
-        found = parse_diskstats(self.session.machine.read([_COUNTERS])[_COUNTERS] or "")
-        return {disk.node: found[disk.kernel_name].written_bytes for disk in self.disks if disk.kernel_name in found}
+        """Node -> bytes written since the machine started (iostats.rst, field 7: sectors of 512 bytes)."""
+        paths = {disk.node: f"/sys/block/{disk.kernel_name}/stat" for disk in self.disks}
+        texts = self.session.machine.read(list(paths.values()))
+        fields = {node: (texts[path] or "").split() for node, path in paths.items()}
+        return {node: (digits(words[6]) or 0) * SECTOR_BYTES for node, words in fields.items() if len(words) > 6}
 
 
 def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) -> None:
