@@ -255,8 +255,7 @@ class LessonSession:
         self._store_progress = store
         self._host = host
         self._results = ResultStore(host.state.results)
-        self.results: dict[str, ResultRecord] = {}
-        """Measurement -> its complete result."""
+        self._found: dict[str, ResultRecord] = {}
         self._played: Mapping[str, PlayedFault] = {}
         self._points: Mapping[str, StoredPoints] = {}
 
@@ -278,9 +277,14 @@ class LessonSession:
         return step.hints_by_hand[: self.progress.in_step(step.id).hints] if step else ()
 
     @property
+    def results(self) -> dict[str, ResultRecord]:
+        """Measurement -> its complete result."""
+        return dict(self._found)
+
+    @property
     def state_apart(self) -> CheckedState:
         """State for checks that need no open lab: measurements, scenarios and crash points of this lesson."""
-        return CheckedState(results=dict(self.results), played=self._played, points=self._points)
+        return CheckedState(results=self.results, played=self._played, points=self._points)
 
     def answer(self, text: str) -> None:
         """Answer the question of the current step, or enter its reading. Raises the errors of ``engine.answer``."""
@@ -307,7 +311,7 @@ class LessonSession:
 
     def restart(self) -> None:
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
-        self.results.clear()
+        self._found.clear()
         self._set_progress(fresh)
 
     def checked_state(
@@ -345,13 +349,13 @@ class LessonSession:
                 # An id consists of the time, the experiment, and possibly a number: see ResultStore.new_id.
                 if word not in result_id:
                     continue
-                if name in self.results and self.results[name].id == result_id:
+                if name in self._found and self._found[name].id == result_id:
                     # No newer result matches, and an older one must not replace it.
                     break
                 record = self._load(result_id)
                 is_same = record and as_meant(record.experiment_toml) == as_meant(text)
                 if record and is_same and moment(record.created_utc) >= began:
-                    self.results[name] = record
+                    self._found[name] = record
                     break
 
     def _load(self, result_id: str) -> ResultRecord | None:
@@ -430,10 +434,11 @@ class Student:
 
     def resume(self, word: str) -> LessonSession | None:
         files = self.find(word)
-        opened = self._begun(files)
-        if opened is not None:
-            self._store.store_desk(msgspec.structs.replace(self.state, lesson=_stored_name(word, files)))
-        return opened
+        progress = self._store.progress(files.lesson.id)
+        if progress is None:
+            return None
+        self._store.store_desk(msgspec.structs.replace(self.state, lesson=_stored_name(word, files)))
+        return self._opened(files.ready(progress.seed, progress.language), progress)
 
     def translate(self, opened: LessonSession, language: str) -> LessonSession:
         """The same lesson and progress in another language. Raises SpecError if it has no such translation."""
@@ -446,7 +451,11 @@ class Student:
 
     def open_lesson(self) -> LessonSession | None:
         word = self.state.lesson
-        return self._begun(self.find(word)) if word else None
+        if not word:
+            return None
+        files = self.find(word)
+        progress = self._store.progress(files.lesson.id)
+        return self._opened(files.ready(progress.seed, progress.language), progress) if progress else None
 
     def require_lesson(self) -> LessonSession:
         opened = self.open_lesson()
@@ -458,10 +467,6 @@ class Student:
 
     def leave(self) -> None:
         self._store.store_desk(msgspec.structs.replace(self.state, lesson=""))
-
-    def _begun(self, files: LessonFiles) -> LessonSession | None:
-        progress = self._store.progress(files.lesson.id)
-        return self._opened(files.ready(progress.seed, progress.language), progress) if progress else None
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
         opened = LessonSession(lesson, progress, store=self._store.store_progress, host=self._host)
