@@ -191,10 +191,10 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return CheckOutcome(0 < self.parity_members < status.degraded_count, found.key, found.facts)
 
 
-class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
-    """The disk is an active member of the array: it has a slot and is in sync."""
+class DiskCheck(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check of the state of one disk in the array."""
 
-    states: ClassVar[tuple[str, ...]] = ("in sync",)
+    states: ClassVar[tuple[str, ...]]
     disk: str
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -202,7 +202,13 @@ class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.outcome(state in self.states, "disk-is", disk=self.disk, state=state)
 
 
-class DiskOut(DiskInArray, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
+class DiskInArray(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
+    """The disk is an active member of the array: it has a slot and is in sync."""
+
+    states = ("in sync",)
+
+
+class DiskOut(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
     """The array runs without this disk: the disk is faulty, or not a member.
 
     On the embedded kernel a faulty disk is no longer a member at the next command, because md omits it when the array
