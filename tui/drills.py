@@ -197,7 +197,7 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.verdict import RULES, briefing, hint_words, progress_lines
+        from lab.drills.verdict import briefing, drill_words, hint_words, progress_lines
 
         case = desk.case
         drill, record = case.drill.drill, case.record
@@ -208,7 +208,7 @@ class Drills:
             id=drill.id,
             title=drill.title,
             briefing=briefing(case.drill),
-            rules=RULES.strip(),
+            rules=drill_words().rules.strip(),
             hints=tuple(hint_words(case.drill, number) for number in range(1, record.hints + 1)),
             status=tuple(lines.items()),
             is_committed=case.is_committed,

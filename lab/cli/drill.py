@@ -255,9 +255,9 @@ def _show(context: Context, drill: ReadyDrill, *, is_exam: bool) -> None:
         out_json({"id": drill.id, "title": drill.drill.title, "seed": drill.seed, "symptom": drill.drill.symptom})
         return
     print_page(verdict.briefing(drill))
-    print_page(verdict.RULES)
+    print_page(verdict.drill_words().rules)
     if is_exam:
-        print_page(verdict.EXAM_RULES)
+        print_page(verdict.drill_words().exam_rules)
     if context.is_embedded:
         print_page(EACH_COMMAND)
     else:

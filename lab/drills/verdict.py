@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,14 +108,20 @@ for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; d
 
 
 class DrillVerdict(StrEnum):
-    """Verdicts, the best first; words.toml explains them."""
+    """Verdicts, the best first."""
 
     SAVED = "saved"
+    """All data that could be saved are saved, the array meets the goal, and nothing was written before the commit."""
     RISKED = "saved, at risk"
+    """As ``SAVED``, but the disks themselves were written before the commit."""
     UNFINISHED = "saved, unfinished"
+    """The data are saved, but the array does not meet the goal."""
     STOPPED = "not recovered"
+    """Some data that could be saved are not, but all of them can still be recovered from the disks."""
     PARTLY = "partly lost"
+    """Data that could have been saved are destroyed."""
     LOST = "lost"
+    """All data are destroyed: nothing can be recovered from the disks."""
 
 
 class NothingRuns(DrillError):
@@ -408,7 +414,7 @@ _MOST_LINES = 20
 """Maximum number of lines shown of one typed command."""
 
 
-class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DrillWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of words.toml."""
 
     rules: str
@@ -418,9 +424,13 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     verdicts_of_format_1: dict[str, str]
 
 
-_WORDS = read_toml(Path(__file__).with_name("words.toml"), _Words)
-RULES, EXAM_RULES = _WORDS.rules, _WORDS.exam_rules
 PUT_BACK = "the disks are as they were when the drill began"
+
+
+@cache
+def drill_words() -> DrillWords:
+    """The rules, and the texts of verdicts."""
+    return read_toml(Path(__file__).with_name("words.toml"), DrillWords)
 
 
 def briefing(drill: ReadyDrill) -> str:
@@ -457,9 +467,10 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
     """The complete page. ``can_clear``: the drill's disks are unchanged since its end."""
+    words = drill_words()
     is_old = outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION
-    old_texts = _WORDS.verdicts_of_format_1 if is_old else {}
-    verdict = old_texts.get(outcome.verdict) or _WORDS.verdicts.get(outcome.verdict, "")
+    old_texts = words.verdicts_of_format_1 if is_old else {}
+    verdict = old_texts.get(outcome.verdict) or words.verdicts.get(outcome.verdict, "")
     parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", verdict, _figures(outcome)]
     if outcome.missing:
         parts.append("What the drill requires, and what was found instead:\n\n" + _list(outcome.missing))
@@ -473,7 +484,7 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
     if drill is not None:
         parts.append(f"## What an expert would have done\n\n{drill.drill.expert.strip()}")
     if can_clear:
-        parts.append(f"## The disks\n\n{_WORDS.clears}")
+        parts.append(f"## The disks\n\n{words.clears}")
     return "\n\n".join(parts) + "\n"
 
 

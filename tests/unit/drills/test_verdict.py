@@ -20,7 +20,7 @@ def test_one_lost_block_is_visible() -> None:
 
 
 def test_every_verdict_has_its_text() -> None:
-    assert {*verdict._WORDS.verdicts} == {*verdict.DrillVerdict}
+    assert {*verdict.drill_words().verdicts} == {*verdict.DrillVerdict}
 
 
 def desk_with(machine: FakeMachine, *arrays: ArrayStatus) -> Any:
