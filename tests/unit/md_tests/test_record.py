@@ -167,14 +167,14 @@ def test_an_unknown_test_is_refused_with_the_nearest(checkout: Path, word: str, 
     assert raised.value.hint.startswith(hint)
 
 
-def test_a_folder_that_is_not_a_checkout_is_rejected(tmp_path: Path) -> None:
-    empty = make_checkout(tmp_path / "empty", {})
-    with pytest.raises(SpecError, match="has no test in"):
-        find_suite(empty)
+def test_a_folder_that_is_not_a_checkout_is_rejected(checkout: Path, tmp_path: Path) -> None:
     for name in ("mdadm.h", "tests/func.sh", "test"):
-        (empty / name).unlink()
-        with pytest.raises(SpecError, match=f"has no {name}"):
-            find_suite(empty)
+        (checkout / name).rename(tmp_path / "gone")
+        with pytest.raises(SpecError, match=f"has no {name}:"):
+            find_suite(checkout)
+        (tmp_path / "gone").rename(checkout / name)
+    with pytest.raises(SpecError, match="has no test in"):
+        find_suite(make_checkout(tmp_path / "empty", {}))
     with pytest.raises(SpecError, match="is not a folder"):
         find_suite(tmp_path / "nowhere")
 
@@ -367,7 +367,8 @@ def test_the_reason_of_a_failure(log: str, reason: str) -> None:
 
 
 def test_the_last_lines_are_those_before_the_suite_saves_the_log() -> None:
-    assert last_lines(DIED)[-1] == "\tERROR: active raid5 not found"
+    found = last_lines(DIED)
+    assert (found[0], found[-1]) == ("++ check raid5", "\tERROR: active raid5 not found")
 
 
 @pytest.mark.parametrize(
