@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.classroom.bundle import write_bundle
+from lab.classroom.bundle import fingerprint, public_key_of, write_bundle
 from lab.classroom.grading import BUILT_IN, TOTAL, Student, assign, counted, read_roster, read_scale
 from lab.cli.main import run
 from lab.drills.schema import catalogue
@@ -121,20 +121,21 @@ def test_the_built_in_scale_knows_every_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "because"),
+    ("more", "because", "hint"),
     [
-        ('[[work]]\nname = "drill 99"\n', "no lesson or drill 'drill 99'"),
-        ('[[work]]\nname = "drill 1"\n[[work]]\nname = "01-dropped-members"\n', "counts 01-dropped-members twice"),
-        ('[[work]]\nname = "drill 1"\nweigth = 2\n', "did you mean 'weight'"),
-        ("[late]\nfactor = 2\n", "factor"),
-        ('"savd" = 4\n', "no verdict 'savd'"),
+        ('[[work]]\nname = "drill 99"\n', "no lesson or drill 'drill 99'", "known: "),
+        (f'[[work]]\nname = "drill 1"\n[[work]]\nname = "{DRILL}"\n', f"counts {DRILL} twice", "keep only one"),
+        ('[[work]]\nname = "drill 1"\nweigth = 2\n', "did you mean 'weight'", "fix the keys"),
+        ("[late]\nfactor = 2\n", "factor", "fix the keys"),
+        ('"savd" = 4\n', "no verdict 'savd'", "did you mean 'saved'?"),
     ],
 )
-def test_a_scale_with_a_mistake_names_it(tmp_path: Path, more: str, because: str) -> None:
+def test_a_scale_with_a_mistake_names_it(tmp_path: Path, more: str, because: str, hint: str) -> None:
     path = tmp_path / "scale.toml"
     path.write_text(f'format_version = 1\n[drill.verdict]\n"saved" = 4\n{more}')
-    with pytest.raises(SpecError, match=because):
+    with pytest.raises(SpecError, match=because) as caught:
         counted(read_scale(str(path)), built_in_course().ids, list(catalogue()))
+    assert hint in caught.value.hint
 
 
 def progress(lesson: str, done_utc: str, *, hints: int = 0, by_lab: int = 0) -> Progress:
@@ -149,7 +150,10 @@ def progress(lesson: str, done_utc: str, *, hints: int = 0, by_lab: int = 0) -> 
 
 @pytest.fixture
 def handed_in(bundles: Path) -> Path:
-    """Åsa lost drill 1, then saved it; one of her two lessons was late. Bo handed in her work, Cy nothing."""
+    """Åsa lost drill 1, then saved it; one of her two lessons was late. Bo handed in her work, and Cy nothing.
+
+    The name of Di's bundle does not tell that it is hers.
+    """
     draw = random.Random(1)
     lost = students.outcome("create-over", draw, began=datetime(2026, 9, 1, tzinfo=UTC), seed="otter")
     saved = students.outcome("overlays-first", draw, began=datetime(2026, 9, 20, tzinfo=UTC), seed="otter")
@@ -164,6 +168,7 @@ def handed_in(bundles: Path) -> Path:
     (bundles / "final.zip").write_bytes(write_bundle({}, students.signer(1), late))
     (bundles / "bo.zip").write_bytes(write_bundle({}, students.signer(2), early))
     (bundles / "stranger.zip").write_bytes(write_bundle({}, students.signer(3), students.practice(5)))
+    (bundles / "week2.zip").write_bytes(write_bundle({}, students.signer(4), students.practice(6)))
     (bundles / "cut.zip").write_bytes(b"PK")
     return bundles
 
@@ -201,7 +206,8 @@ def test_the_sheet_names_students_dates_and_points(
     handed_in: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "roster.csv").write_text(
-        "name,id,email,seed,login\nÅsa Berg,1001,asa@example.org,otter,\nBo Ek,1002,,fox,bo\nCy Li,1003,,,\n"
+        "name,id,email,seed,login,key\nÅsa Berg,1001,asa@example.org,otter,,\nBo Ek,1002,,fox,bo,\nCy Li,1003,,,,\n"
+        f"Di Roe,1004,,,,{fingerprint(public_key_of(students.signer(4)))}\n"
     )
     (tmp_path / "scale.toml").write_text(SCALE)
     sheets = {name: tmp_path / f"{name}.csv" for name in ("grades", "moodle", "canvas")}
@@ -210,8 +216,8 @@ def test_the_sheet_names_students_dates_and_points(
     assert run([*words, *(word for name, path in sheets.items() for word in (f"--{name}", str(path)))]) == ExitCode.DONE
     output = capsys.readouterr().err
     assert "stranger.zip belongs to no student" in output
-    asa, bo, cy, *others = rows(sheets["grades"])
-    assert [asa["name"], bo["name"], cy["name"]] == ["Åsa Berg", "Bo Ek", "Cy Li"]
+    asa, bo, cy, di, *others = rows(sheets["grades"])
+    assert [each["name"] for each in (asa, bo, cy, di)] == ["Åsa Berg", "Bo Ek", "Cy Li", "Di Roe"]
     assert {each["file"] for each in others} == {"stranger.zip", "cut.zip"}
     # The name of the second bundle has neither name nor id; its key identifies her.
     assert asa["file"] == "1001-week1.zip, final.zip"
@@ -226,9 +232,10 @@ def test_the_sheet_names_students_dates_and_points(
     assert f"a seed other than 'fox': {DRILL}" in bo["problems"]
     assert (bo[f"{DRILL} points"], bo["points"]) == ("1.5", "1.5")
     assert cy["problems"] == "nothing was handed in"
+    assert di["file"] == "week2.zip"
     moodle = rows(sheets["moodle"])
-    assert [each["ID number"] for each in moodle] == ["1001", "1002", "1003"]
-    assert [each[TOTAL] for each in moodle] == ["14.625", "1.5", "0"]
+    assert [each["ID number"] for each in moodle] == ["1001", "1002", "1003", "1004"]
+    assert [each[TOTAL] for each in moodle][:3] == ["14.625", "1.5", "0"]
     canvas = list(csv.reader(io.StringIO(sheets["canvas"].read_text())))
     assert canvas[0][:5] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
     assert canvas[1] == ["    Points Possible", "", "", "", "", "2.0", "2.0", "12.0", "16.0"]

@@ -148,6 +148,7 @@ from pathlib import Path
 from lab.classroom import folder
 from lab.host import signals
 folder._STORE_AFTER = folder._AT_ONCE = 5
+way, number = sys.argv[3], int(sys.argv[4])
 transaction = folder._transaction
 begun = []
 # A background process ignores SIGINT, so set its handler.
@@ -158,8 +159,10 @@ def transactions(database):
     with transaction(database):
         begun.append(1)
         yield
-        if len(begun) == 4:
-            os.kill(os.getpid(), int(sys.argv[3]))
+        if way == "written" and len(begun) == 4:
+            os.kill(os.getpid(), number)
+    if way == "between" and len(begun) == 3:
+        os.kill(os.getpid(), number)
 
 folder._transaction = transactions
 signals.install()
@@ -169,11 +172,12 @@ with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["between", "written"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_reading_of_bundles_resumes_from_the_cache(
-    number: signal.Signals, folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, number: signal.Signals, folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    argv = [sys.executable, "-c", READS, str(folder), str(cache), str(int(number))]
+    argv = [sys.executable, "-c", READS, str(folder), str(cache), way, str(int(number))]
     ended = subprocess.run(argv, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     assert ended.returncode == (-number if number == signal.SIGKILL else 1), ended.stderr
     kept = bundles_in(cache)
