@@ -27,6 +27,7 @@ RECORD = ("--output", "RECORD")
     ("on", "words", "message"),
     [
         ("qemu:", [*RECORD], "no script is named"),
+        ("qemu:", ["SCRIPT"], "no file is named for the record of the runs"),
         ("qemu:", ["SCRIPT"], "next: add --output runs.json"),
         ("local:", ["SCRIPT", *RECORD], "do not run on local:"),
         ("qemu:?kernel=6.1", ["SCRIPT", "--kernel", "6.12", *RECORD], "the kernel is named twice"),
