@@ -47,6 +47,10 @@ def test_a_season_is_over_and_less_than_two_years_ago() -> None:
             assert timedelta(days=59) < now - moment_of(when, now, "x") < timedelta(days=500)
 
 
+def test_another_word_means_another_moment() -> None:
+    assert len({moment_of("spring", DAYS[5], word) for word in ("ana", "ana", "ben")}) == 2
+
+
 @pytest.mark.parametrize("when", ["soon", "0 days ago", "1000 days ago", "in spring", "3 days ago;reboot"])
 def test_an_invalid_time_is_refused_with_an_example(when: str) -> None:
     with pytest.raises(SpecError) as caught:
