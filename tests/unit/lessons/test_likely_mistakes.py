@@ -82,8 +82,18 @@ def view_of(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Pat
     return view_at(lesson, step.id, lab, folder, answer=answer, reading=typed)
 
 
-Wrong = str | float | None
-"""A typed number, a factor by which the right one is multiplied, or None for the inverse of the right one."""
+Wrong = str | Callable[[float], float]
+"""A typed number, or a function of the right one."""
+
+
+def times(factor: float) -> Callable[[float], float]:
+    return lambda right: factor * right
+
+
+def inverse(right: float) -> float:
+    return 1 / right
+
+
 OTHER_UNIT, ROW, COLUMN = "reading-other-unit", "reading-other-row", "reading-other-column"
 UPSIDE, ALONE, FIGURE, FACT = "reading-upside-down", "reading-not-divided", "reading-other-figure", "reading-other-fact"
 OFF, OFF_RESULT = "reading-off", "reading-off-result"
@@ -100,8 +110,8 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("01-what-a-disk-promises", "depth"): (
         (of_row(1), ROW),
         (of_row(2, "p99"), FIGURE),
-        (1 / 1000, OTHER_UNIT),
-        (1 / 8, OFF_RESULT),
+        (times(1 / 1000), OTHER_UNIT),
+        (times(1 / 8), OFF_RESULT),
     ),
     ("01-what-a-disk-promises", "promises"): (
         ("100", "bits"),
@@ -112,18 +122,18 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("04-parity", "room"): (("1110101", "without-parity"), ("10101", "inverted"), ("1001 1111", "parity-itself")),
     ("06-small-writes", "count"): (("200", "together"), ("20", "writes-alone"), ("50", "as-many"), ("400", OFF)),
     ("06-small-writes", "measure"): (
-        (None, UPSIDE),
+        (inverse, UPSIDE),
         (of_row(1, "iops"), ALONE),
         (of_row(3, "iops"), ALONE),
         ("4.0", OFF_RESULT),
     ),
     ("08-two-failures", "why"): (("48", "all-disks"), ("8", "one-disk"), ("32", "two-fewer"), ("40000", OTHER_UNIT)),
     ("12-choosing-a-level", "question"): (("95.1", "not-divided"), ("31700", OTHER_UNIT), ("41.45", OFF)),
-    ("12-choosing-a-level", "measure"): ((None, UPSIDE), (of_row(2, "iops"), ALONE), ("2", OFF_RESULT)),
-    ("13-two-new-disks", "room"): ((1048576, OTHER_UNIT), ("93", OFF), (1 / 1024, OTHER_UNIT)),
-    ("13-two-new-disks", "tiers"): ((1024, OTHER_UNIT), ("128", OFF), ("160", OFF)),
+    ("12-choosing-a-level", "measure"): ((inverse, UPSIDE), (of_row(2, "iops"), ALONE), ("2", OFF_RESULT)),
+    ("13-two-new-disks", "room"): ((times(1048576), OTHER_UNIT), ("93", OFF), (times(1 / 1024), OTHER_UNIT)),
+    ("13-two-new-disks", "tiers"): ((times(1024), OTHER_UNIT), ("128", OFF), ("160", OFF)),
     ("13-two-new-disks", "divisors"): (("0", ROW), ("100", ROW), ("33", OFF)),
-    ("13-two-new-disks", "measure"): ((None, UPSIDE), (of_row(1, "iops"), ALONE), (of_row(2, "iops"), ALONE)),
+    ("13-two-new-disks", "measure"): ((inverse, UPSIDE), (of_row(1, "iops"), ALONE), (of_row(2, "iops"), ALONE)),
     ("13-two-new-disks", "failure"): (("1", ROW), ("9", OFF), ("2", ROW)),
     ("14-where-a-block-lives", "build"): (("1", OTHER_UNIT), ("1048576", OTHER_UNIT), ("256", OTHER_UNIT)),
     ("14-where-a-block-lives", "stripe"): (("46", "all-disks"), ("187", "chunk"), ("13", "block-by-disks")),
@@ -133,7 +143,7 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("14-where-a-block-lives", "file"): (("2", OTHER_UNIT), ("16", OTHER_UNIT), ("8", OTHER_UNIT)),
     ("15-the-write-hole", "by-hand"): (("11001010", "fitting"), ("101100", "new-parity"), ("1111000", OFF)),
     ("15-the-write-hole", "seen"): (("120", "refused"), ("37", ROW), ("19", ROW), ("0", ROW)),
-    ("15-the-write-hole", "price"): ((None, UPSIDE), (of_row(1, "iops"), ALONE), (of_row(2, "iops"), ALONE)),
+    ("15-the-write-hole", "price"): ((inverse, UPSIDE), (of_row(1, "iops"), ALONE), (of_row(2, "iops"), ALONE)),
     ("15-the-write-hole", "journal"): (("0", ROW), ("30", FACT), ("120", OFF_RESULT)),
     ("16-an-unreadable-sector", "count"): (("0.32", "one-disk"), ("1.28", "all-four"), ("0.12", "bytes")),
     ("16-an-unreadable-sector", "real"): (("1", "one"), ("36", OFF), ("40", OFF)),
@@ -141,20 +151,28 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("17-the-power-cut", "fsync"): (("77", "answered"), ("80", "next-fsync"), ("5", "the-others")),
     ("17-the-power-cut", "mirror"): (("0", ROW), ("20", OFF_RESULT), ("39", OFF_RESULT)),
     ("17-the-power-cut", "parity"): (("13", "kept"), ("0", ROW), ("40", "reading-all-of-them")),
-    ("17-the-power-cut", "restart"): ((None, "upside-down"), ("2187", ALONE), ("139", ALONE)),
-    ("17-the-power-cut", "bitmap"): ((None, "upside-down"), ("8222", ALONE), ("270", ALONE)),
+    ("17-the-power-cut", "restart"): ((inverse, "upside-down"), ("2187", ALONE), ("139", ALONE)),
+    ("17-the-power-cut", "bitmap"): ((inverse, "upside-down"), ("8222", ALONE), ("270", ALONE)),
     ("18-time-limits", "two-clocks"): (("110", "whole"), ("30", "kernel"), ("80000", OTHER_UNIT)),
     ("18-time-limits", "scterc"): (("7", "seconds"), ("7000", "milliseconds"), ("0.7", OFF)),
     ("19-will-not-assemble", "examine"): (("25", "count-itself"), ("2", "the-other"), ("36", "highest")),
     ("20-ailing-but-alive", "find"): (("16", ROW), ("32", ROW), ("98", OFF)),
     ("21-operating-an-array", "scrub"): (("64", OTHER_UNIT), ("16", OTHER_UNIT), ("65536", OTHER_UNIT)),
-    ("22-arithmetic-of-reliability", "measure"): ((1024, OTHER_UNIT), (1048576, OTHER_UNIT), ("93", OFF_RESULT)),
-    ("22-arithmetic-of-reliability", "large"): ((3600, OTHER_UNIT), (60, OTHER_UNIT), (1 / 24, OTHER_UNIT)),
+    ("22-arithmetic-of-reliability", "measure"): (
+        (times(1024), OTHER_UNIT),
+        (times(1048576), OTHER_UNIT),
+        ("93", OFF_RESULT),
+    ),
+    ("22-arithmetic-of-reliability", "large"): (
+        (times(3600), OTHER_UNIT),
+        (times(60), OTHER_UNIT),
+        (times(1 / 24), OTHER_UNIT),
+    ),
     ("22-arithmetic-of-reliability", "mttdl"): (
-        (1 / 8766, "hours"),
-        (7, "once"),
-        (0.015, "not-squared"),
-        (8766, OTHER_UNIT),
+        (times(1 / 8766), "hours"),
+        (times(7), "once"),
+        (times(0.015), "not-squared"),
+        (times(8766), OTHER_UNIT),
     ),
     ("22-arithmetic-of-reliability", "sectors"): (
         ("5.82", "bytes"),
@@ -164,13 +182,13 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ),
     ("23-sequential-and-random", "two-speeds"): (("80", "iops"), ("320", OTHER_UNIT), ("120", "in-order")),
     ("23-sequential-and-random", "predict"): (("8", "no-penalty"), ("7", "full-stripes"), ("4", "two-writes")),
-    ("23-sequential-and-random", "in-order"): ((None, UPSIDE), ("4", OFF_RESULT), (2, OFF_RESULT)),
-    ("23-sequential-and-random", "at-random"): ((None, UPSIDE), (of_row(8, "iops"), ALONE), ("2.5", OFF_RESULT)),
-    ("24-scrub-and-the-years", "as-it-is"): ((1 / 100, OTHER_UNIT), ("5", OFF), ("40", COLUMN)),
-    ("24-scrub-and-the-years", "never"): ((1 / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
-    ("24-scrub-and-the-years", "oftener"): ((1 / 100, OTHER_UNIT), ("5", OFF), ("2", OFF)),
-    ("24-scrub-and-the-years", "shelf"): ((2, OFF), ("1", OFF), ("9", OFF)),
-    ("24-scrub-and-the-years", "mttdl"): ((1 / 2, OFF), ("1", OFF), ("10", OFF)),
+    ("23-sequential-and-random", "in-order"): ((inverse, UPSIDE), ("4", OFF_RESULT), (times(2), OFF_RESULT)),
+    ("23-sequential-and-random", "at-random"): ((inverse, UPSIDE), (of_row(8, "iops"), ALONE), ("2.5", OFF_RESULT)),
+    ("24-scrub-and-the-years", "as-it-is"): ((times(1 / 100), OTHER_UNIT), ("5", OFF), ("40", COLUMN)),
+    ("24-scrub-and-the-years", "never"): ((times(1 / 100), OTHER_UNIT), ("5", OFF), ("2", OFF)),
+    ("24-scrub-and-the-years", "oftener"): ((times(1 / 100), OTHER_UNIT), ("5", OFF), ("2", OFF)),
+    ("24-scrub-and-the-years", "shelf"): ((lambda right: right + 1, OFF), ("1", OFF), ("9", OFF)),
+    ("24-scrub-and-the-years", "mttdl"): ((times(1 / 2), OFF), ("1", OFF), ("10", OFF)),
 }
 
 
@@ -190,7 +208,7 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     right = step.read.expected(lab)
     assert right is not None
     number, message = wrong
-    typed = number if isinstance(number, str) else f"{1 / right if number is None else number * right:.10g}"
+    typed = number if isinstance(number, str) else f"{number(right):.10g}"
     view = view_of(lesson, step, lab, tmp_path, typed)
     outcome = view.checks[-1].outcome
     assert outcome is not None
