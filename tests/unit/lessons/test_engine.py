@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from lab.checks.state import CheckedState
 from lab.errors import LessonError, SpecError
 from lab.lessons import engine
-from lab.lessons.course import Lesson, ReadyLesson, draw, fill_tree, make_ready
+from lab.lessons.course import Lesson, ReadyLesson, built_in_course, draw, fill_tree, make_ready
 from lab.lessons.engine import Progress
 from lab.lessons.student import LessonSession
 from lab.tomlfile import decode_toml
@@ -220,6 +221,11 @@ def test_choices_are_the_same_on_every_computer(seed: str, disks: str, victim: s
     assert values == {"level": "raid1", "members": 2, "disks": disks, "victim": victim}
 
 
+def test_students_have_different_lessons() -> None:
+    lesson = decode_toml(LESSON, Lesson)
+    assert len({tuple(draw(lesson, f"student {number}").values()) for number in range(60)}) > 8
+
+
 def test_a_new_variable_leaves_the_others_alone() -> None:
     text = LESSON.replace("[seed]", '[seed]\nmore = { one_of = ["a", "b"] }')
     before, after = draw(decode_toml(LESSON, Lesson), "eva"), draw(decode_toml(text, Lesson), "eva")
@@ -265,6 +271,13 @@ def test_a_text_that_is_one_placeholder_becomes_the_value_itself_and_other_brace
     tree = {"a": "{seed.members}", "b": ["{seed.chunk} x"], "c": 1, "d": "{by_hand} {x}"}
     filled = fill_tree(tree, {"members": 4, "chunk": "64K"})
     assert filled == {"a": 4, "b": ["64K x"], "c": 1, "d": "{by_hand} {x}"}
+
+
+def test_no_placeholder_is_left_in_a_lesson_of_the_course() -> None:
+    for files in built_in_course().lessons:
+        ready = files.ready("björn")
+        texts = [each for step in ready.steps for each in (step.text, step.explain, *step.hints_by_hand)]
+        assert not re.search(r"\{seed\.|\{by_hand\}", "\n".join([ready.title, ready.goal, *texts])), ready.id
 
 
 def test_an_older_measurement_does_not_replace_the_newest(begun: Progress) -> None:
