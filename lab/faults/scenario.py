@@ -88,7 +88,7 @@ from lab.tomlfile import (
     unknown_word,
     with_new_scenario_step,
 )
-from lab.units import KIB, MIB
+from lab.units import KIB, MIB, SECTOR_BYTES
 
 if TYPE_CHECKING:
     from lab.session.session import LabSession
@@ -272,8 +272,6 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     chunk_bytes: int = 16 * KIB
     member_bytes: int = MIB
     policy: str = "resync"
-    options: tuple[str, ...] = ()
-    """Further options of ``mdadm --create``."""
     spares: int = 0
     is_clean: bool = True
     """Whether it is created with ``--assume-clean``; the drives are blank, so parity and copies are consistent."""
@@ -321,7 +319,6 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             spares=tuple(f"@{number}" for number in range(self.drives - self.spares, self.drives)),
             journal_device=None if self.journal is None else f"@{self.journal}",
             assume_clean=self.is_clean,
-            options=self.options,
         )
 
 
@@ -529,7 +526,6 @@ class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
 class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble"):
     """Assembles the array from these drives."""
 
-    array: Name = ARRAY
     force: bool = False
     """Whether to also use members whose event counts differ."""
     disks: tuple[int, ...] = ()
@@ -541,7 +537,7 @@ class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble")
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
-        plan = operations.assemble(self.array, disks, force=self.force, options=self.options)
+        plan = operations.assemble(ARRAY, disks, force=self.force, options=self.options)
         return [*_commands(plan), *([["activate"]] if self.activates else [])]
 
 
@@ -549,7 +545,7 @@ class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
     """Stops and assembles the array, which discards md's state in memory."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.closed(), *_commands(operations.stop(self.array)), *AssembleStep.guest_steps(self, stage)]
+        return [*stage.closed(), *_commands(operations.stop(ARRAY)), *AssembleStep.guest_steps(self, stage)]
 
 
 class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
@@ -697,9 +693,7 @@ class StateStep(SceneAction, frozen=True, kw_only=True, tag="look"):
 _WHOLE_LAYERS = {
     "linear": "0 {size} linear #N 0",
     "dust": "0 {size} dust #N 0 512",
-    "error": "0 {size} error",
     "flakey": "0 {size} flakey #N 0 ARGUMENTS",
-    "delay": "0 {size} delay #N 0 ARGUMENTS",
     "snapshot": "0 {size} snapshot #N ARGUMENTS N 8",
     "shorter": "0 {size-ARGUMENTS} linear #N 0",
 }
@@ -715,9 +709,9 @@ _DATA_LAYERS = {
 class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
     """Puts a device-mapper device between a drive and md, or replaces its table while it is in use (``again``).
 
-    ``kind``: linear, dust, flakey, delay, error, integrity, snapshot (an overlay: ``arguments`` is the drive that
-    receives the writes, such as ``#4``), shorter (by this many sectors) or loop (a loop device with sectors of this
-    many bytes). ``arguments``: the arguments after the offset in its table (Documentation/admin-guide/device-mapper).
+    ``kind``: linear, dust, flakey, integrity, snapshot (an overlay: ``arguments`` is the drive that receives the
+    writes, such as ``#4``), shorter (by this many sectors) or loop (a loop device with sectors of this many bytes).
+    ``arguments``: the arguments after the offset in its table (Documentation/admin-guide/device-mapper).
     """
 
     disk: int
@@ -805,19 +799,18 @@ class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
 
 
 class CorruptStep(SceneAction, frozen=True, kw_only=True, tag="corrupt"):
-    """Inverts bytes of a block on a member without md's knowledge; ``on``: data, copy 1, P or Q."""
+    """Inverts a sector of a block on a member without md's knowledge; ``on``: data, copy 1, P or Q."""
 
     block: int
     on: str = "data"
-    bytes: int = 512
     is_searched: bool = False
     """Whether to search the bare drive for the block's content, because a layer determines where it lies."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         slot, at = place_named(stage, self.block, self.on)
         if self.is_searched:
-            return [["flip_found", slot, self.block, self.bytes]]
-        return [["flip", f"#{slot}", at, self.bytes]]
+            return [["flip_found", slot, self.block, SECTOR_BYTES]]
+        return [["flip", f"#{slot}", at, SECTOR_BYTES]]
 
 
 class MisdirectStep(SceneAction, frozen=True, kw_only=True, tag="misdirect"):
@@ -927,7 +920,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
     The writer closes the array, which is stopped first.
     """
 
-    kinds: tuple[str, ...] = ("ended", "flushed", "come", "prefix", "subset", "torn")
+    kinds: tuple[str, ...]
     losses: tuple[str, ...] = ("none",)
     """The drives lost in the same cut: ``none``, ``each`` member in turn, or drives such as ``4``."""
     moments: int = 0
@@ -1032,20 +1025,18 @@ class LoadStep(SceneAction, frozen=True, kw_only=True, tag="load"):
 
     seconds: float
     until: tuple[str, ...] = ()
-    depth: int = 4
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.opened(depth=self.depth), ["load", self.seconds, list(self.until)], ["drain"], ["state"]]
+        return [*stage.opened(depth=4), ["load", self.seconds, list(self.until)], ["drain"], ["state"]]
 
 
 class UnderStep(SceneAction, frozen=True, kw_only=True, tag="under-load"):
     """Runs a command while the oracle writes."""
 
     command: str
-    depth: int = 8
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.opened(depth=self.depth), ["under", shlex.split(self.command)]]
+        return [*stage.opened(depth=8), ["under", shlex.split(self.command)]]
 
 
 class StartStep(SceneAction, frozen=True, kw_only=True, tag="start"):
@@ -1108,12 +1099,7 @@ class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
 
 
 class MountStep(SceneAction, frozen=True, kw_only=True, tag="mount"):
-    """Mounts the array's file system at /run/raidlab/mnt/fault."""
-
-    file_system: str = "ext4"
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["mount", self.file_system, NODE]]
+    """Mounts the array's ext4 at /run/raidlab/mnt/fault."""
 
 
 class UnmountStep(SceneAction, frozen=True, kw_only=True, tag="unmount"):

@@ -693,9 +693,9 @@ class ScenarioPlayer(Player):
     def do_data(self, path: str) -> None:
         self.job["data"] = path
 
-    def do_mount(self, kind: str, node: str) -> dict[str, Any]:
+    def do_mount(self) -> dict[str, Any]:
         os.makedirs(MOUNT_FOLDER, exist_ok=True)
-        return command(["mount", "-t", kind, self.filled(node), MOUNT_FOLDER], 60.0)
+        return command(["mount", "-t", "ext4", self.node, MOUNT_FOLDER], 60.0)
 
     def do_unmount(self) -> dict[str, Any]:
         return command(["umount", MOUNT_FOLDER], 60.0)

@@ -268,6 +268,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message
     ("step", "words"),
     [
         ('{ act = "layer", disk = 1, kind = "dirt" }', "there is no layer 'dirt'"),
+        ('{ act = "layer", disk = 1, kind = "integrity", again = true }', "there is no layer 'integrity'"),
         ('{ act = "corrupt", block = 5, on = "Q" }', "block 5 has no Q on a raid5"),
         ('{ act = "power-cut", kind = "some" }', "there is no power cut of the kind 'some'"),
         ('{ act = "file", path = "/etc/passwd", text = "" }', "is not below /run/raidlab/fault"),
