@@ -40,7 +40,6 @@ from lab.faults.scenario_run import (
     stored_runs,
     verdict_of,
 )
-from lab.host.clock import HostClock
 from lab.machine import Host
 from lab.tomlfile import decode_toml
 from tests.unit.fakes import FACTS, FakeMachine, Scripted
@@ -60,6 +59,28 @@ def outcome(number: int, verdict: FaultVerdict = FaultVerdict.AS_EXPECTED, *, fo
         variants=(VariantOutcome(name="RAID 5", array="raid5 of 4", steps=(step,)),),
         computer_seconds=3.0,
     )
+
+
+class ClosableMachine:
+    def __init__(self, kernel: str = "") -> None:
+        self.closed = threading.Event()
+        self.facts = dataclasses.replace(FACTS, kernel_release=kernel)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def place_of(machine: ClosableMachine) -> Any:
+    return SimpleNamespace(lab=SimpleNamespace(machine=machine), nodes=())
+
+
+def runner_on(machine: ClosableMachine, monkeypatch: pytest.MonkeyPatch, **replaced: Any) -> ScenarioRunner:
+    """A runner on a machine that has everything and plays nothing, with these methods replaced."""
+    replaced = {"_require_drives": lambda *_: None, "_missing": lambda *_: (), **replaced}
+    for name, replacement in replaced.items():
+        monkeypatch.setattr(ScenarioRunner, name, replacement)
+    monkeypatch.setattr(PlayedVariant, "history", lambda *_: {})
+    return ScenarioRunner(place_of(machine), longest_silence_seconds=0.2)
 
 
 @pytest.fixture
@@ -194,9 +215,8 @@ def test_errors_outside_md_are_raised_instead_of_judged(error: LabError, monkeyp
         raise error
 
     monkeypatch.setattr(ScenarioRunner, "_variants", fail)
-    place = SimpleNamespace(lab=SimpleNamespace(machine=ClosableMachine(), host=SimpleNamespace(clock=HostClock())))
     with pytest.raises(type(error)):
-        ScenarioRunner(place, 1).play(find_scenario("1"))  # type: ignore[arg-type]
+        ScenarioRunner(place_of(ClosableMachine())).play(find_scenario("1"))
 
 
 def test_the_exit_status_is_that_of_the_gravest_outcome() -> None:
@@ -277,15 +297,7 @@ def test_a_hang_is_a_known_defect_only_on_a_kernel_that_has_it(
         assert machine.closed.wait(10)
         raise MachineLost("the machine has ended")
 
-    for name, replacement in {
-        "_require_drives": lambda *_: None,
-        "_missing": lambda *_: (),
-        "_documents": silence,
-    }.items():
-        monkeypatch.setattr(ScenarioRunner, name, replacement)
-    monkeypatch.setattr(PlayedVariant, "history", lambda *_: {})
-    place = SimpleNamespace(lab=SimpleNamespace(machine=machine), nodes=())
-    runner = ScenarioRunner(place, longest_silence_seconds=0.2)  # type: ignore[arg-type]
+    runner = runner_on(machine, monkeypatch, _documents=silence)
     found = runner.play(scenario)
     assert (found.verdict, found.reason, runner.is_machine_lost) == (verdict, reason, True)
 
@@ -322,15 +334,6 @@ def test_no_machine_at_all_is_an_error() -> None:
 
     with pytest.raises(MachineLost):
         list(play_all([find_scenario("1")], open_one))
-
-
-class ClosableMachine:
-    def __init__(self, kernel: str = "") -> None:
-        self.closed = threading.Event()
-        self.facts = dataclasses.replace(FACTS, kernel_release=kernel)
-
-    def close(self) -> None:
-        self.closed.set()
 
 
 def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
@@ -413,17 +416,13 @@ def test_a_known_defect_explains_only_the_facts_that_it_names(
     changing = find_scenario("20")
     scenario = msgspec.structs.replace(changing, variants=tuple(each for each in changing.variants if each.defect))
     check = FactCheck(what=differing, wanted="0", found="8", is_met=False)
-    replacements: dict[str, Any] = {
-        "_require_drives": lambda *_: None,
-        "_missing": lambda *_: (),
-        "_documents": lambda *_: iter(()),
-        "_judged": lambda *_: iter([StepOutcome(do="check", checks=(check,), problem=problem)]),
-    }
-    for name, replacement in replacements.items():
-        monkeypatch.setattr(ScenarioRunner, name, replacement)
-    monkeypatch.setattr(PlayedVariant, "history", lambda *_: {})
-    place = SimpleNamespace(lab=SimpleNamespace(machine=ClosableMachine("7.2.12")), nodes=())
-    assert ScenarioRunner(place).play(scenario).verdict is verdict  # type: ignore[arg-type]
+    runner = runner_on(
+        ClosableMachine("7.2.12"),
+        monkeypatch,
+        _documents=lambda *_: iter(()),
+        _judged=lambda *_: iter([StepOutcome(do="check", checks=(check,), problem=problem)]),
+    )
+    assert runner.play(scenario).verdict is verdict
 
 
 def test_the_facts_of_each_known_defect_are_expected_by_a_step() -> None:
