@@ -16,7 +16,7 @@ import select
 import stat
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lab.faults.guest.parity import exclusive_or, syndrome
@@ -50,18 +50,23 @@ def read_text(path: str) -> str:
         os.close(fd)
 
 
+@contextlib.contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """A descriptor of a file for the duration of the context. Raises OSError."""
+    fd = os.open(path, flags)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def write_text(path: str, text: str) -> str:
     """Write to a file; returns the system's error message, empty on success."""
     try:
-        fd = os.open(path, os.O_WRONLY)
+        with opened(path, os.O_WRONLY) as fd:
+            os.write(fd, text.encode())
     except OSError as error:
         return str(error.strerror)
-    try:
-        os.write(fd, text.encode())
-    except OSError as error:
-        return str(error.strerror)
-    finally:
-        os.close(fd)
     return ""
 
 
@@ -98,11 +103,8 @@ def read_into(path: str, at: int, view: memoryview) -> int:
 
     The page cache is not updated when a drive is restored.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         return os.preadv(fd, [view], at)
-    finally:
-        os.close(fd)
 
 
 def read_direct(path: str, at: int, length: int) -> bytes:

@@ -35,6 +35,7 @@ from lab.faults.guest.arrays import (
     QuickArray,
     buffer,
     freshest,
+    opened,
     pause,
     read_direct,
     read_text,
@@ -280,10 +281,9 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
     what they appear to be. ``found`` has the blocks with several allowed generations, and the one that is present, None
     if torn.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     view = buffer("check", PIECE_BYTES)
     seen: dict[str, Any] = {"verdicts": {}, "bad": [], "found": {}}
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         last = max(allowed, default=-1)
         for start in range(min(allowed, default=0), last + 1, PIECE_BYTES // BLOCK_BYTES):
             size = min(PIECE_BYTES // BLOCK_BYTES, last + 1 - start)
@@ -301,8 +301,6 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
                     seen["found"][block] = found[0] if all(each == found[0] for each in found) else None
                 elif verdict not in ALLOWED and len(seen["bad"]) < most_bad:
                     seen["bad"].append([block, verdict, found, allowed[block]])
-    finally:
-        os.close(fd)
     return seen
 
 
@@ -344,11 +342,8 @@ class Alive:
 
 def drives(line: str) -> None:
     """Send a line to the drives' driver. Raises OSError if it is refused."""
-    fd = os.open(CONTROL, os.O_WRONLY)
-    try:
+    with opened(CONTROL, os.O_WRONLY) as fd:
         os.write(fd, line.encode())
-    finally:
-        os.close(fd)
 
 
 RECORD_TRIES, RECORD_PAUSE_SECONDS = 100, 0.05
@@ -423,12 +418,9 @@ BLKDISCARD, BLKZEROOUT = 0x1277, 0x127F
 
 def clear_device(node: str, *, can_discard: bool) -> None:
     """Overwrite a device with zeros. The lab's own drives return zeros after a discard; other devices may not."""
-    fd = os.open(node, os.O_WRONLY)
-    try:
+    with opened(node, os.O_WRONLY) as fd:
         size = os.lseek(fd, 0, os.SEEK_END)
         fcntl.ioctl(fd, BLKDISCARD if can_discard else BLKZEROOUT, struct.pack("<QQ", 0, size))
-    finally:
-        os.close(fd)
 
 
 def accept_discards(queue: str) -> bool:
@@ -681,13 +673,10 @@ class Player:
         return self.put(node, target, read_direct(node, source, length))
 
     def put(self, node: str, at: int, data: bytes) -> dict[str, Any]:
-        fd = os.open(node, os.O_WRONLY | os.O_DIRECT)
         buffer = mmap.mmap(-1, len(data))
         buffer[:] = data
-        try:
+        with opened(node, os.O_WRONLY | os.O_DIRECT) as fd:
             return {"bytes": os.pwrite(fd, buffer, at)}
-        finally:
-            os.close(fd)
 
     def state(self) -> dict[str, Any]:
         """The attributes of md, and its members: node -> [slot or -1, state, bad blocks if there are any]."""
@@ -764,14 +753,11 @@ class DriveStates:
     def put(self, node: str, number: int, words: str) -> None:
         """Write this content to a device, past the page cache."""
         image, piece = self.of(number, words), buffer("put", PIECE_BYTES)
-        fd = os.open(node, os.O_WRONLY | os.O_DIRECT)
-        try:
+        with opened(node, os.O_WRONLY | os.O_DIRECT) as fd:
             for at in range(0, len(image), PIECE_BYTES):
                 size = min(PIECE_BYTES, len(image) - at)
                 piece[:size] = image[at : at + size]
                 os.pwritev(fd, [piece[:size]], at)
-        finally:
-            os.close(fd)
 
 
 class Points:

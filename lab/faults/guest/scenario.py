@@ -29,6 +29,7 @@ from lab.faults.guest.arrays import (
     MemberLabel,
     QuickArray,
     buffer,
+    opened,
     pause,
     read_direct,
     read_into,
@@ -92,11 +93,8 @@ NAMED_DRIVE = re.compile(r"(dev-|/sys/class/block/|)([@#])(\d+)")
 
 def device_bytes(node: str) -> int:
     """The size of a device in bytes."""
-    fd = os.open(node, os.O_RDONLY)
-    try:
+    with opened(node, os.O_RDONLY) as fd:
         return os.lseek(fd, 0, os.SEEK_END)
-    finally:
-        os.close(fd)
 
 
 def kernel_name_of(node: str) -> str:
