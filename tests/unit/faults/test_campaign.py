@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,8 @@ class _RuledArena(Arena):
         yield object()
 
 
+generated_once = cache(generated)
+"""Making the histories takes longer than anything else here."""
 Gathered = tuple[HistoryOutcome, dict[str, bytes]]
 RECORD = FindingRecord(
     id="c1-7",
@@ -140,6 +143,7 @@ def host(tmp_path: Path) -> Host:
 def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
     """All is played by a rule; ``shows_cuts`` unless a test sets another."""
     found = PlayedByRule(shows_cuts, host)
+    monkeypatch.setattr(campaigns, "generated", generated_once)
     monkeypatch.setattr(campaigns, "play", found.play)
     monkeypatch.setattr(campaigns, "replayed", found.replayed)
 
@@ -151,17 +155,18 @@ def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
     return found
 
 
-def test_a_stored_finding_is_found_by_id_and_by_folder(host: Host) -> None:
+def test_a_stored_finding_is_found_by_id_and_by_folder_until_it_is_forgotten(host: Host, tmp_path: Path) -> None:
     store, history = FindingStore(host), generated(7)
     folder = store.put(RECORD, history, {"kernel.log": b"all of it"})
-    for word in ("c1-7", str(folder)):
-        kept = store.find(word)
-        assert kept is not None
-        assert (kept.record, kept.history, kept.folder) == (RECORD, history, folder)
+    assert store.find("c1-7") == store.find(str(folder)) == StoredFinding(RECORD, history, folder)
     assert (folder / "kernel.log").read_bytes() == b"all of it"
     assert store.find("c1-8") is None
+    elsewhere = store.find(str(shutil.copytree(folder, tmp_path / "copy")))
+    assert elsewhere is not None
+    with pytest.raises(SpecError, match="is not in the lab's store"):
+        store.forget(elsewhere)
     assert [each.record.id for each in store.all()] == ["c1-7"]
-    store.remove("c1-7")
+    store.forget(StoredFinding(RECORD, history, folder))
     assert store.all() == []
 
 
@@ -187,19 +192,6 @@ def test_a_script_writes_what_the_history_writes() -> None:
         -history.shape.block_map().blocks // 64
     )
     assert sum(line == "flush" for line in lines) == sum(count == 0 for _, count, _ in writes) + 1
-
-
-def test_only_findings_in_the_store_can_be_forgotten(host: Host, tmp_path: Path) -> None:
-    store = FindingStore(host)
-    folder = store.put(RECORD, generated(7), {})
-    elsewhere, kept = store.find(str(shutil.copytree(folder, tmp_path / "copy"))), store.find("c1-7")
-    assert elsewhere is not None
-    assert kept is not None
-    with pytest.raises(SpecError, match="is not in the lab's store"):
-        store.forget(elsewhere)
-    assert folder.is_dir()
-    store.forget(kept)
-    assert not folder.exists()
 
 
 def test_unreadable_findings_are_reported(host: Host) -> None:
@@ -273,7 +265,7 @@ def test_a_machine_that_is_lost_is_replaced(played: PlayedByRule) -> None:
 
 
 KIND = "lost after acknowledgement"
-CUT_SEEDS = [seed for seed in range(1, 60) if any(act.kind is ActKind.CUT for act in generated(seed).acts)]
+CUT_SEEDS = [seed for seed in range(1, 60) if any(act.kind is ActKind.CUT for act in generated_once(seed).acts)]
 ASKED: dict[str, Any] = {"first": 1, "seeds": 60, "seconds": 0.0}
 
 
