@@ -161,22 +161,16 @@ class BlockMap:
         """Data blocks whose data or copy is held by a member in these slots."""
         return frozenset(block for block in range(self.blocks) if any(slot in slots for slot, _ in self.places(block)))
 
-    def row_of(self, block: int) -> frozenset[int]:
-        """The blocks that share their parity bytes with a block, including itself; without parity, only the block."""
-        if not self.has_parity:
-            return frozenset({block})
-        return frozenset(self.blocks_in(self.strips([block]), range(self.members)))
-
     def described(self, block: int) -> str:
         """The block's place as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
         where = " and ".join(f"member {slot} at KiB {page * BLOCK_BYTES // KIB}" for slot, page in self.places(block))
         return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
 
     def meant(self, words: str) -> frozenset[int]:
-        """The blocks that ``slots 0 1``, ``lost with 0 1``, ``stripes 2-4``, ``blocks 5`` or ``row of 5`` denotes.
+        """The blocks that ``slots 0 1``, ``lost with 0 1`` or ``blocks 5`` denotes.
 
-        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them; ``row of``:
-        blocks that share their parity bytes with the block. Raises SpecError for any other text.
+        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them. Raises
+        SpecError for any other text.
         """
         found = re.fullmatch(r"\s*([a-z ]*[a-z])\s+([\d, -]+)", words)
         kind, numbers = (found[1], numbers_in(found[2])) if found else ("", frozenset())
@@ -185,16 +179,12 @@ class BlockMap:
                 return self.on_slots(numbers)
             case "lost with":
                 return self.unreadable(numbers)
-            case "stripes":
-                return frozenset(each for each in range(self.blocks) if each // self.row_blocks in numbers)
             case "blocks":
                 return numbers
-            case "row of":
-                return frozenset(other for block in numbers for other in self.row_of(block))
             case _:
                 raise SpecError(
                     f"'{words}' names no blocks",
-                    hint="write slots, lost with, stripes, blocks or row of, and numbers such as 0 3-5",
+                    hint="write slots, lost with or blocks, and numbers such as 0 3-5",
                 )
 
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:

@@ -18,7 +18,7 @@ Evidence is the documents of a step from the program on the machine. Facts are t
 
 An expectation is a value; a list of alternative values; ``~ TEXT``: the fact contains TEXT; ``!~ TEXT``: it does not;
 or a comparison such as ``> 0``, ``<= 3``, ``< 0.5 * full.read_sectors``, where ``full`` is the name under which an
-earlier step kept its facts. For block numbers: ``= slots 0 1`` means exactly these blocks, ``in row of 5`` a subset.
+earlier step kept its facts. For block numbers: ``= slots 0 1`` means exactly these blocks, ``in blocks 4-7`` a subset.
 These are not the checks of lessons (lab.checks): a check holds or not for the sampled state of an open lab, and has a
 sentence for students; an expectation compares measured values with each other and with the level's arithmetic, after
 the whole history has run.
@@ -218,7 +218,7 @@ class StepFacts:
                 return numbers_in(str(found)) == self.places.meant(expected[1:])
             if expected.startswith("in "):
                 return numbers_in(str(found)) <= self.places.meant(expected[3:])
-            raise SpecError(f"'{expected}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
+            raise SpecError(f"'{expected}' compares no blocks", hint="write '= slots 0 1', or 'in blocks 4-7'")
         if expected.startswith("~"):
             return expected[1:].strip() in str(found)
         if expected.startswith("!~"):
