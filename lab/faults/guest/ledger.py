@@ -304,21 +304,20 @@ def cut_of(word: str) -> Cut:
     return Cut(int(at), writes_of, sectors_of, [int(each) for each in filter(None, missing.split("+"))])
 
 
-def joined(indices: Sequence[int], torn: dict[int, tuple[int, int]]) -> str:
+def joined(indices: Iterable[int], torn: dict[int, tuple[int, int]]) -> str:
     """Indices for the driver, such as ``3 5-9 12:0-7``."""
-    words: list[str] = []
-    first = last = -2
-    for index in [*indices, None]:
-        if index is not None and index == last + 1 and index not in torn and last not in torn:
-            last = index
-            continue
-        if first >= 0:
-            if first in torn:
-                words.append(f"{first}:{torn[first][0]}-{torn[first][1]}")
-            else:
-                words.append(str(first) if first == last else f"{first}-{last}")
-        if index is not None:
-            first = last = index
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and index == spans[-1][1] + 1 and index not in torn and spans[-1][1] not in torn:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    words = []
+    for first, last in spans:
+        if first in torn:
+            words.append(f"{first}:{torn[first][0]}-{torn[first][1]}")
+        else:
+            words.append(str(first) if first == last else f"{first}-{last}")
     return " ".join(words)
 
 

@@ -47,6 +47,7 @@ from lab.faults.guest.ledger import (
     Record,
     chosen_cut,
     generations_of,
+    joined,
     judged,
 )
 from lab.faults.guest.parity import double, exclusive_or, syndrome
@@ -124,13 +125,7 @@ def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
 
 def ranges(numbers: Iterable[int]) -> str:
     """Numbers as sorted ranges, such as ``0-3,8,10-11``."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    return joined(sorted(numbers), {}).replace(" ", ",")
 
 
 class PointSummary:
