@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
-from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout, array_device, md_path
+from lab.arrays.geometry import ArrayGeometry, ChunkKind, StripeMap, level_geometry
+from lab.arrays.levels import Level, LevelName, array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.errors import SpecError
-from lab.units import KIB, MIB
+from lab.units import KIB, MIB, SECTOR_BYTES
 
 ARRAY = "md0"
 NODE, MD = array_device(ARRAY), md_path(ARRAY)
@@ -55,26 +56,29 @@ def creation_argv(
     return list(replace(spec, assume_clean=spec.assume_clean and spec.raid.is_redundant).create_argv)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockMap:
-    """The layout of the blocks on ``members`` members of ``member_bytes`` each."""
+    """The layout of the blocks on ``members`` members of ``member_bytes`` each. Raises SpecError for too few."""
 
     level: Level
     members: int
     member_bytes: int
     chunk_bytes: int
-    _chunks: dict[int, list[tuple[int, int]]] = field(init=False, repr=False, default_factory=dict)
-    """Chunk -> (slot, chunk of the member) of each copy."""
 
     def __post_init__(self) -> None:
-        per_member = self.member_bytes // self.chunk_bytes
-        is_far = isinstance(self.level, Raid10) and self.level.layout is Raid10Layout.FAR
-        parts = self.level.copies if isinstance(self.level, Raid10) and is_far else 1
-        rows = per_member // parts
-        for row in stripe_rows(self.level, None, self.members, rows):
-            for slot, chunk in enumerate(row.chunks):
-                if not chunk.kind.is_parity:
-                    self._chunks.setdefault(chunk.number, []).append((slot, row.part * rows + row.row))
+        _ = self._geometry
+
+    @cached_property
+    def _geometry(self) -> ArrayGeometry:
+        chunk = self.chunk_bytes // SECTOR_BYTES
+        return level_geometry(self.level, None, self.members, chunk, self.member_bytes // self.chunk_bytes * chunk)
+
+    @cached_property
+    def _chunks(self) -> dict[int, list[tuple[int, int]]]:
+        """Chunk -> (slot, chunk of the member) of each copy."""
+        size = self.chunk_bytes // SECTOR_BYTES
+        places = map(self._geometry.places, range(0, self._geometry.size_sectors, size))
+        return {number: [(each.slot, each.sector // size) for each in found] for number, found in enumerate(places)}
 
     @property
     def has_parity(self) -> bool:
@@ -102,7 +106,7 @@ class BlockMap:
         rows: list[list[Any]] = []
         per_member = self.member_bytes // self.chunk_bytes
         if self.has_parity:
-            rows = [_parity(row, self.members) for row in stripe_rows(self.level, None, self.members, per_member)]
+            rows = [_parity(self._geometry.stripe(number), self.members) for number in range(per_member)]
         elif self.level.is_redundant:
             rows = [["copies", [list(place) for place in places]] for _, places in sorted(self._chunks.items())]
         return {"chunk": self.chunk_bytes, "member_bytes": per_member * self.chunk_bytes, "rows": rows}
@@ -118,12 +122,12 @@ class BlockMap:
         return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
 
     def parity_places(self, block: int) -> dict[str, tuple[int, int]]:
-        """``P`` and ``Q`` -> (slot, page) of the parity of a block; empty at levels without parity."""
-        if not self.has_parity:
+        """``P`` and ``Q`` -> (slot, page) of the parity of a block; empty without parity or beyond the array's end."""
+        if block >= self.blocks:
             return {}
-        ((_, page),) = self.places(block)
-        row = stripe_rows(self.level, None, self.members, page * BLOCK_BYTES // self.chunk_bytes + 1)[-1]
-        return {chunk.kind.value: (slot, page) for slot, chunk in enumerate(row.chunks) if chunk.kind.is_parity}
+        sectors = BLOCK_BYTES // SECTOR_BYTES
+        parities = self._geometry.parities(block * sectors)
+        return {each.kind.value: (each.slot, each.sector // sectors) for each in parities}
 
     def strips(self, blocks: Iterable[int]) -> set[int]:
         return {page for block in blocks for _, page in self.places(block)}
@@ -209,8 +213,8 @@ def numbers_in(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _parity(row: StripeRow, members: int) -> list[Any]:
-    kinds = {slot: chunk.kind for slot, chunk in enumerate(row.chunks)}
+def _parity(stripe: StripeMap, members: int) -> list[Any]:
+    kinds = {cell.slot: cell.kind for cell in stripe.cells}
     p = next(slot for slot, kind in kinds.items() if kind is ChunkKind.P)
     q = next((slot for slot, kind in kinds.items() if kind is ChunkKind.Q), None)
     data = [slot for slot, kind in kinds.items() if not kind.is_parity]
@@ -218,4 +222,4 @@ def _parity(row: StripeRow, members: int) -> list[Any]:
         # The powers of 2 in Q are assigned in slot order from the slot after Q, with wrap-around (raid6_d0() in
         # drivers/md/raid5.c).
         data.sort(key=lambda slot: (slot - q - 1) % members)
-    return ["parity", row.row, data, p, q]
+    return ["parity", stripe.number, data, p, q]

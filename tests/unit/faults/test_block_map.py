@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from lab.arrays.levels import level_with_layout
+from lab.errors import SpecError
 from lab.faults.arrays import BlockMap, numbers_in
 from lab.faults.guest.scenario import ranges
 from lab.units import KIB
@@ -39,7 +40,22 @@ def test_every_block_has_its_places_and_none_has_those_of_another(word: str, lay
     assert found.blocks == found.level.capacity_bytes(members, 8 * CHUNK, CHUNK) // 4096
     assert len(places) == len(set(places)) == found.blocks * copies
     assert {slot for slot, _ in places} == set(range(members - (word == "4")))
-    assert found.places(found.blocks + found.stripe_blocks) == []
+    assert found.places(found.blocks) == []
+    assert found.parity_places(found.blocks) == {}
+
+
+@pytest.mark.parametrize(("layout", "members"), [("n2", 3), ("o2", 4)])
+def test_a_chunk_without_room_for_all_its_copies_is_no_part_of_raid_10(layout: str, members: int) -> None:
+    """Three chunks per member: raid10_size() in drivers/md/raid10.c rounds both 9 / 2 and 3 // 2 * 4 to four chunks."""
+    found = BlockMap(level_with_layout("10", layout), members, 3 * CHUNK, CHUNK)
+    assert found.blocks == 4 * 4
+    assert found.row_count == len(found.geometry()["rows"]) == 4
+    assert [len(found.places(block)) for block in (15, 16)] == [2, 0]
+
+
+def test_an_array_with_too_few_members_has_no_map() -> None:
+    with pytest.raises(SpecError, match="raid6 needs at least 4 members, not 3"):
+        map_of("6", "", 3)
 
 
 @each_shape
