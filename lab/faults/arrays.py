@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from lab.arrays.geometry import ArrayGeometry, ChunkKind, StripeMap, level_geometry
-from lab.arrays.levels import Level, LevelName, array_device, md_path
+from lab.arrays.levels import Level, array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.errors import SpecError
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -23,7 +23,6 @@ NODE, MD = array_device(ARRAY), md_path(ARRAY)
 BLOCK_BYTES = 4 * KIB
 DATA_OFFSET_BYTES = 2 * MIB
 """The data offset of every member; fixed, so that the position of a block on a drive is known."""
-PARITY_LEVELS = (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
 _JOURNAL = {"consistency_policy": ConsistencyPolicy.JOURNAL}
 POLICIES: Mapping[str, Mapping[str, Any]] = {
     "resync": {},
@@ -82,7 +81,7 @@ class BlockMap:
 
     @property
     def has_parity(self) -> bool:
-        return self.level.name in PARITY_LEVELS
+        return self.level.parity_members > 0
 
     @property
     def blocks(self) -> int:

@@ -38,7 +38,7 @@ from lab import __version__
 from lab.arrays.levels import Level, level_with_layout
 from lab.disks.attaching import DRIVES_CONTROL
 from lab.errors import LabError, MachineLost, SpecError, ToolMissing
-from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, PARITY_LEVELS, BlockMap, creation_argv
+from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import FormatVersion, Name, decode_json
@@ -717,7 +717,7 @@ class Judge:
     def _lacks_a_member(self, cut: Cut) -> bool:
         """Whether a member is missing at a level with parity."""
         is_degraded = bool(cut.missing) or self.configuration.removed is not None
-        return self.configuration.level in PARITY_LEVELS and is_degraded
+        return self.configuration.map.has_parity and is_degraded
 
     def _exempt(self, cut: Cut) -> frozenset[int]:
         """The blocks for which nothing is promised at this cut."""
