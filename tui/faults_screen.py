@@ -165,8 +165,7 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.place import open_place
-        from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
+        from lab.faults.scenario_run import ScenarioHooks, play_and_store
 
         def on_step(outcome: StepOutcome) -> None:
             for line in step_lines(outcome):
@@ -177,15 +176,7 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
             on_variant=lambda variant: progress((variant.name or scenario.title, "title")), on_step=on_step
         )
         progress(("starting a machine", "muted"))
-        target, host = _target(frontend), frontend.client.host
-        journal = begun_run(host, str(target), SEED, [scenario.id])
-        try:
-            with open_place(target, host) as place:
-                journal.note_place(place)
-                outcome = ScenarioRunner(place, SEED, hooks).play(scenario)
-            journal.add(outcome)
-        finally:
-            journal.forget_if_empty()
+        outcome = play_and_store(scenario, _target(frontend), frontend.client.host, seed=SEED, hooks=hooks)
         for line in outcome.unmet:
             progress((line, "bad"))
         return outcome_line(outcome)
@@ -222,8 +213,7 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     about = _about(f"Power cuts: {configuration.level}, {policy.title}", [(what, "plain")], promises)
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.crash_points import MOST_DRIVES, PointJudgement, PointVerdict, explore, store_points
-        from lab.faults.place import open_place
+        from lab.faults.crash_points import PointJudgement, PointVerdict, try_and_store
 
         def on_point(verdict: PointVerdict) -> None:
             is_broken = verdict.judgement is PointJudgement.BROKEN
@@ -232,14 +222,10 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
                 progress((f"  {reason}", "bad"))
 
         progress(("starting a machine and recording the load", "muted"))
-        with open_place(_target(frontend), frontend.client.host, drives=MOST_DRIVES) as place:
-            found = explore(
-                place, configuration, seed=str(SEED), points=POINTS, on_point=on_point, is_stopped=cancelled
-            )
-        _stop_if(cancelled)
-        if found.error:
-            raise found.error
-        store_points(frontend.client.host, found)
+        target, host = _target(frontend), frontend.client.host
+        found = try_and_store(
+            configuration, target, host, seed=str(SEED), points=POINTS, on_point=on_point, is_stopped=cancelled
+        )
         counted = ", ".join(f"{count} {word.value}" for word, count in sorted(found.tally.judgements.items()))
         return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
 

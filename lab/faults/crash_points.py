@@ -37,12 +37,12 @@ import msgspec
 from lab import __version__
 from lab.arrays.levels import Level, level_with_layout
 from lab.disks.attaching import DRIVES_CONTROL
-from lab.errors import LabError, MachineLost, SpecError, ToolMissing
+from lab.errors import LabError, MachineLost, RunCancelled, SpecError, ToolMissing
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import FormatVersion, Name, decode_json
-from lab.machine import Host, Target, TargetKind, parse_target
+from lab.machine import Host, Machine, Target, TargetKind, parse_target
 from lab.store import RecordFiles, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -815,6 +815,34 @@ def explore(
         stored = store_recording(place.lab.host, place.lab.machine.facts.target, recording, shown).id
     seconds = time.monotonic() - started
     return Explored(configuration, seed, recording.fingerprint, tally, seconds, failure, last, stored)
+
+
+def try_and_store(
+    configuration: CutConfiguration,
+    target: Target,
+    host: Host,
+    *,
+    seed: str,
+    points: int,
+    on_point: Callable[[PointVerdict], None],
+    is_stopped: Callable[[], bool],
+    on_notice: Callable[[str], None] = lambda _: None,
+    on_machine: Callable[[Machine], None] = lambda _: None,
+) -> Explored:
+    """Try crash points of one configuration on a machine of its own, and store the result.
+
+    Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost; then nothing
+    is stored.
+    """
+    with open_place(target, host, drives=MOST_DRIVES, on_notice=on_notice) as place:
+        on_machine(place.lab.machine)
+        explored = explore(place, configuration, seed=seed, points=points, on_point=on_point, is_stopped=is_stopped)
+    if is_stopped():
+        raise RunCancelled("cancelled")
+    if explored.error:
+        raise explored.error
+    store_points(host, explored)
+    return explored
 
 
 @dataclass(frozen=True, slots=True)

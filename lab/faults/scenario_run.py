@@ -26,8 +26,17 @@ import msgspec
 from lab import __version__
 from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
 from lab.faults.arrays import DATA_OFFSET_BYTES, BlockMap
-from lab.faults.place import LONGEST_SILENCE_SECONDS, SCENARIO, FaultPlace, SilenceWatchdog, open_place, run_program
+from lab.faults.place import (
+    LONGEST_SILENCE_SECONDS,
+    SCENARIO,
+    FaultPlace,
+    SilenceWatchdog,
+    open_place,
+    run_program,
+    with_own_kernel,
+)
 from lab.faults.scenario import (
+    DRIVES,
     NEEDS,
     FactCheck,
     GuestSteps,
@@ -43,7 +52,7 @@ from lab.gates.decoding import FormatVersion, Name
 from lab.gates.text import shortened
 from lab.host.clock import HostClock, utc_second_text
 from lab.host.signals import Interrupted
-from lab.machine import Host, parse_target
+from lab.machine import Host, Machine, Target, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
 from lab.store import LATEST, Journal, RunFolders
@@ -582,6 +591,30 @@ def play_all(
             # After a scenario only the next one needs a machine: a new one. Each has played one, so this ends.
             if runner is None:
                 raise
+
+
+def play_and_store(
+    scenario: Scenario,
+    target: Target,
+    host: Host,
+    *,
+    seed: int = 1,
+    hooks: ScenarioHooks | None = None,
+    on_notice: Callable[[str], None] = _nothing,
+    on_machine: Callable[[Machine], None] = _nothing,
+) -> ScenarioOutcome:
+    """Run one scenario on a machine of its own, as a stored run. Raises LabError if no machine can be opened."""
+    target = with_own_kernel(target, host)
+    journal = begun_run(host, str(target), seed, [scenario.id])
+    try:
+        with open_place(target, host, drives=DRIVES, seed=seed, on_notice=on_notice) as place:
+            on_machine(place.lab.machine)
+            journal.note_place(place)
+            outcome = ScenarioRunner(place, seed, hooks or ScenarioHooks()).play(scenario)
+            journal.add(outcome)
+    finally:
+        journal.forget_if_empty()
+    return outcome
 
 
 KNOWN_HANG_SECONDS = 60.0

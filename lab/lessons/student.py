@@ -28,10 +28,9 @@ from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
-from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, store_points
-from lab.faults.place import open_place, with_own_kernel
-from lab.faults.scenario import DRIVES, find_scenario
-from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
+from lab.faults.crash_points import StoredPoints, find_configuration, try_and_store
+from lab.faults.scenario import find_scenario
+from lab.faults.scenario_run import ScenarioHooks, play_and_store
 from lab.gates.decoding import digits, read_own_json
 from lab.gates.text import checked_name
 from lab.host.clock import moment, utc_text
@@ -161,38 +160,34 @@ def do_apart(lesson: ReadyLesson, action: ApartAction, request: RunRequest) -> N
 
 def _play(action: PlayScenario, request: RunRequest) -> None:
     scenario = find_scenario(str(action.scenario))
-    target = with_own_kernel(request.target, request.host)
     advance = _meter(request, sum(1 for _ in scenario.ready(action.seed)))
-    journal = begun_run(request.host, str(target), action.seed, [scenario.id])
-    try:
-        with open_place(target, request.host, drives=DRIVES, seed=action.seed, on_notice=request.on_notice) as place:
-            request.on_machine(place.lab.machine)
-            journal.note_place(place)
-            hooks = ScenarioHooks(
-                on_variant=lambda variant: advance(variant.name), on_step=lambda _: _stop_if_cancelled(request)
-            )
-            journal.add(ScenarioRunner(place, action.seed, hooks).play(scenario))
-    finally:
-        journal.forget_if_empty()
+    hooks = ScenarioHooks(
+        on_variant=lambda variant: advance(variant.name), on_step=lambda _: _stop_if_cancelled(request)
+    )
+    play_and_store(
+        scenario,
+        request.target,
+        request.host,
+        seed=action.seed,
+        hooks=hooks,
+        on_notice=request.on_notice,
+        on_machine=request.on_machine,
+    )
 
 
 def _try_points(action: TryPoints, request: RunRequest) -> None:
-    configuration = find_configuration(action.configuration)
     advance = _meter(request, action.count)
-    with open_place(request.target, request.host, drives=MOST_DRIVES, on_notice=request.on_notice) as place:
-        request.on_machine(place.lab.machine)
-        explored = explore(
-            place,
-            configuration,
-            seed=str(action.seed),
-            points=action.count,
-            on_point=lambda _: advance(action.description),
-            is_stopped=request.is_cancelled,
-        )
-    _stop_if_cancelled(request)
-    if explored.error:
-        raise explored.error
-    store_points(request.host, explored)
+    try_and_store(
+        find_configuration(action.configuration),
+        request.target,
+        request.host,
+        seed=str(action.seed),
+        points=action.count,
+        on_point=lambda _: advance(action.description),
+        is_stopped=request.is_cancelled,
+        on_notice=request.on_notice,
+        on_machine=request.on_machine,
+    )
 
 
 def _stop_if_cancelled(request: RunRequest) -> None:
