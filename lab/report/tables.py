@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 
 import msgspec
 
@@ -521,7 +522,7 @@ def _paired(ours: Row | None, base: Row | None, quantity: Quantity = Quantity.IO
     """The test of a ratio, or None if a row is missing or the rows have no repeat in common."""
     if ours is None or base is None:
         return None
-    # A repeat without I/O has no speed; the notes below the table list it.
+    # A repeat without I/O has no speed, so no ratio can be made of it.
     above, below = (
         {number: value for number, value in _values(row, quantity).items() if is_speed(value)} for row in (ours, base)
     )
@@ -787,8 +788,12 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
     )
     body = []
     found: list[Ratio | None] = []
+    left_out = set()
     for name, base in _pairs(names, published.baseline):
-        tests = [_paired(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        compared = [(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
+        for row in filter(None, chain(*compared)):
+            left_out |= {cell.key for cell in row.cells if not is_speed(row.section(cell).iops)}
+        tests = [_paired(*each) for each in compared]
         ratios = [test.ratio if test else None for test in tests]
         found += ratios
         ours, theirs = published.figures_of(name), published.figures_of(base)
@@ -797,8 +802,10 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
             printed = (ours.read_iops / theirs.read_iops, ours.write_iops / theirs.write_iops)
         cells = map(ratio_text, ratios)
         body.append((f"{title_of(name)} ÷ {title_of(base)}", _members(record, name, base), *cells, *printed))
-    note = "a ratio whose interval spans 1 does not tell which of the two is faster"
-    return Table("Ratios between levels", columns, tuple(body), (paired_note(found), note))
+    notes = [paired_note(found), "a ratio whose interval spans 1 does not tell which of the two is faster"]
+    if left_out:
+        notes.append(f"left out: {counted(len(left_out), 'repeat')} (a ratio needs speeds above 0)")
+    return Table("Ratios between levels", columns, tuple(body), tuple(notes))
 
 
 def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:

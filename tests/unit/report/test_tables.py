@@ -35,7 +35,7 @@ from lab.results.statistics import estimate
 from lab.tables import Table
 from tests.unit.report.records import load, repeated
 from tests.unit.results import records
-from tests.unit.results.records import cell
+from tests.unit.results.records import cell, with_figures
 from tests.unit.results.records import record as plain_record
 
 ANTIOQUIA = load("antioquia-quick")
@@ -224,6 +224,16 @@ def test_a_ratio_of_several_repeats_has_an_interval(study: Published) -> None:
     table = ratio_table(repeated(ANTIOQUIA, (1.1, 0.9)), study)
     # Every array drifts alike, so the ratio of each pair of repeats is the same.
     assert column(table, "reads")["RAID 1 ÷ RAID 0"] == "1.12 [1.12–1.12]"
+
+
+def test_a_repeat_without_io_is_left_out_of_the_ratios_and_counted(study: Published) -> None:
+    record = repeated(ANTIOQUIA, (1.0, 1.0))
+    still = next(each for each in record.cells if each.array == "raid0" and each.figures.reads and each.repeat == 1)
+    changed = tuple(with_figures(each, iops=0.0) if each is still else each for each in record.cells)
+    table = ratio_table(replace(record, cells=changed), study)
+    assert column(table, "reads") == column(ratio_table(record, study), "reads")
+    assert table.notes[2:] == ("left out: 1 repeat (a ratio needs speeds above 0)",)
+    assert not ratio_table(record, study).notes[2:]
 
 
 def test_three_disks_are_the_fair_partner_of_raid_5(study: Published) -> None:
