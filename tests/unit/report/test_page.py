@@ -394,3 +394,6 @@ def test_every_plot_is_drawn_and_the_console_is_silent(chromium: Browser, tmp_pa
     opened(chromium, tmp_path / "report.html", text)
     assert chromium.evaluate(PLOTS) == len(figures_in(text)) > 10
     assert chromium.complaints == []
+    # A page that loads something would be noticed.
+    opened(chromium, tmp_path / "report.html", text.replace("</main>", '<img src="https://x.example/a.png"></main>'))
+    assert chromium.complaints

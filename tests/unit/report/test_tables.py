@@ -53,6 +53,8 @@ def test_figures_as_text() -> None:
         "  one repeat: no interval can be given",
         "  one run is too few to say whether a figure differs from theory",
     ]
+    # Nothing is predicted here.
+    assert "theory" not in [column.title for column in figures_table(ANTIOQUIA).columns]
 
 
 def test_a_figure_off_theory_is_marked_with_the_likely_reason() -> None:
@@ -122,6 +124,10 @@ def test_rebuilds() -> None:
     )
     assert table.notes[0] == "predicted: 499 MiB at 195 MiB/s, set by md's sync_speed_max"
     assert rebuild_table(LOUWRENTIUS) is None
+    damaged = replace(ANTIOQUIA.rebuilds[1], repeat=1, data_unchanged=False)
+    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged)))
+    assert table
+    assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
 
 
 @pytest.mark.parametrize(
