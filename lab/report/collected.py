@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -147,15 +146,16 @@ MOST_DETAILED = 12
 """Maximum number of results shown in full; above it, each is one line and each experiment a distribution."""
 
 
-class Listed(NamedTuple):
-    """A line of the list of results."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A result in the list of results."""
 
     id: str
     experiment: str
     created_utc: str
     machine: str
     cells: int
-    state: str
+    is_complete: bool
     stamps: int
     problems: int
 
@@ -223,7 +223,7 @@ def _listed(each: Loaded) -> Listed:
         record.created_utc,
         each.machine,
         len(record.cells) + len(record.rebuilds),
-        "complete" if record.status is RunStatus.COMPLETE else "INCOMPLETE",
+        record.status is RunStatus.COMPLETE,
         len(record.stamps),
         len(each.problems),
     )

@@ -175,7 +175,20 @@ def _lead(found: Collected) -> str:
 def _contents(found: Collected) -> Fold:
     words = ("result", "experiment", "measured (UTC)", "machine", "cells", "state", "stamps", "left out")
     columns = tuple(Column(word, word in ("cells", "stamps", "left out")) for word in words)
-    table, count = Table("Results in this report", columns, found.listed), len(found.listed)
+    body = tuple(
+        (
+            each.id,
+            each.experiment,
+            each.created_utc,
+            each.machine,
+            each.cells,
+            "complete" if each.is_complete else "INCOMPLETE",
+            each.stamps,
+            each.problems,
+        )
+        for each in found.listed
+    )
+    table, count = Table("Results in this report", columns, body), len(body)
     return Fold(f"{table.title} ({count})", (ShownTable(table, is_titled=False),), is_open=count <= _FEW_RESULTS)
 
 
