@@ -28,7 +28,6 @@ from lab.report.collected import Loaded, each_result
 from lab.results.record import HEALTHY
 from lab.results.rows import Row, rows
 from lab.results.store import ResultStore
-from lab.units import format_bytes
 
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")
 
@@ -68,14 +67,21 @@ def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
 def _place(row: Row, options: Mapping[str, str]) -> Path:
     array = row.array if row.phase == HEALTHY else f"{row.array}-{row.phase}"
     name = f"{options['rw']}-{options['iodepth']}-{options['numjobs']}.json"
-    # In bench-fio's notation, such as 4k for 4096.
-    block = format_bytes(int(options["bs"])).lower() if options["bs"].isdecimal() else options["bs"]
-    return Path(_word(array)) / _word(block) / _word(name)
+    return Path(_word(array)) / _word(_block_words(options["bs"])) / _word(name)
 
 
 def _word(text: str) -> str:
     """The text as a safe file name, since records of others may contain anything."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".") or "-"
+
+
+def _block_words(text: str) -> str:
+    """A block size in bench-fio's notation, such as ``4k`` for ``4096``; without larger units than ``m``."""
+    count = int(text) if text.isdecimal() else 0
+    for unit, factor in (("m", 1 << 20), ("k", 1 << 10)):
+        if count and count % factor == 0:
+            return f"{count // factor}{unit}"
+    return text
 
 
 def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:

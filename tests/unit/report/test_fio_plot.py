@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from lab.fio_plot.documents import Drawn, commands, export_for_fio_plot
 from lab.report.collected import loaded
@@ -40,6 +41,14 @@ def test_documents_lie_where_bench_fio_puts_them(tmp_path: Path) -> None:
     assert list(commands([drawn])) == [
         f"fio-plot -i {tmp_path}/r/raid5/4k -T 'randread 4k' -r randread -l -d 4 32 -n 1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("block", "folder"), [("512", "512"), ("65536", "64k"), ("1048576", "1m"), ("1073741824", "1024m"), ("8K", "8K")]
+)
+def test_block_sizes_are_written_as_bench_fio_writes_them(block: str, folder: str, tmp_path: Path) -> None:
+    drawn = exported([measured("raid5", "x", 0, 9.0, "a")], {"a": document("read", bs=block)}, tmp_path)
+    assert [path.parent.name for path in drawn.files] == [folder]
 
 
 def test_of_the_repeats_the_median_one_is_there(tmp_path: Path) -> None:
