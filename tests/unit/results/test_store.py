@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -118,12 +122,55 @@ def test_newer_and_foreign_records() -> None:
         decode_record(b'{"kind": "other"}', source="r")
 
 
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"1", b"null", DEEP, b'{"x":' + DEEP, b"\xff"], ids=lambda data: repr(data[:6])
+)
+def test_other_bytes_are_a_damaged_record(data: bytes) -> None:
+    with pytest.raises(ResultError, match="damaged"):
+        decode_record(data, source="r")
+
+
 @given(st.data())
 def test_a_cut_record_is_a_lab_error(data: st.DataObject) -> None:
     whole = encode_record(replace(draft(), cells=(cell(),)))
     cut = data.draw(st.integers(0, len(whole) - 3))
     with pytest.raises(LabError):
         decode_record(whole[:cut], source="r")
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Files may not grow beyond 4 KiB: a stand-in for a full disk that needs no root.
+
+    No fixture: its end comes after pytest has written on its own output, which may be a file.
+    """
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old_handler)
+
+
+def test_an_entry_that_is_written_in_part_is_not_in_the_result(store: ResultStore) -> None:
+    other = replace(REBUILD, repeat=1)
+    with store.begin(draft()) as journal:
+        journal.add(REBUILD)
+        with small_files(), pytest.raises(ResultError, match="too large"):
+            journal.add(replace(other, under_workload="w" * 5000))
+        assert [each.repeat for each in journal.record.rebuilds] == [0]
+        journal.add(other)
+        assert store.load("latest").rebuilds == (REBUILD, other)
+        journal.record = replace(journal.record, experiment_toml="#" * 5000)
+        with small_files(), pytest.raises(ResultNotStored) as caught:
+            journal.finish()
+    assert decode_record(caught.value.payload, source="bytes").rebuilds == (REBUILD, other)
+    assert store.load("latest").status is RunStatus.INCOMPLETE
 
 
 @pytest.mark.parametrize("name", ["fsync", "open"])
@@ -139,12 +186,16 @@ def test_on_a_full_or_read_only_disk_the_final_record_can_be_saved_elsewhere(
         journal.add(REBUILD)
         with monkeypatch.context() as patch:
             patch.setattr(os, name, refuse)
+            with pytest.raises(ResultError, match=word):
+                journal.add(replace(REBUILD, repeat=1))
+            assert journal.record.rebuilds == (REBUILD,)
             with pytest.raises(ResultNotStored, match=word) as caught:
                 journal.finish()
             with pytest.raises(ResultError, match=word):
                 store.begin(draft("20261122T000000Z-y"))
     assert "saved elsewhere" in caught.value.hint
-    assert decode_record(caught.value.payload, source="bytes").status is RunStatus.COMPLETE
+    saved = decode_record(caught.value.payload, source="bytes")
+    assert (saved.status, saved.rebuilds) == (RunStatus.COMPLETE, (REBUILD,))
     assert [each.id for each in store.list()] == [draft().id]
     assert store.load("latest").rebuilds == (REBUILD,)
     assert store.load("latest").status is RunStatus.INCOMPLETE
