@@ -70,6 +70,7 @@ def test_all_repeats_on_one_build_are_no_interleaved_order() -> None:
         for rounds in (1, 3, 6)
     ]
     assert ["ordered-runs" in found for found in rules] == [False, False, True]
+    assert experiment().rounds_per_build == 1
 
 
 @pytest.mark.parametrize("sharing", ["", SHARED])

@@ -19,6 +19,7 @@ from lab.units import MIB
 from tests.unit.experiments.experiments import ARRAYS, HEAD, JOBS, REBUILD, experiment
 from tests.unit.lint.cases import cases
 
+DATA = Path(__file__).with_name("data")
 ONE_JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
 
 
@@ -43,11 +44,22 @@ def test_an_experiment_of_ones_own(tmp_path: Path) -> None:
     assert (found.id, text) == ("test", path.read_text())
 
 
-@pytest.mark.parametrize(("text", "complaint"), cases(Path(__file__).with_name("data") / "refused.txt"))
-def test_an_experiment_that_cannot_be_is_refused_before_it_starts(text: str, complaint: str) -> None:
+def with_addition(text: str) -> Experiment:
     head, bracket, parts = text.partition("[")
+    return experiment(head, bracket + parts)
+
+
+@pytest.mark.parametrize(("text", "complaint"), cases(DATA / "refused.txt"))
+def test_an_experiment_that_cannot_be_is_refused_as_it_is_read(text: str, complaint: str) -> None:
     with pytest.raises(SpecError, match=re.escape(complaint)):
-        check(experiment(head, bracket + parts))
+        with_addition(text)
+
+
+@pytest.mark.parametrize(("text", "complaint"), cases(DATA / "refused_by_check.txt"))
+def test_an_experiment_that_cannot_be_is_refused_before_it_starts(text: str, complaint: str) -> None:
+    plan = with_addition(text)
+    with pytest.raises(SpecError, match=re.escape(complaint)):
+        check(plan)
 
 
 def test_an_experiment_needs_arrays_something_to_do_and_this_format() -> None:
