@@ -16,8 +16,11 @@ def lines_of(path: Path, comment: str) -> list[str]:
 
 
 def cases(path: Path) -> Iterator[tuple[str, str]]:
-    """Each text of a file, and what the line before it says."""
+    """Each text of a file, without its last line end, and what the line before it says."""
     text = "\n".join(lines_of(path, "## "))
-    for case in re.split("^== ?", text, flags=re.MULTILINE)[1:]:
+    head, *found = re.split("^== ?", text, flags=re.MULTILINE)
+    assert found, path
+    assert not head.strip(), path
+    for case in found:
         says, _, body = case.partition("\n")
-        yield body, says
+        yield body.removesuffix("\n"), says

@@ -13,6 +13,7 @@ from lab.lint.fio_checks import (
     bytes_of,
     fio_table,
     group_of,
+    lint_fio,
     lint_job_file,
     number_of,
     seconds_of,
@@ -103,6 +104,11 @@ def test_a_comment_ends_a_line_and_a_line_that_fio_cuts_is_two() -> None:
 @pytest.mark.parametrize(("job", "broken"), cases(DATA / "jobs.txt"))
 def test_findings_on_foreign_jobs(job: str, broken: str) -> None:
     assert set(rules(f"{job}\n")) == set(broken.split())
+
+
+@pytest.mark.parametrize("job", ["", "[a]\nioengine=null\ntime_based\nruntime=5\nramp_time=9\n"])
+def test_jobs_that_measure_no_device_cause_no_findings(job: str) -> None:
+    assert not [*lint_fio(job)]
 
 
 def test_jobs_with_an_unknown_direction_are_not_reported_as_mixed() -> None:

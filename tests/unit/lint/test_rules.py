@@ -259,6 +259,8 @@ def test_a_defect_of_a_publication_is_named(study: str, defect: str, rule: str) 
 
 def test_every_study_has_a_publication_and_its_defects() -> None:
     assert set(publications()) == set(DEFECTS)
+    forms = {f"{study}{form}" for study in DEFECTS for form in ("", "-quick", "-as-published")}
+    assert forms <= set(built_in_names())
 
 
 @pytest.mark.parametrize("name", [name for name in built_in_names() if name.endswith("-as-published")])
