@@ -32,6 +32,7 @@ from lab.tomlfile import read_toml, unknown_word
 from lab.units import GIB, human_bytes
 
 OPTIONS_FILE = Path(__file__).with_name("mdadm_options.toml")
+MEMBER_TWICE, NOT_A_MEMBER = "member-twice", "not-a-member"
 NO_DEVICE = {"missing", "detached", "failed", "faulty"}
 
 
@@ -240,7 +241,7 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
         if has_job or _STARTS.search(first.text):
             recipe.skip(command.line, f"the name of its program is {first.unknown}")
     elif command.program in programs().carriers:
-        has_shell = command.program in ("eval", "sh", "bash", "dash", "zsh")
+        has_shell = command.program == "eval" or command.program in programs().shells
         is_followed = has_shell and not any(word.unknown for word in command.words)
         for word in () if is_followed else command.words[1:]:
             if word.text.rpartition("/")[2] in _FOLLOWED or _STARTS.search(word.text):
@@ -296,7 +297,7 @@ class _Disks:
         certain = tuple(word.text for word in devices if not word.has_glob)
         for device in [device for device, count in Counter(certain).items() if count > 1]:
             seen = Seen(f"line {command.line}: {device}", f"is named twice as a member of {array}", "another disk")
-            self._recipe.noticed.append(("member-twice", seen))
+            self._recipe.noticed.append((MEMBER_TWICE, seen))
         is_certain = not command.is_conditional and bool(call.names) and not call.names[0].unknown
         for device in certain:
             user = self._in_use.get(device)
@@ -336,7 +337,7 @@ class _Disks:
                 if members is not None and not any(_may_be(device, each) for each in members):
                     known = ", ".join(sorted(each.text for each in members))
                     seen = Seen(device, f"{action} on {array}, which has {known}", "a member")
-                    self._recipe.noticed.append(("not-a-member", seen))
+                    self._recipe.noticed.append((NOT_A_MEMBER, seen))
                 if action == "remove":
                     self._in_use.pop(device, None)
             elif action != "with":
@@ -601,12 +602,12 @@ def _parity_unverified(recipe: Recipe) -> Iterator[Seen]:
 
 SHELL_CHECKS: Mapping[str, Check[Recipe]] = {
     "member-reused": _member_reused,
-    "member-twice": _noticed("member-twice"),
+    MEMBER_TWICE: _noticed(MEMBER_TWICE),
     "loop-buffered": _loop_buffered,
     "shared-backing-disk": _shared_backing,
     "human-output-parsed": _human_output,
     "device-missing": _device_missing,
-    "not-a-member": _noticed("not-a-member"),
+    NOT_A_MEMBER: _noticed(NOT_A_MEMBER),
     "resync-running": _resync_running,
     "buffered-writer": _buffered_writer,
     "zero-data": _zero_data,
