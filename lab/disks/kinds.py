@@ -37,7 +37,7 @@ from lab.gates.decoding import (
 from lab.gates.text import checked_name, shortened
 from lab.host.files import make_folder, replace_file, storage_error
 from lab.machine import Machine
-from lab.tomlfile import OLD_DRIVES_FOLDER, read_toml, unknown_word
+from lab.tomlfile import OLD_DRIVES_FOLDER, convert_tree, read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 
 # Time that nbdkit, the socket and the kernel's nbd driver add to each request: a median of 0.38 to 0.45 ms on the
@@ -57,7 +57,10 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Data sheet values: milliseconds, and seek distances in the real drive's cylinders. Raises ValueError."""
+    """Data sheet values: milliseconds, and seek distances in the real drive's cylinders.
+
+    Decoding checks each value against its type; making one raises ValueError only for the number of zones.
+    """
 
     rpm: Rate
     cylinders: PartCount
@@ -181,12 +184,14 @@ def require_free_name(name: str) -> None:
 
 
 def save_drive_model(name: str, model: DriveModel) -> Path:
-    """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file."""
+    """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file.
+
+    Raises SpecError for a name that is not free, and for a value that no drive has, which a fit may give.
+    """
     require_free_name(name)
     path = _user_folder() / f"{name}.toml"
     tree = msgspec.to_builtins(model)
-    # A fit may give a value that no drive has.
-    convert(tree, DriveModel)
+    convert_tree(tree, DriveModel, source=f"the drive model {name}")
     mechanics = tree.pop("mechanics", {})
     lines = [f"{key} = {_toml(value)}" for key, value in tree.items()]
     lines += ["", "[mechanics]", *(f"{key} = {_toml(value)}" for key, value in mechanics.items())] if mechanics else []

@@ -10,7 +10,7 @@ import shutil
 import statistics
 import struct
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,16 @@ import msgspec
 import pytest
 
 import lab.disks
-from lab.disks.kinds import DriveModel, Mechanics, Zone, find_drive_model, install_drive, save_drive_model
-from lab.errors import LabError, ToolMissing
+from lab.disks.kinds import (
+    DriveModel,
+    Mechanics,
+    Zone,
+    all_drive_models,
+    find_drive_model,
+    install_drive,
+    save_drive_model,
+)
+from lab.errors import LabError, SpecError, ToolMissing
 from lab.units import MIB, SECTOR_BYTES
 from tests.unit.fakes import FakeMachine, Scripted
 
@@ -193,10 +201,35 @@ def test_reads_from_the_write_cache_need_no_mechanics(play: Play) -> None:
     assert read < 0.001
 
 
-@pytest.mark.parametrize("wrong", [{"rpm": 0}, {"zones": ()}, {"seek_long_a_ms": -1.0}, {"queue_depth": 0}])
-def test_a_drive_that_no_drive_can_be_is_not_saved(wrong: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, msgspec.ValidationError)):
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the configuration, without drive models of this computer's user."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    all_drive_models.cache_clear()
+    yield tmp_path
+    all_drive_models.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"rpm": 0}, r"mechanics\.rpm: 0 is not possible: write more than 0"),
+        ({"zones": (Zone(share=0, sectors_per_track=100),)}, r"mechanics\.zones.*> 0"),
+        ({"seek_long_a_ms": -1.0}, r"mechanics\.seek_long_a_ms: -1\.0 is not possible: write 0 or more"),
+        ({"queue_depth": 0}, r"mechanics\.queue_depth: 0 is not possible: write 1 or more"),
+    ],
+)
+def test_a_drive_that_no_drive_can_be_is_not_saved(own_folder: Path, wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words) as refused:
         save_drive_model("mine", DriveModel(title="mine", mechanics=changed(SIMPLE, **wrong)))
+    assert "the drive model mine" in refused.value.message
+    assert refused.value.hint
+    assert not (own_folder / "raidlab/drive-models/mine.toml").exists()
+
+
+def test_a_drive_without_zones_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 to 32 zones"):
+        changed(SIMPLE, zones=())
 
 
 def test_published_drives_seek_as_published() -> None:
