@@ -183,6 +183,19 @@ def test_a_long_request_waits_for_receipts(far: FarEnd) -> None:
     assert json.loads(line)["text"] == "x" * 10_000
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_many_small_requests_never_overrun_the_line(far: FarEnd) -> None:
+    requests = [threading.Thread(target=far.channel.request, args=("read" * 100,)) for _ in range(40)]
+    for request in requests:
+        request.start()
+    requests[0].join(0.2)
+    assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
+    far.channel.hang_up()
+    for request in requests:
+        request.join(5.0)
+        assert not request.is_alive()
+
+
 def test_closing_wakes_waiting_requests_although_the_far_end_stays(far: FarEnd) -> None:
     pending = far.channel.request("run")
     far.channel.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from lab.machine.embedded import (
     UbdDisk,
     cause_of_loss,
     kernel_arguments,
+    most_requests,
     start_embedded,
 )
 from lab.machine.kernel_image import KernelImage, built_part, find_kernel, wide_registers
@@ -40,6 +42,23 @@ def test_a_state_folder_that_the_kernels_devices_would_hide_is_not_hidden(tmp_pa
     for folder, is_hidden in ((Path("/dev/shm/1"), True), (link / "1", True), (Path("/development/1"), False)):
         line = kernel_arguments(EmbeddedOptions(), PACKAGED, folder, (5, 8), 3)
         assert ("devtmpfs.mount=0" in line) == is_hidden
+
+
+def test_many_disks_share_what_the_drivers_socket_holds() -> None:
+    def request_counts(disks: int) -> list[str]:
+        options = EmbeddedOptions(disks=tuple(UbdDisk(Path(f"/d/{number}"), "S") for number in range(disks)))
+        line = kernel_arguments(options, PACKAGED, Path("/state/1"), (5, 8), 3)
+        return [word.removeprefix("RAIDLAB_UBD_REQUESTS=") for word in line if "REQUESTS" in word]
+
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        sender.setblocking(False)
+        (each,) = request_counts(16)
+        # The socket holds the requests of sixteen disks, and those of one more.
+        assert [sender.send(bytes(8)) for _ in range(int(each) * 17)] == [8] * int(each) * 17
+    assert int(each) >= 4
+    assert most_requests(1) > most_requests(2) > most_requests(16)
+    assert request_counts(0) == []
 
 
 def test_a_command_line_that_the_kernel_would_cut_is_refused() -> None:

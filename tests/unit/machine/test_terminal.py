@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from lab.errors import MachineLost
 from lab.host.clock import HostClock, wait_for
+from lab.machine import agent_terminal
 from lab.machine.terminal import MarkFilter, TypedCommand
 from tests.unit.machine.test_agent import AgentHere, here
 from tests.waiting import is_running
@@ -105,6 +108,22 @@ def test_a_prompt_may_be_just_as_wide_as_the_terminal(sitting: Sitting, tmp_path
     sitting.run(f"HOME={tmp_path}; mkdir ~/{name}; cd ~/{name}")
     assert not sitting.shown.endswith(b"# "), "the case that is meant"
     assert sitting.run("echo ${#PWD}")[1] == f"{len(str(tmp_path)) + 73}\r\n"
+
+
+def test_what_a_terminal_has_no_room_for_is_written_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int, _data: bytes) -> int:
+        raise BlockingIOError
+
+    agent = Mock()
+    terminal = object.__new__(agent_terminal.PseudoTerminal)
+    terminal.agent, terminal.master, terminal.room, terminal.watched = agent, 7, 0, 0
+    terminal.typed, terminal.typing = b"ls\r", [1]
+    with monkeypatch.context() as patched:
+        patched.setattr("lab.machine.agent_terminal.os.write", full)
+        terminal.write()
+    assert terminal.typed == b"ls\r"
+    agent.send.assert_not_called()
+    agent.selector.register.assert_called_once_with(7, selectors.EVENT_WRITE, terminal.on_ready)
 
 
 def test_its_users_own_start_file_is_not_read(sitting: Sitting) -> None:
