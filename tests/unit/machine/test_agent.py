@@ -208,6 +208,8 @@ def test_files_are_read_listed_and_written(machine: Machine, tmp_path: Path) -> 
     assert machine.list_dirs([str(tmp_path), "/nowhere"]) == {str(tmp_path): ("empty", "file"), "/nowhere": ()}
     with pytest.raises(LabError, match=r"could not write /nowhere/file: .*No such file"):
         machine.write("/nowhere/file", "x")
+    with pytest.raises(LabError, match="could not list /\0 and 2 more: "):
+        machine.list_dirs(["/\0", "/a", "/b"])
 
 
 @pytest.mark.parametrize(("size", "read"), [(4096, 4096), (200_001, 200_001), (5 << 20, 4 << 20)])
@@ -250,6 +252,21 @@ def test_an_interval_of_0_is_one_sample_at_once(machine: Machine, tmp_path: Path
 def test_waiting_for_a_file_that_is_not_there_is_an_error(machine: Machine) -> None:
     with pytest.raises(LabError, match="could not wait for /nowhere"):
         machine.sleep(1.0, until=("/nowhere",))
+
+
+def test_many_streams_leave_room_for_short_reads_and_samples(machine: Machine) -> None:
+    streams = [machine.stream(["sh", "-c", "yes | head -c 2000000"]) for _ in range(8)]
+    streams += [machine.stream(["sleep", "30"]) for _ in range(8)]
+    for _ in range(20):
+        machine.read(["/proc/self/stat"])
+    samples = machine.sample(SampleRequest(0.02, files=("/proc/uptime",)))
+    times = [sample.time_seconds for sample, _ in zip(samples, range(5), strict=False)]
+    samples.stop()
+    assert len(times) == 5
+    assert times == sorted(set(times))
+    for stream in streams[8:]:
+        stream.stop(signal_number=signal.SIGKILL)
+    assert [sum(map(len, stream.chunks())) for stream in streams] == [2_000_000] * 8 + [0] * 8
 
 
 def test_requests_of_many_threads_keep_apart(machine: Machine) -> None:

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from lab.errors import LabError, MachineLost, PrivilegeRefused, SpecError, ToolMissing
+from lab.errors import RUN_AGAIN, LabError, MachineLost, PrivilegeRefused, SpecError, ToolMissing
 from lab.host.processes import Completed
 from lab.machine.attached import AGENT_FILE, _local_loss, _ssh_loss, find_vagrant_host, remote_command, ssh_arguments
 from lab.machine.target import parse_target
@@ -53,22 +53,37 @@ def test_a_truncated_agent_source_is_not_executed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "error", "message"),
+    ("status", "words", "error", "message", "hint"),
     [
-        # Refused connections: tests/kernel/test_ssh.py.
-        (127, "raidlab: python3 not found", ToolMissing, "python3"),
-        (1, "raidlab: python3 here is older than 3.9", ToolMissing, "3.9 or later"),
-        (1, "sudo: a password is required", PrivilegeRefused, "sudo on me@lab1 refused"),
-        (1, "", MachineLost, "it said nothing"),
+        (
+            *(255, "me@lab1: Permission denied (publickey)."),
+            *(MachineLost, "does not let this user in", "'ssh me@lab1 true'"),
+        ),
+        (
+            *(255, "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed."),
+            *(MachineLost, "has changed", "ssh-keygen -R lab1,"),
+        ),
+        (
+            *(255, "No ED25519 host key is known\nHost key verification failed."),
+            *(MachineLost, "unknown host key", "by hand: ssh me@lab1"),
+        ),
+        (
+            *(255, "ssh: connect to host lab1 port 22: Connection refused"),
+            *(MachineLost, "the connection to me@lab1 failed", "'ssh me@lab1 true'"),
+        ),
+        (127, "raidlab: python3 not found", ToolMissing, "python3", "apt install python3"),
+        (1, "raidlab: python3 here is older than 3.9", ToolMissing, "3.9 or later", "apt install python3"),
+        (1, "sudo: a password is required", PrivilegeRefused, "sudo on me@lab1 refused", "ssh:root@lab1"),
+        (1, "", MachineLost, "it said nothing", RUN_AGAIN),
     ],
 )
 def test_error_output_of_ssh_becomes_an_error_with_a_hint(
-    status: int, words: str, error: type[LabError], message: str
+    status: int, words: str, error: type[LabError], message: str, hint: str
 ) -> None:
     loss = _ssh_loss("me@lab1", status, words)
     assert type(loss) is error
     assert message in loss.message
-    assert loss.hint
+    assert hint in loss.hint
 
 
 def test_losses_of_virtual_machines_and_of_this_computer() -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from lab.errors import SpecError, ToolMissing
+from lab.errors import LabError, SpecError, ToolMissing
 from lab.machine import mdadm_versions
 from lab.machine.embedded import EmbeddedOptions, mdadm_parameter, shown_files
 from lab.machine.mdadm_versions import find_mdadm, packaged_mdadms
@@ -51,8 +51,9 @@ def test_an_option_of_the_target_shares_its_folder_and_passes_it_to_init(store: 
 class FakeApt:
     """Packages with a program and libraries, as unpacked by dpkg-deb."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_loader: bool = True) -> None:
         self.fetched: list[str] = []
+        self._has_loader = has_loader
 
     def with_needs(self, *names: str, fits: object) -> list[str]:
         return [*names, "libc6"]
@@ -67,9 +68,10 @@ class FakeApt:
         for name in ("mdadm", "mdmon"):
             (tree / "usr/sbin" / name).write_text(name)
         # In place of the loader, a program that prints its arguments.
-        loader = libraries / "ld-linux-x86-64.so.2"
-        loader.write_text('#!/bin/sh\necho "$@"\n')
-        loader.chmod(0o755)
+        if self._has_loader:
+            loader = libraries / "ld-linux-x86-64.so.2"
+            loader.write_text('#!/bin/sh\necho "$@"\n')
+            loader.chmod(0o755)
 
 
 def test_the_programs_load_the_libraries_that_were_fetched_with_them(store: Path) -> None:
@@ -83,3 +85,11 @@ def test_the_programs_load_the_libraries_that_were_fetched_with_them(store: Path
     output = subprocess.run([place / "mdadm", "--version"], capture_output=True, text=True, check=True).stdout
     assert output == f"--library-path {place}/lib {place}/programs/mdadm --version\n"
     assert find_mdadm("4.6") == place
+
+
+def test_packages_without_a_loader_are_refused(store: Path) -> None:
+    work = store / ".fetch-1"
+    work.mkdir()
+    with pytest.raises(LabError, match="lack a loader"):
+        packaged_mdadms().install(cast(Apt, FakeApt(has_loader=False)), "4.6-3", work)
+    assert not (store / "4.6-3").exists()

@@ -45,6 +45,7 @@ def test_a_missing_colon_is_accepted_with_options() -> None:
         ("uml:?name=../x", "cannot be the name of a lab", "letters"),
         ("uml:?name=", "cannot be the name of a lab", "letters"),
         ("ssh:h?port=http", "is not a port", "65535"),
+        ("ssh:h?port=70000", "is not a port", "65535"),
         (f"ssh:h?port={'9' * 5000}", "is not a port", "65535"),
         ("uml:?mem=99999999T", "is not possible", "at most"),
         (f"uml:?name={'a' * 129}", "cannot be the name of a lab", "letters"),
