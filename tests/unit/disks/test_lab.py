@@ -127,6 +127,19 @@ def test_detach_runs_the_way_back_and_forgets_the_disk(tmp_path: Path) -> None:
     assert machine.runs.count(("losetup", "--detach", "/dev/loop0")) == 1
 
 
+def test_a_disk_is_forgotten_as_soon_as_it_is_detached(tmp_path: Path) -> None:
+    machine = loops(0, 0)
+    lab = empty_lab(machine, tmp_path)
+    lab.attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
+    machine.answers[("losetup", "--detach", "/dev/loop0")] = Scripted(status=1, stderr="busy")
+    with pytest.raises(CommandFailed):
+        lab.detach(lab.disks)
+    assert ("losetup", "--detach", "/dev/loop1") in machine.runs
+    machine.runs.clear()
+    lab.release()
+    assert machine.runs == [("losetup", "--detach", "/dev/loop0"), ("rm", "-f", "/run/raidlab/disks/disk01.img")]
+
+
 def test_a_disk_in_use_is_neither_detached_nor_reset(tmp_path: Path) -> None:
     machine = machine_of(Device("ubda", holders=("md0",)), Device("md0", members=("ubda",)))
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])
