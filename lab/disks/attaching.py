@@ -270,7 +270,9 @@ def detach_plan(disks: Iterable[LabDisk]) -> Plan:
     disks = tuple(disks)
     steps = [step for disk in disks for step in _detach_steps(disk)]
     if any(disk.kind is DiskKind.RAM for disk in disks):
-        steps.append(Step(("modprobe", "-r", "brd"), "The memory is given back."))
+        # A driver that is built into the kernel has no such file, and cannot be removed.
+        unload = "[ ! -e /sys/module/brd/initstate ] || modprobe -r brd"
+        steps.append(Step(("sh", "-c", unload), "The memory is given back."))
     return Plan.of(f"Detach {', '.join(disk.name for disk in disks)}", steps)
 
 

@@ -94,7 +94,7 @@ def test_ram_disks_are_made_together() -> None:
     wanted = [DiskSpec(name=f"disk0{number}", kind=DiskKind.RAM, size_bytes=64 * MIB) for number in (1, 2, 3)]
     disks, plan = ram_attachments(wanted)
     assert plan.lines() == ["modprobe brd rd_nr=3 rd_size=65536"]
-    assert detach_plan(disks).lines() == ["modprobe -r brd"]
+    assert detach_plan(disks).lines() == ["sh -c '[ ! -e /sys/module/brd/initstate ] || modprobe -r brd'"]
     assert [(disk.name, disk.node) for disk in disks] == [
         ("disk01", "/dev/ram0"),
         ("disk02", "/dev/ram1"),

@@ -108,7 +108,8 @@ def test_a_second_set_of_ram_disks_would_be_the_first(tmp_path: Path) -> None:
     # A later command removes them, too.
     later = Lab(machine, host_in(tmp_path), lab.disks)
     later.detach(lab.disks)
-    assert (machine.runs[-1], later.disks) == (("modprobe", "-r", "brd"), ())
+    assert machine.runs[-1][-1].endswith("modprobe -r brd")
+    assert later.disks == ()
 
 
 def test_detach_runs_the_way_back_and_forgets_the_disk(tmp_path: Path) -> None:
