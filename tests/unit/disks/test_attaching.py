@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+import lab.disks
 from lab.disks.attaching import (
     detach_plan,
     loop_attachment,
@@ -56,7 +59,10 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("model", sorted(SERVERS))
+CONSTANT = tomllib.loads((Path(lab.disks.__file__).parent / "drive_models.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("model", CONSTANT)
 def test_spindle(model: str) -> None:
     disk, attach = spindle_attachment(spec(DiskKind.SPINDLE, model=model), 2)
     start = "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid "
