@@ -80,6 +80,9 @@ class _Losses(msgspec.Struct, frozen=True):
     statuses: dict[str, str]
 
 
+_LOSSES = read_toml(_HERE / "losses.toml", _Losses)
+
+
 @dataclass(frozen=True, slots=True)
 class UbdDisk:
     """A file that the embedded kernel sees as a block device, ``/dev/ubda`` onwards in order."""
@@ -216,17 +219,16 @@ def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
     except OSError:
         lines = []
     text = "\n".join(lines)
-    losses = read_toml(_HERE / "losses.toml", _Losses)
-    hints = [hint for pattern, hint in losses.consoles.items() if re.search(pattern, text)]
-    hints.append(losses.statuses.get(str(status), losses.otherwise))
+    hints = [hint for pattern, hint in _LOSSES.consoles.items() if re.search(pattern, text)]
+    hints.append(_LOSSES.statuses.get(str(status), _LOSSES.otherwise))
     message, hint = loss_message(status, lines), hints[0]
     if _STOPPED.search(text):
         words = "was stopped together with its programs by something else (SIGSTOP), and could not continue"
-        message, hint = f"the embedded kernel {words}", losses.stopped
+        message, hint = f"the embedded kernel {words}", _LOSSES.stopped
     elif status == NO_ROOM_STATUS:
         room = next((line for line in reversed(lines) if line.startswith(NO_ROOM)), NO_ROOM)
-        message, hint = f"{room}: the embedded kernel was stopped before a write to them could fail", losses.no_room
-    return message, hint.format(again=RUN_AGAIN, other_kernel=losses.other_kernel)
+        message, hint = f"{room}: the embedded kernel was stopped before a write to them could fail", _LOSSES.no_room
+    return message, hint.format(again=RUN_AGAIN, other_kernel=_LOSSES.other_kernel)
 
 
 def loss_message(status: int | None, lines: Sequence[str]) -> str:
