@@ -160,14 +160,18 @@ def test_an_image_that_is_not_what_the_lab_made_is_not_removed(state: StateFolde
     with lab_folder(state, "default") as folder:
         folder.save(files(2))
         folder.images.make(folder.specs)
-        os.truncate(folder.image(folder.specs[1]), 9 * MIB)
+        image, content = folder.image(folder.specs[1]), b"\2" * 9 * MIB
+        image.write_bytes(content)
         uses: list[Callable[[], None]] = [lambda: folder.save(files(1)), lambda: folder.images.make(folder.specs)]
         for use in uses:
             with pytest.raises(LabError, match=f"has {9 * MIB} bytes instead of {8 * MIB}") as caught:
                 use()
             assert "move the file elsewhere to keep its data" in caught.value.hint
+            assert "remove" not in caught.value.hint
         assert folder.specs == files(2)
-        assert folder.image(folder.specs[1]).exists()
+        kept = image.rename(state.root / "kept.img")
+        folder.images.make(folder.specs)
+        assert kept.read_bytes() == content
     with lab_folder(state, "default") as folder:
         assert folder.specs == files(2)
 
