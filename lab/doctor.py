@@ -541,18 +541,18 @@ def check_machine(machine: Machine) -> DoctorReport:
     found: dict[str, list[str]] = {"program": [], "module": [], "version": [], "function": [], "atomic": []}
     for line in machine.run(["sh", "-c", script, "doctor", *words]).stdout.splitlines():
         kind, _, value = line.partition(" ")
-        found.get(kind, []).append(value)
+        if kind in found:
+            found[kind].append(value)
     # Includes drivers that are built in, or loaded without module files.
     loadable = {*found["module"], *machine.list_dirs(["/sys/module"])["/sys/module"]}
     drivers = [_driver(driver, loadable) for driver in TABLES.drivers]
     features = [_feature(feature, {*found["function"]}) for feature in TABLES.features]
-    paths = {name: path for name, _, path in (value.partition(" ") for value in found["program"])}
-    versions = {name: version_in(text) for name, _, text in (value.partition(" ") for value in found["version"])}
+    paths, greetings = _by_name(found["program"]), _by_name(found["version"])
     tools = [
         program_check(
             program,
             paths.get(program.name, ""),
-            versions.get(program.name, ""),
+            version_in(greetings.get(program.name, "")),
             family,
             targets=EVERY_TARGET,
             is_root=True,
@@ -561,6 +561,11 @@ def check_machine(machine: Machine) -> DoctorReport:
     ]
     checks = (_kernel(machine), *drivers, *features, _atomic_writes(machine, found["atomic"]), *tools)
     return make_report(Subject.MACHINE, machine.facts.target, machine.facts.target, checks, family, is_root=True)
+
+
+def _by_name(lines: Iterable[str]) -> dict[str, str]:
+    """The first word of each line, and the rest of the line."""
+    return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
 
 
 def _kernel(machine: Machine) -> Check:

@@ -3,9 +3,13 @@
 # Arguments: programs, modules, modules with features, functions separated by "|"
 # shellcheck shell=sh
 
-for program in $1; do path=$(command -v "$program") && echo "program $program $path"; done
+for program in $1; do
+  printf 'program %s ' "$program"
+  command -v "$program" || echo
+done
 for module in $2; do modprobe -n -q "$module" && echo "module $module"; done
-for program in mdadm fio; do echo "version $program $("$program" --version 2>&1)"; done
+# Their own lines only: a loader's error may name versions, too.
+for program in mdadm fio; do "$program" --version; done 2>&1 | sed -nE 's/^(mdadm|fio) ?-/version \1 &/p'
 {
   cat /proc/kallsyms
   for module in $3; do
@@ -14,5 +18,7 @@ for program in mdadm fio; do echo "version $program $("$program" --version 2>&1)
     case $file in *.xz) xz -dc "$file" ;; *.zst) zstd -dcq "$file" ;; *.gz) gzip -dc "$file" ;; ?*) cat "$file" ;; esac
   done
 } 2>/dev/null | grep -aowE "$4" | sort -u | sed 's/^/function /'
-for file in /sys/block/*/queue/atomic_write_unit_max_bytes; do [ -e "$file" ] && echo "atomic $(cat "$file")"; done
+for file in /sys/block/*/queue/atomic_write_unit_max_bytes; do
+  [ -e "$file" ] && read -r bytes <"$file" && echo "atomic $bytes"
+done
 true

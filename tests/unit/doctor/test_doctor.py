@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +33,9 @@ from lab.machine import Host
 from lab.machine.state_folder import StateFolder
 from tests.unit.fakes import FACTS, FakeMachine, Scripted, as_machine
 
-SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
+REPOSITORY = Path(__file__).resolve().parents[3]
+SCHEMA = REPOSITORY / "docs/doctor.schema.json"
+SCRIPT = REPOSITORY / "lab/doctor.sh"
 ALL_PROGRAMS = [program.name for program in TABLES.programs] + [
     *("linux.uml", "qemu-system-x86_64", "busybox", "ssh", "sudo", "modinfo", "vagrant", "virsh")
 ]
@@ -301,6 +305,20 @@ def test_a_machine_with_levels_and_programs_is_ready() -> None:
     assert named(report, "module-brd").outcome is Outcome.OK
     assert named(report, "module-nbd").outcome is Outcome.MISSING
     jsonschema.validate(json.loads(msgspec.json.encode(report)), report_schema())
+
+
+def test_versions_are_in_the_programs_own_lines_only(tmp_path: Path) -> None:
+    for name, line in (("mdadm", "mdadm - v4.2 - 2021-12-30"), ("fio", "fio: version `GLIBC_2.38' not found")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'warning: 1.2' >&2\ncat <<'end' >&2\n{line}\nend\n")
+        (tmp_path / name).chmod(0o755)
+    argv = ["sh", str(SCRIPT), "fio no-program", "", "", "no_function"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    output = subprocess.run(argv, env={"PATH": path}, capture_output=True, text=True, check=True).stdout
+    assert [line for line in output.splitlines() if not line.startswith("atomic")] == [
+        f"program fio {tmp_path}/fio",
+        "program no-program ",
+        "version mdadm mdadm - v4.2 - 2021-12-30",
+    ]
 
 
 def test_a_machine_without_a_level_or_a_program_is_not_ready() -> None:
