@@ -228,6 +228,14 @@ NO_NAMESPACE = lacking(namespace="Denied", landlock="Off")
             {"answers": NO_NAMESPACE, "files": {"proc/sys/kernel/unprivileged_userns_clone": "0\n"}},
             *(Outcome.LIMITED, "no Landlock: Off", "-w kernel.unprivileged_userns_clone=1"),
         ),
+        (
+            "confinement",
+            {
+                "answers": lacking(namespace="Denied", seccomp="Off"),
+                "files": {"proc/sys/kernel/unprivileged_userns_clone": "0\n"},
+            },
+            *(Outcome.LIMITED, "no filter of system calls: Off", "-w kernel.unprivileged_userns_clone=1"),
+        ),
         ("confinement", {"answers": NO_NAMESPACE}, Outcome.LIMITED, "no Landlock: Off", "Landlock"),
         ("confinement", {}, Outcome.LIMITED, "not known: 1.0", "once more"),
         ("embedded-kernel", {"files": flags("amx_tile")}, Outcome.MISSING, "AMX", "provision/host/setup.sh lab"),
