@@ -36,14 +36,15 @@ def mdadm_versions() -> list[Path]:
 
 def find_mdadm(chosen: str) -> Path:
     """Return the folder of an mdadm, by version (4.4) or folder. Raises ToolMissing, SpecError, NotTrusted."""
-    folder = Path(chosen).absolute()
-    if "/" not in chosen:
+    if "/" in chosen:
+        folder = Path(chosen).absolute()
+        if not os.access(folder / _PACKAGE, os.R_OK):
+            raise SpecError(
+                f"there is no mdadm in '{shortened(str(Path(chosen)))}'",
+                hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
+            )
+    else:
         folder = find_version({each.name: each for each in mdadm_versions()}, chosen, "mdadm", _COMMAND)
-    elif not os.access(folder / _PACKAGE, os.R_OK):
-        raise SpecError(
-            f"there is no mdadm in '{shortened(chosen)}'",
-            hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
-        )
     for name in PROGRAMS:
         if (folder / name).is_file():
             require_trusted(folder / name, "the program")

@@ -92,7 +92,8 @@ def _of_release(chosen: str) -> StockKernel:
         if found := [*running, *kernels]:
             return found[0]
         raise ToolMissing("no kernel on this computer can be read", hint=f"{_GET}, or choose another machine with --on")
-    return find_version({kernel.release: kernel for kernel in kernels}, chosen, "kernel", "raidlab kernels")
+    releases = {kernel.release: kernel for kernel in kernels}
+    return find_version(releases, chosen, "kernel", "raidlab kernels", least=r"\d+\.\d")
 
 
 def _of_image(image: Path) -> StockKernel:

@@ -63,6 +63,9 @@ def test_a_release_is_named_by_its_beginning_up_to_the_end_of_a_number(stock: Pa
     with pytest.raises(ToolMissing, match=r"there is no kernel 5\.10") as raised:
         find_stock_kernel("5.10")
     assert raised.value.hint == "raidlab kernels get 5.10"
+    with pytest.raises(ToolMissing) as raised:
+        find_stock_kernel("8")
+    assert raised.value.hint == "raidlab kernels list"
 
 
 def test_an_image_is_found_by_its_path_with_its_modules(stock: Path) -> None:
