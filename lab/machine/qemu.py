@@ -322,6 +322,9 @@ def start_qemu(
         # A virtio port has its own flow control.
         silence = Silence(started.waited_seconds)
         terms = {"window_bytes": math.inf, "on_silence": silence.on_silence}
-        channel = started.open_channel(os.dup(agent.fileno()), agent.detach(), **terms)
+        answers = os.dup(agent.fileno())
+        undo.callback(os.close, answers)
+        channel = started.open_channel(answers, agent.fileno(), **terms)
         undo.pop_all()
+        agent.detach()
     return started, channel
