@@ -1,5 +1,6 @@
 #!/bin/busybox sh
-# The first program of a kernel with a root image: mounts the image, then starts RAIDLAB_INIT, which is in /agent.
+# The first program of a kernel with a root image: mounts the image, copies /agent to /run/agent in it, and starts
+# RAIDLAB_INIT from there.
 # shellcheck shell=sh
 
 for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done

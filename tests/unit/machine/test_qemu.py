@@ -1,7 +1,8 @@
-"""Which accelerators are tried, and how often, until a kernel in QEMU greets."""
+"""Which accelerators are tried, and how often, until a kernel in QEMU greets; names that its first programs know."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from lab.errors import MachineLost
 from lab.machine import Host, opening, parse_target, qemu
 from lab.machine.embedded import EmbeddedOptions
+from lab.machine.root_images import AGENT_FOLDER
+from lab.machine.stock_kernels import INIT_VARIABLE
 
 CRASH = "the embedded kernel crashed: [ 4.4] Kernel panic - not syncing: Fatal exception / [ 4.4] Oops: int3: 0000 [#1]"
 OTHER = "the embedded kernel crashed: [ 1.0] Kernel panic - not syncing: VFS: Unable to mount root fs"
@@ -64,3 +67,16 @@ def test_starts_are_repeated_with_tcg_and_after_a_race_of_the_emulator_only(
     assert len(shown) == len(notices)
     assert all(notice.startswith(beginning) for notice, beginning in zip(shown, notices, strict=True))
     assert (tmp_path / "kvm-failed").exists() == (KVM in notices)
+
+
+def test_the_first_programs_know_the_names_on_the_command_line() -> None:
+    folder = Path(qemu.__file__).parent
+    python, stock, root = ((folder / name).read_text("utf-8") for name in ("qemu.py", "stock_init.sh", "root_init.sh"))
+    ((serial,), (tag,), (parameter,)) = (
+        re.findall(pattern, python) for pattern in (r"serial=([A-Z]+)", r"mount_tag=(\w+)", r"md_mod\.(\w+=\w+)")
+    )
+    assert f'" = {serial} ] && root=' in root
+    assert f"cp -a /agent /root{AGENT_FOLDER}\n" in root
+    assert f" {tag} /root " in stock
+    assert f" option={parameter} " in stock
+    assert all(program.endswith(f' "${INIT_VARIABLE}"\n') for program in (stock, root))
