@@ -231,11 +231,10 @@ def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
 
 
 def kick(kernel: int) -> None:
-    """Send the kernel an extra timer signal, which does no harm; now and then it is needed.
+    """Send the kernel an extra timer signal, which does no harm: User Mode Linux 6.1 sometimes needs one.
 
-    User Mode Linux 6.1 can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for
-    a signal that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts
-    it. In virtual time no event may come from outside.
+    It can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for a signal that
+    never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts it.
     """
     # The signal would kill a kernel that has no handler yet.
     if catches(kernel, signal.SIGALRM):
@@ -389,6 +388,7 @@ def main() -> None:
             os.close(fd)
         spare = int(os.environ.get(SPARE_VARIABLE) or SPARE_BYTES)
         room = RoomKeeper(kernel, json.loads(sys.argv[3])["writable"], spare)
+        # In virtual time no event may come from outside.
         is_kicked = is_user_mode(argv) and not is_virtual_time(argv)
         status = wait_for_end(child, wake_read, received, room, is_kicked=is_kicked)
     finally:
