@@ -12,11 +12,12 @@ written.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import mmap
 import os
+
+from lab.measure.direct_io import open_direct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,16 +30,6 @@ PIECE_BYTES = 1024 * 1024
 def block(seed: str, number: int) -> bytes:
     """The content of one block."""
     return hashlib.shake_128(f"{seed}:{number}".encode()).digest(BLOCK_BYTES)
-
-
-def open_direct(path: str, flags: int) -> int:
-    """Open with O_DIRECT where supported; file systems in memory do not support it, and have no cache either."""
-    try:
-        return os.open(path, flags | os.O_DIRECT, 0o600)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return os.open(path, flags, 0o600)
 
 
 def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]) -> None:

@@ -1,0 +1,16 @@
+"""Opens devices and files for direct I/O, for programs in the agent; standard library only."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+def open_direct(path: str, flags: int) -> int:
+    """Open with O_DIRECT where supported; file systems in memory do not support it, and have no cache either."""
+    try:
+        return os.open(path, flags | os.O_DIRECT, 0o600)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return os.open(path, flags, 0o600)
