@@ -548,8 +548,8 @@ def _require_region(member: str, data_offset_bytes: int, data_bytes: int, start_
     problems = []
     if not is_device_node(member):
         problems.append(f"'{member}' is not a device node")
-    if data_offset_bytes <= 0:
-        problems.append("the data offset must be above 0: before the data lies the superblock")
+    if data_offset_bytes < 0:
+        problems.append("the data offset must not be negative")
     if start_bytes < 0 or length_bytes <= 0 or start_bytes + length_bytes > data_bytes:
         end_bytes = start_bytes + length_bytes
         problems.append(f"bytes {start_bytes} to {end_bytes} are not inside its {data_bytes} bytes of data")

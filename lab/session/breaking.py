@@ -80,7 +80,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
     if "corrupt" in status.cannot:
         raise session.array(name).refusal("corrupting a member")
     member = status.member(session.node(disk))
-    if member.slot is None or not member.is_in_sync or not member.data_offset_sectors:
+    if member.slot is None or not member.is_in_sync or member.data_offset_sectors is None:
         raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.reshape_position_sectors is not None:
         raise ArrayError(f"{name} is being reshaped", hint="wait until it is complete")

@@ -187,7 +187,7 @@ def test_corruption_hits_the_data_and_nothing_before_it() -> None:
 @pytest.mark.parametrize(
     ("offset", "start", "length", "problem"),
     [
-        (0, 0, 4096, "superblock"),
+        (-4096, 0, 4096, "negative"),
         (MIB, -4096, 4096, "not inside"),
         (MIB, 0, 0, "not inside"),
         (MIB, 0, 2 * MIB, "not inside"),

@@ -16,6 +16,7 @@ from lab.arrays.status import SyncAction
 from lab.errors import ArrayError, CommandFailed, ResultError, SpecError, UnfitVersion
 from lab.machine import Machine
 from lab.plans import Danger, Plan, Step
+from lab.session.breaking import corrupt
 from lab.session.data_mark import load_target, read_marks, write_mark
 from lab.session.session import LabSession, NeededKernel, NeededMdadm, Shell, require_kernel, require_mdadm
 from lab.units import SECTOR_BYTES
@@ -197,3 +198,15 @@ def test_loads_end_before_the_mark_of_an_array_that_has_grown(tmp_path: Path, mo
     assert load_target(session, "md0").available_bytes == mark.start_bytes
     assert write_mark(session, "md0").start_bytes > mark.start_bytes, "a new mark is at the new end"
     assert len(read_marks(session)) == 1
+
+
+def test_a_member_whose_data_begin_with_its_device_can_be_corrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    machine = machine_with("raid5")
+    # Superblocks of versions 1.0 and 0.90 are at the end.
+    machine.files["/sys/block/md0/md/dev-ubda/offset"] = "0\n"
+    (step,) = corrupt(session_on(machine, lab_disks("abc"), "local:"), "md0", "disk01").steps
+    middle = 509952 * 1024 // 2
+    assert {"of=/dev/ubda", f"seek={middle // 4096}"} <= set(step.argv)
