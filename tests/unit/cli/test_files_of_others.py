@@ -87,7 +87,7 @@ def test_any_tree_becomes_a_struct_or_an_error(
     assert error is None or (error.hint and len(str(error)) < 6000)
 
 
-COMMANDS = (("lint",), ("run", "--plan"), ("lesson", "verify"))
+COMMANDS = (("lint",), ("run", "--plan"), ("run",), ("lesson", "verify"))
 
 
 def answered(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
@@ -126,6 +126,7 @@ workload = "{evil}"
     assert "foreign-command" in answered((*words[:1], str(evil)), capfd) or words[0] != "lint"
     path.write_text(lesson if words[0] == "lesson" else experiment, encoding="utf-8")
     assert "foreign-command" in answered((*words, str(path)), capfd)
+    assert "foreign-command" in answered(("load", str(evil), "disk01"), capfd)
 
 
 def test_values_of_a_lesson_that_double_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
