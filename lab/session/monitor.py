@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from array import array as number_array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,6 @@ from lab.machine.api import SampleStream
 from lab.measure.samples import (
     TICKS_PER_SECOND,
     DiskCounters,
-    Rates,
     ThreadTicks,
     parse_diskstats,
     rates_between,
@@ -435,6 +435,9 @@ class Measure(StrEnum):
     """Fraction of the time in which the device was busy, 0 to 1."""
 
 
+_MEASURES = tuple(Measure)
+
+
 class LoadMeasure(StrEnum):
     """Values recorded for a load, reads and writes together."""
 
@@ -449,8 +452,8 @@ class _Moment:
     """Values since the snapshot before."""
 
     time_seconds: float
-    rates: Mapping[str, Rates]
-    """By device: an array, a member, a disk."""
+    rates: Mapping[str, number_array[float]]
+    """By device (an array, a member, a disk): the values in the order of ``Measure``, in little memory."""
     md_cpus: Mapping[str, float]
     """Array -> CPUs kept busy by its kernel threads."""
     syncs: Mapping[str, float]
@@ -483,11 +486,15 @@ class History:
         if before and snapshot.time_seconds <= before.time_seconds:
             return
         self._snapshots.append(snapshot)
-        rates: dict[str, Rates] = {}
+        rates: dict[str, number_array[float]] = {}
         md_cpus: dict[str, float] = {}
         if before:
             found = ((device, rates_between(before, snapshot, device)) for device in snapshot.disks)
-            rates = {device: each for device, each in found if each}
+            rates = {
+                device: number_array("d", [getattr(each, measure.value) for measure in Measure])
+                for device, each in found
+                if each
+            }
             seconds = snapshot.time_seconds - before.time_seconds
             for name, ticks in snapshot.md_thread_ticks.items():
                 more = ticks - before.md_thread_ticks.get(name, 0)
@@ -536,7 +543,7 @@ class History:
 
 def _rate(moment: _Moment, device: str, measure: Measure) -> float | None:
     rates = moment.rates.get(device)
-    return getattr(rates, measure.value) if rates else None
+    return rates[_MEASURES.index(measure)] if rates else None
 
 
 def load_value(interval: LiveInterval, measure: LoadMeasure) -> float | None:
