@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from lab.session.monitor import Event, EventKind
 from lab.units import MIB
 from tests.tui.widgets.host import Act, messages_of, shown
-from tui.look import ASCII, UNICODE
-from tui.rack import Bay, BayState, Rack
+from tui.look import ASCII, UNICODE, Tone
+from tui.rack import _MARK_WORDS, _TONES, Bay, BayState, Rack, tone_of
 
 DISKS = tuple(Bay(f"disk{n:02d}", f"/dev/ubd{n}", f"RAIDLAB-{n:02d}", 500 * MIB, "file") for n in range(1, 10))
 ONE_OF_EACH = tuple(
@@ -127,3 +128,12 @@ def test_cursor_and_choice_stay_with_their_disks_when_others_come_and_go() -> No
 def test_every_width_is_painted(width: int) -> None:
     for rows in (LOW, HIGH):
         shown(Rack(ONE_OF_EACH, toggles=True), (width, rows), glyphs=ASCII)
+
+
+def test_events_have_tones() -> None:
+    assert {*_MARK_WORDS, *_TONES} <= {kind.value for kind in EventKind}
+    bad = [kind for kind in EventKind if tone_of(Event(1.0, kind, "md0", "", "")) is Tone.BAD]
+    assert bad == [
+        *(EventKind.ARRAY_BROKEN, EventKind.MEMBER_FAULTY, EventKind.DEGRADED),
+        *(EventKind.MISMATCH, EventKind.DISK_VANISHED),
+    ]
