@@ -361,10 +361,12 @@ def read_stripe(
     """
     shape = read_shape(arrays, name)
     geometry, stripe, is_before = stripe_in(shape, number)
+    whole = stripe.cell_sectors * SECTOR_BYTES
+    if not 0 <= skip_bytes < whole:
+        raise ArrayError(f"the chunks of {name} have no byte {skip_bytes}", hint=f"their last is {whole - 1}")
     cells = (*stripe.cells, *_copies_elsewhere(geometry, stripe))
     most = MOST_BYTES // len(cells) // PAGE_BYTES * PAGE_BYTES
-    rest = stripe.cell_sectors * SECTOR_BYTES - skip_bytes
-    length = min(rest, most if length_bytes is None else length_bytes)
+    length = min(whole - skip_bytes, most if length_bytes is None else length_bytes)
     holders, missing = _holders(shape, cells, stripe.cell_sectors, is_before=is_before)
     places = []
     for (_, sector), member in holders.items():
