@@ -22,7 +22,8 @@ CHUNK_BYTES = 4096
 CHUNK_SECTORS = CHUNK_BYTES // 512
 OFFSET = 128
 COMPONENT_KIB = 64
-DISKS = lab_disks("abcdefgh", size_bytes=1 << 20)
+LETTERS = "abcdefghij"
+DISKS = lab_disks(LETTERS, size_bytes=1 << 20)
 
 
 def sysfs(level: str, disks: int, size_kib: int, **words: str) -> dict[str, str | None]:
@@ -58,7 +59,7 @@ def sysfs(level: str, disks: int, size_kib: int, **words: str) -> dict[str, str 
     }
     files: dict[str, str | None] = {f"{MD}/{name}": f"{text}\n" for name, text in array.items()}
     for slot in range(disks):
-        block = f"ubd{'abcdefgh'[slot]}"
+        block = f"ubd{LETTERS[slot]}"
         for name, text in {**members, "slot": str(slot)}.items():
             files[f"{MD}/dev-{block}/{name}"] = f"{text}\n"
         files[f"/sys/class/block/{block}/size"] = "2048\n"
@@ -70,7 +71,7 @@ def sysfs(level: str, disks: int, size_kib: int, **words: str) -> dict[str, str 
 
 def without(*slots: int) -> dict[str, str]:
     """The words of ``sysfs`` for an array whose members in these slots are faulty."""
-    names = [f"dev___ubd{'abcdefgh'[slot]}" for slot in slots]
+    names = [f"dev___ubd{LETTERS[slot]}" for slot in slots]
     return {f"{name}__slot": "none" for name in names} | {f"{name}__state": "faulty" for name in names}
 
 
