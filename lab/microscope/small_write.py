@@ -121,6 +121,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
         )
     places = shape.geometry.places(sector)
     target, kinds = places[0], {place.slot: place.kind for place in places}
+    order = [place.slot for place in places]
     reads: tuple[int, ...] = ()
     counts: _Counts = (None, None)
     if isinstance(shape.geometry, ParityGeometry):
@@ -129,12 +130,12 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
         kinds[row.p_slot] = ChunkKind.P
         if row.q_slot is not None:
             kinds[row.q_slot] = ChunkKind.Q
-        kinds = {slot: kinds[slot] for slot in sorted(kinds, reverse=True)}
+        order = sorted(kinds, reverse=True)
     elif len(places) == 1:
         way, reason = WriteWay.PLAIN, "the block lies on a single member"
     else:
         way, reason = WriteWay.COPIES, "every copy is written, and nothing is read"
-    written = tuple(slot for slot in kinds if shape.members_in(slot))
+    written = tuple(slot for slot in order if shape.members_in(slot))
     return SmallWrite(
         array=shape.name,
         sector=sector,
