@@ -351,8 +351,17 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
     observed = []
     for io in write.ios:
         moved = last[kernel_name(io.device)].since(first[kernel_name(io.device)])
-        counts_of = (moved.reads, moved.writes, moved.read_bytes, moved.written_bytes)
-        observed.append(ObservedIo(io.name, io.slot, *counts_of, _changed(before, after, io.slot)))
+        observed.append(
+            ObservedIo(
+                io.name,
+                io.slot,
+                reads=moved.reads,
+                writes=moved.writes,
+                read_bytes=moved.read_bytes,
+                written_bytes=moved.written_bytes,
+                changed_sectors=_changed(before, after, io.slot),
+            )
+        )
     return ObservedWrite(write, tuple(observed), before, after)
 
 
