@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -22,6 +22,7 @@ from lab.errors import ArrayError
 from lab.measure.samples import DiskCounters, parse_diskstats
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, MappedArray, read_shape
 from lab.microscope.picture import (
+    SeenCell,
     StripePicture,
     StripeVerdict,
     added,
@@ -458,11 +459,11 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
     Raises ArrayError if the content of the members is unknown.
     """
     new = new_content(picture, write)
-    held = {seen.cell.slot: seen.data for seen in picture.cells if seen.data is not None}
     expected = dict.fromkeys(write.target_slots, new)
     reader: _Parity | _Copies
     if isinstance(picture.geometry, ParityGeometry):
         row = picture.geometry.row(write.stripe)
+        held = _data_of(picture.cells)
         before = filled_in(row, held, len(new))
         if before is None:
             raise ArrayError(
@@ -475,13 +476,16 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
         reader = _Parity(row, before, write.target_slots[0], new, held | expected, policy)
     else:
         length = picture.stripe.cell_sectors
-        held = {
-            seen.cell.slot: seen.data
-            for seen in picture.cells
-            if seen.data is not None and seen.cell.first_sector <= write.sector < seen.cell.first_sector + length
-        }
+        held = _data_of(
+            seen for seen in picture.cells if seen.cell.first_sector <= write.sector < seen.cell.first_sector + length
+        )
+        old = next((held[slot] for slot in write.target_slots if slot in held), None)
+        if old is None:
+            raise ArrayError(
+                f"no copy of the block can be read from {picture.shape.name}", hint="check the array's state"
+            )
         most_lost = 1
-        reader = _Copies(next(held[slot] for slot in write.target_slots if slot in held), new)
+        reader = _Copies(old, new)
     losses = [lost for count in range(most_lost + 1) for lost in combinations(sorted(held), count)]
     states = []
     for written in _subsets(write.written_slots):
@@ -495,6 +499,11 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
             )
         )
     return tuple(states)
+
+
+def _data_of(cells: Iterable[SeenCell]) -> dict[int, bytes]:
+    """Slot -> content, of the cells whose content is known."""
+    return {seen.cell.slot: seen.data for seen in cells if seen.data is not None}
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
