@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.status import SyncProgress
@@ -17,12 +19,14 @@ from lab.measure.job import cold_plan, make_cold
 from lab.measure.rebuild import (
     MOST_POINTS,
     DataSum,
+    DataVerdict,
     Recording,
     mean_request_bytes,
     sum_device,
     sum_files,
     sync_seconds,
     timeline_of,
+    verdict,
 )
 from lab.measure.samples import Sample
 from lab.results.record import Timeline
@@ -73,6 +77,32 @@ NEVER_SEEN = "no sample shows the rebuild"
 def test_a_rebuild_that_was_never_seen_or_has_not_ended(samples: list[Sample], message: str) -> None:
     with pytest.raises(ArrayError, match=message):
         sync_seconds(samples)
+
+
+@settings(max_examples=20)
+@given(start=st.floats(10, 1000), length=st.floats(1, 1000), interval=st.floats(0.05, 0.5), phase=st.floats(0, 1))
+def test_it_is_wrong_by_an_interval_at_most(start: float, length: float, interval: float, phase: float) -> None:
+    count = int((start + length) / interval) + 4
+    times = [(number + phase) * interval for number in range(count)]
+    samples = [rebuilding(time) if start <= time < start + length else idle(time) for time in times]
+    assert abs(sync_seconds(samples) - length) <= interval * 1.001
+
+
+SUM, OTHER, LOST = DataSum("sha256:aa"), DataSum("sha256:bb"), DataSum("", "dd: Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (SUM, SUM, DataVerdict.INTACT),
+        (SUM, OTHER, DataVerdict.CHANGED),
+        (SUM, LOST, DataVerdict.UNREADABLE),
+        (LOST, SUM, DataVerdict.UNREADABLE),
+        (LOST, LOST, DataVerdict.UNREADABLE),
+    ],
+)
+def test_verdicts(before: DataSum, after: DataSum, expected: DataVerdict) -> None:
+    assert verdict(before, after) is expected
 
 
 def test_the_size_of_requests_is_that_of_the_stretch_alone() -> None:
