@@ -290,6 +290,11 @@ def test_a_lost_machine_is_raised_and_hides_no_other_error() -> None:
         raise KeyError("the first")
 
 
+def test_a_machine_that_was_lost_before_refuses_to_record() -> None:
+    with pytest.raises(MachineLost), Recorder(FakeMachine(is_lost=True), None, ()):
+        pass
+
+
 IOPS = {("read", 1): 73.4, ("write", 1): 71.8}
 READS, WRITES, STREAM = find_workload("rand-read-4k"), find_workload("rand-write-4k"), find_workload("seq-write-1m")
 DRIVE = LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/nbd0", size_bytes=64 * MIB, model="hdd-7200")
