@@ -140,10 +140,13 @@ def test_cut_or_scribbled_output_is_figures_or_a_lab_error(data: st.DataObject) 
         figures_of(text[:start] + scribble + text[end:])
 
 
-@given(st.text(st.characters(exclude_categories=[])), st.integers(-3, 300))
-def test_garbage_is_a_lab_error(text: str, status: int) -> None:
+any_text = st.text(st.characters(exclude_categories=[]))
+
+
+@given(any_text, any_text, st.integers(-3, 300))
+def test_garbage_is_a_lab_error(text: str, errors: str, status: int) -> None:
     with pytest.raises(LabError):
-        figures_of("{\n" + text + "\n}\n", exit_status=status)
+        figures_of("{\n" + text + "\n}\n", exit_status=status, stderr_text=errors)
 
 
 @given(st.lists(st.integers(1, 5000)))
