@@ -33,11 +33,21 @@ class DiskCounters:
     written_bytes: int
     write_wait_seconds: float
     in_flight: int
+    """Requests that wait or are served now."""
     busy_seconds: float
 
     def since(self, before: DiskCounters) -> DiskCounters:
-        """What has been added since ``before``; ``in_flight`` then means nothing."""
-        return DiskCounters(*(getattr(self, name) - getattr(before, name) for name in self.__slots__))
+        """What has been added since ``before``; ``in_flight`` is not a sum, and stays as it is."""
+        return DiskCounters(
+            reads=self.reads - before.reads,
+            read_bytes=self.read_bytes - before.read_bytes,
+            read_wait_seconds=self.read_wait_seconds - before.read_wait_seconds,
+            writes=self.writes - before.writes,
+            written_bytes=self.written_bytes - before.written_bytes,
+            write_wait_seconds=self.write_wait_seconds - before.write_wait_seconds,
+            in_flight=self.in_flight,
+            busy_seconds=self.busy_seconds - before.busy_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
