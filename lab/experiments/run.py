@@ -82,7 +82,7 @@ from lab.measure.rebuild import (
     timeline_of,
     verdict,
 )
-from lab.measure.samples import Recorder, busy_fraction
+from lab.measure.samples import Recorder, idle_fraction
 from lab.plans import Plan, Step, write_file_step
 from lab.results.record import (
     DEGRADED,
@@ -564,7 +564,7 @@ class ExperimentRunner:
                 with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
                     self._lab.machine.clock.sleep(IDLE_SECONDS)
                 if idle := recorder.samples:
-                    self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
+                    self._idle_baseline = idle_fraction(idle)
                 for cell in jobs:
                     self._measure_cell(cell)
                 self._measure_until_narrow()

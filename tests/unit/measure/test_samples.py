@@ -23,6 +23,7 @@ from lab.measure.samples import (
     Sample,
     ThreadTicks,
     busy_fraction,
+    idle_fraction,
     parse_cpu,
     parse_diskstats,
     rates_between,
@@ -162,6 +163,12 @@ def test_busy_fraction() -> None:
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=130, idle=170)) == pytest.approx(0.3)
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=100, idle=100)) is None
     assert busy_fraction(sample(), sample(busy=1)) is None
+
+
+def test_the_idle_baseline_is_that_of_the_whole_recording() -> None:
+    idle = [sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95)]
+    assert idle_fraction(idle) == 0.05
+    assert idle_fraction(idle[:1]) == idle_fraction([sample(), sample()]) == 0.0
 
 
 def job(ios: int, *, seconds: float = 9.0, total_bytes: int = GIB) -> JobFigures:
