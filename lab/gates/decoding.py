@@ -164,8 +164,8 @@ def digits(text: str) -> int | None:
 
 
 def version_numbers(text: str) -> tuple[int, int]:
-    """The first two numbers of a version, such as (6, 12); (0, 0) if there are none."""
-    found = re.search(r"([0-9]{1,4})\.([0-9]{1,4})", text)
+    """The first two numbers of ``6.12.95-cloud``, ``fio-3.33``, ``3.36-12-gabc`` or ``mdadm - v4.2``; else (0, 0)."""
+    found = re.search(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 

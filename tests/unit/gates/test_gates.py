@@ -30,6 +30,7 @@ from lab.gates.decoding import (
     checked,
     decode_json,
     parse_bytes,
+    version_numbers,
     whole,
 )
 from lab.gates.files import gunzip, open_plain, read_plain
@@ -67,6 +68,17 @@ def test_a_number_out_of_bounds_is_rejected_with_the_bounds(value: float, kind: 
 def test_no_text_but_digits_is_a_whole_number(text: str) -> None:
     with pytest.raises(SpecError):
         whole(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        *(("6.12.95-cloud", (6, 12)), ("fio-3.33", (3, 33)), ("fio-v3.28", (3, 28)), ("3.36-12-gabc", (3, 36))),
+        *(("mdadm - v4.2 - 2021-12-30", (4, 2)), ("fio-3.33000", (0, 0)), ("12345.6", (0, 0)), ("9" * 5000, (0, 0))),
+    ],
+)
+def test_a_version_has_two_numbers(text: str, numbers: tuple[int, int]) -> None:
+    assert version_numbers(text) == numbers
 
 
 @given(anything)
