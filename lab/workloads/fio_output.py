@@ -68,7 +68,7 @@ class FioDocument(msgspec.Struct, frozen=True):
     version: str = msgspec.field(name="fio version", default="")
 
     @property
-    def only(self) -> FioJob:
+    def live_job(self) -> FioJob:
         """The only entry, without I/O if there are several: documents without group_reporting have no live values."""
         return self.jobs[0] if len(self.jobs) == 1 else FioJob("")
 
@@ -505,9 +505,9 @@ class LiveFeed:
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
     """The interval between two cumulative documents of one run; None if no time passed between them."""
-    if before is None or _started_anew(before.only, after.only):
+    if before is None or _started_anew(before.live_job, after.live_job):
         before = FioDocument(jobs=())
-    was, now = before.only, after.only
+    was, now = before.live_job, after.live_job
     milliseconds = max(now.read.runtime - was.read.runtime, now.real_write.runtime - was.real_write.runtime)
     if milliseconds <= 0:
         return None
