@@ -492,10 +492,11 @@ class LiveFeed:
             self.last_document, self.load_seconds = text, load_seconds(document)
             if self.cut:
                 self.cut.see(text, document)
-            interval = difference(self._before, document, self.block_bytes)
-            is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS or not self.is_due()
+            # Percentiles take long. They are computed only for intervals that are returned.
+            is_sliver = _seconds_between(self._before, document) < _SLIVER_SECONDS or not self.is_due()
             self._held_back = document if is_sliver else None
-            if interval is not None and not is_sliver:
+            interval = None if is_sliver else difference(self._before, document, self.block_bytes)
+            if interval:
                 self._before = document
                 if self.cut and self.load_seconds <= self.cut.window.warmup_seconds:
                     interval = replace(interval, is_warmup=True)
@@ -505,19 +506,28 @@ class LiveFeed:
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
     """The interval between two cumulative documents of one run; None if no time passed between them."""
-    if before is None or _started_anew(before.live_job, after.live_job):
-        before = FioDocument(jobs=())
-    was, now = before.live_job, after.live_job
-    milliseconds = max(now.read.runtime - was.read.runtime, now.real_write.runtime - was.real_write.runtime)
-    if milliseconds <= 0:
+    seconds = _seconds_between(before, after)
+    if seconds <= 0:
         return None
-    seconds = milliseconds / 1000
+    was, now = _counted_from(before, after), after.live_job
     return LiveInterval(
         interval_seconds=seconds,
         reads=_difference(was.read, now.read, seconds, block_bytes),
         writes=_difference(was.real_write, now.real_write, seconds, block_bytes),
         is_warmup=_is_warmup(now),
     )
+
+
+def _seconds_between(before: FioDocument | None, after: FioDocument) -> float:
+    was, now = _counted_from(before, after), after.live_job
+    return max(now.read.runtime - was.read.runtime, now.real_write.runtime - was.real_write.runtime) / 1000
+
+
+def _counted_from(before: FioDocument | None, after: FioDocument) -> FioJob:
+    """The earlier entry; one without I/O if the counters of ``after`` started anew."""
+    if before is None or _started_anew(before.live_job, after.live_job):
+        return FioJob("")
+    return before.live_job
 
 
 def _is_warmup(job: FioJob) -> bool:
