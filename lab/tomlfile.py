@@ -132,7 +132,8 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
         try:
             return convert(tree, kind)
         except (msgspec.ValidationError, LabError, OverflowError) as error:
-            problems.append(partial(str, _readable(error)))
+            text = _readable(error)
+            problems.append(lambda: text)
     listed = [shortened(describe(), _LONGEST_PROBLEM) for describe in problems[:_MOST_PROBLEMS]]
     if left := len(problems) - len(listed):
         listed.append(f"and {left:,} more")
@@ -169,7 +170,8 @@ def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = Fa
     try:
         return parse_bytes(node, what=path)
     except SpecError as error:
-        problems.append(partial(str, f"{error.message} ({error.hint})"))
+        text = f"{error.message} ({error.hint})"
+        problems.append(lambda: text)
         return _NO_SIZE
 
 
