@@ -98,7 +98,7 @@ class Curve:
     b_long: float
 
 
-def fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
+def _fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
     """Least-squares fit of a square root up to a distance, and a line from there on.
 
     ``seeks``: share of the stroke and seconds of six or more, sorted by distance.
@@ -142,6 +142,7 @@ COHERENT = 0.6
 RATE_PLACES, BURSTS = 24, 3
 BURST_READS, BURST_BYTES, BURST_DEPTH, STREAM_BYTES = 4, 512 * KIB, 4, 128 * KIB
 SEEK_DISTANCES = 14
+"""Six or more: a curve is fitted to three on each side of its bend."""
 SHORTEST_SHARE, LONGEST_SHARE = 0.002, 0.95
 SHORTEST_TRACKS = 40
 """On a drive with many surfaces, a shorter distance may need no seek at all."""
@@ -186,7 +187,7 @@ def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool)
     stroke = Stroke.along(rates, size_bytes)
     seeks = _seeks(read, stroke, turn, overhead, source)
     tracks = stroke.tracks(turn)
-    curve = fit_curve(seeks, tracks)
+    curve = _fit_curve(seeks, tracks)
     # The measured rates include one rotation and one track switch per track.
     switch = curve.a_short + curve.b_short
     zones = [
