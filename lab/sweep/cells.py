@@ -50,7 +50,7 @@ from lab.measure.job import depends_on
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
-from lab.store import Journal, RunFolders, id_word, is_there
+from lab.store import Journal, RunFolders, id_word
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
@@ -185,7 +185,7 @@ class CellStore:
 
     def keys(self, candidates: Iterable[str]) -> set[str]:
         """The keys in ``candidates`` that have a file; the files are not read."""
-        return {key for key in candidates if is_there(self.path(key))}
+        return {key for key in candidates if os.path.lexists(self.path(key))}
 
     def read(self, key: str) -> bytes | None:
         """The content of a cell's file, or None if it cannot be read. Raises ResultError for another user's file."""

@@ -126,6 +126,17 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
     assert folder.state_words() == ("2 of 2", "complete")
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_cells_in_a_folder_that_cannot_be_read_are_not_stored(host: Host) -> None:
+    put(host, "a" * 64)
+    folder = cell_store(host).path("a" * 64).parent
+    folder.chmod(0)
+    try:
+        assert cell_store(host).keys(["a" * 64]) == set()
+    finally:
+        folder.chmod(0o700)
+
+
 def test_the_newest_run_of_the_same_id_is_found(host: Host) -> None:
     sweep, text = find_sweep("chunks")
     store = SweepStore(host)
