@@ -235,7 +235,6 @@ class TaskSpread:
         for out in stranded:
             del self._out[out.task.key]
             out.future.cancel()
-            out.future = None
         waiting = [*self._held, *stranded]
         self._held.clear()
         for out in waiting:
@@ -274,16 +273,17 @@ class TaskSpread:
             answered, self._function, out.task.payload, key=key, pure=False, retries=0, **options
         )
         self._out[out.task.key] = out
-        out.future.add_done_callback(lambda done: self._ready.put((out, done)))
+        out.future.add_done_callback(lambda done, name=out.task.key: self._ready.put((name, done)))
 
     def _next(self) -> Iterator[tuple[SpreadTask, Answer]]:
         try:
-            out, future = self._ready.get(timeout=POLL_SECONDS)
+            name, future = self._ready.get(timeout=POLL_SECONDS)
         except queue.Empty:
             return
-        if out.future is not future:
+        out = self._out.get(name)
+        if out is None or out.future is not future:
             return
-        del self._out[out.task.key]
+        del self._out[name]
         answer = self._answer(future)
         if answer is None:
             # The answer was lost, with its worker or with the scheduler.

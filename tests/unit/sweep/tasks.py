@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from lab.errors import LabError, ToolMissing
+from tests.waiting import wait_until
 
 
 def echo(payload: bytes) -> bytes:
@@ -31,6 +32,12 @@ def lacks_on_one(payload: bytes) -> bytes:
         if place.read_text() != str(os.getpid()):
             return b"done"
     raise ToolMissing("no kernel here", hint="build it")
+
+
+def sleeps(payload: bytes) -> bytes:
+    """Until it is awakened."""
+    wait_until((Path(payload.decode()) / "awake").exists)
+    return b"done"
 
 
 def dies_once(payload: bytes) -> bytes:

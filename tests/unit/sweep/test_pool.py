@@ -122,11 +122,24 @@ def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
     assert heard == ["no worker is left that can do the work; waiting up to 1 s for one"]
 
 
-def test_a_spread_that_is_ended_leaves_nothing_out(pool: Pool) -> None:
-    spread = TaskSpread(pool, tasks.echo, is_cancelled=lambda: bool(pool.client.futures))
+def test_a_spread_that_is_ended_leaves_nothing_out(pool: Pool, tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def is_third_question() -> bool:
+        counts.append(len(pool.client.futures))
+        return len(counts) == 3
+
+    folder = str(tmp_path).encode()
+    spread = TaskSpread(pool, tasks.sleeps, is_cancelled=is_third_question)
     with pytest.raises(RunCancelled):
-        list(spread.run([task("one", b"1"), task("two", b"2")]))
+        list(spread.run([task("one", folder), task("two", folder)]))
+    assert counts[-1] == 2
     assert not pool.client.futures
+    (tmp_path / "awake").touch()
+    # The ends of these futures are not taken for answers, after which tasks would be sent once more.
+    again = spread.run([task("two", folder), task("three", folder)])
+    assert sorted((each.key, answer.data) for each, answer in again) == [("three", b"done"), ("two", b"done")]
+    assert spread._generation == 4
 
 
 def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
