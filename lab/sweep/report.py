@@ -427,8 +427,9 @@ def _short(values: Sequence[float | None]) -> list[float | int | None]:
 
 def _counts(grid: SweepGrid) -> str:
     result = grid.result
-    waiting = max(0, result.planned - result.measured - len(result.failed))
-    words = f"{counted(result.planned, 'cell')} planned, {result.measured:,} measured, {len(result.failed):,} failed"
+    measured = result.measured
+    waiting = max(0, result.planned - measured - len(result.failed))
+    words = f"{counted(result.planned, 'cell')} planned, {measured:,} measured, {len(result.failed):,} failed"
     return f"{words}, {waiting:,} not yet measured" if waiting else words
 
 
@@ -521,7 +522,8 @@ def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
     for row in grid.rows:
         for stamp in filter(None, row.stamps.splitlines()):
             cells.setdefault(stamp, set()).add(row.cell)
+    measured = counted(grid.result.measured, "cell")
     for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
         explanation = explained(visible(stamp))
-        sentence = f"{explanation.sentence} ({count:,} of {counted(grid.result.measured, 'cell')})"
+        sentence = f"{explanation.sentence} ({count:,} of {measured})"
         yield Stamp(explanation.rule, sentence, explanation.why, explanation.remedy)
