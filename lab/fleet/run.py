@@ -118,14 +118,19 @@ def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: P
     """The losses of this number of arrays. The sums depend only on model and trials, not on the processes."""
     from lab.fleet.engine import summed
 
-    found: dict[int, BlockSums] = {}
-    done = 0
-    for number, sums in spreader(partial(_simulated, model), blocks_of(trials)):
-        found[number] = sums
-        done += sums.trials
-        on_progress(done / trials)
-    # Floating-point sums depend on their order.
-    return summed(found[number] for number in sorted(found))
+    def in_order() -> Iterator[BlockSums]:
+        waiting: dict[int, BlockSums] = {}
+        done = following = 0
+        for number, sums in spreader(partial(_simulated, model), blocks_of(trials)):
+            waiting[number] = sums
+            done += sums.trials
+            on_progress(done / trials)
+            # Floating-point sums depend on their order.
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
+
+    return summed(in_order())
 
 
 def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
