@@ -223,7 +223,9 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The distribution of drive lives: exactly one of these keys."""
 
     afr_percent: Annotated[float, msgspec.Meta(ge=1e-3, le=99)] | None = None
-    """Share of drives that fail within a year, at a constant rate: operators report a thousand times the minimum."""
+    """Share of drives that fail within a year, at a constant rate: from a thousandth of the rates that operators report
+    to nearly all drives.
+    """
     weibull: Weibull | None = None
 
     def __post_init__(self) -> None:
@@ -303,6 +305,7 @@ class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     defects_per_hour: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Rate of latent defects of one drive."""
     defect_bytes: Annotated[int, msgspec.Meta(ge=1, le=1024**3)] = 4096
+    """Size of a defect: from one byte to the largest stripes."""
     read_error_bits: Annotated[float, msgspec.Meta(ge=10**9, le=10**21)] | None = None
     """As in data sheets, 1e14 to 1e17: at most one unreadable sector in this number of bits read. For fleets without
     latent defects.
