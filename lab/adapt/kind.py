@@ -6,7 +6,7 @@ They are found by their labels on disks, run as slices and md arrays, and are sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -98,8 +98,8 @@ class FoundVolume(FoundArray):
     """A volume on the disks: its newest label, and the nodes of its disks by number."""
 
     label: Label
-    nodes: Mapping[int, str]
-    former_nodes: Mapping[int, str]
+    nodes: Mapping[int, str] = field(hash=False)
+    former_nodes: Mapping[int, str] = field(hash=False)
     """The nodes of failed disks that have not been replaced; they are attached but not used."""
 
     def start_plan(self, machine: Machine) -> Plan:

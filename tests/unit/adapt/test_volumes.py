@@ -245,6 +245,7 @@ def test_the_newest_label_decides_which_disks_have_failed() -> None:
     (found,) = volumes_in(labels)
     assert found.former_devices == ("/dev/ubd01",)
     assert found.former_nodes == {1: "/dev/ubd01"}
+    assert found in {found}
 
 
 def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() -> None:
