@@ -315,15 +315,15 @@ class VolumeArray(ArrayStatus):
     @property
     def condition(self) -> str:
         """The state as text: ``clean``, ``degraded``, or the extent of a data loss."""
-        return self.loss_words or ("degraded" if self._has_degraded_window else "clean")
+        return self.loss_words or ("degraded" if self.has_degraded_window else "clean")
 
     @property
     def failures_survived(self) -> int:
         """The number of further disk failures that are certainly survived: 0 while an array is degraded, else 1."""
-        return int(not self._has_degraded_window and not self.lost)
+        return int(not self.has_degraded_window and not self.lost)
 
     @property
-    def _has_degraded_window(self) -> bool:
+    def has_degraded_window(self) -> bool:
         return any(window.is_degraded for window in self.windows)
 
     def disk(self, node: str) -> VolumeDisk:
@@ -824,7 +824,7 @@ class Volume(Array):
             "kernel_name": volume.kernel_name,
             "device": volume.device,
             "state_words": volume.condition,
-            "is_degraded": volume.is_degraded,
+            "is_degraded": volume.has_degraded_window,
             "mismatch_sectors": volume.mismatch_sectors,
             "lost_windows": [each.window.number for each in volume.lost],
             "failures_survived_now": volume.failures_survived,

@@ -42,6 +42,24 @@ def test_a_whole_volume_is_an_array_of_its_disks() -> None:
     assert whole.sync is None
 
 
+def test_json_has_the_state_of_the_arrays_inside() -> None:
+    whole = running()
+    stopped = replace(whole, windows=(replace(whole.windows[0], array=None), *whole.windows[1:]))
+    volume = ADAPT.array(cast(OpenArrays, SimpleNamespace(disk_name=lambda node: node)), "adapt0")
+    document = volume.value(stopped)
+    changing = {
+        "state_words": "data lost in 1 of 5 arrays",
+        "is_degraded": True,
+        "lost_windows": [0],
+        "failures_survived_now": 0,
+    }
+    assert changing.items() <= document.items()
+    assert document.keys() - changing == {
+        *("name", "uuid", "level", "device", "kernel_name", "size_bytes", "chunk_bytes", "reference_blocks"),
+        *("optimal_io_bytes", "mismatch_sectors", "disks", "windows"),
+    }
+
+
 def test_a_failed_disk_is_one_faulty_member_however_many_arrays_have_it() -> None:
     failed = running(failed=[LARGE])
     assert failed.degraded_count == 1
