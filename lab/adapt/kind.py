@@ -313,8 +313,11 @@ class VolumeArray(ArrayStatus):
         return tuple(window for window in self.windows if window.is_lost)
 
     @property
-    def condition(self) -> str:
-        """The state as text: ``clean``, ``degraded``, or the extent of a data loss."""
+    def windows_words(self) -> str:
+        """The state of the windows: ``clean``, ``degraded``, or the extent of a data loss.
+
+        ``state_words`` counts disks that are not fully in sync, and names the sync.
+        """
         return self.loss_words or ("degraded" if self.has_degraded_window else "clean")
 
     @property
@@ -423,7 +426,7 @@ class VolumeArray(ArrayStatus):
     @property
     def summary(self) -> str:
         working = sum(len(disk.working) == len(disk.windows) for disk in self.disks)
-        parts = [self.level, human_bytes(self.size_bytes), self.condition]
+        parts = [self.level, human_bytes(self.size_bytes), self.windows_words]
         parts += [f"{working} of {len(self.disks)} disks in sync", self.kind_words]
         parts += [f"{each.name} {each.sync_words}" for each in self.busy]
         parts += [f"{self.mismatch_sectors} sectors mismatch"] if self.mismatch_sectors else []
@@ -714,7 +717,7 @@ class Volume(Array):
         volume, found, node = self.volume(), self._known, self.arrays.node(disk)
         if volume.lost:
             raise ArrayError(
-                f"array {self.name}: {volume.condition}, so nothing can be rebuilt",
+                f"array {self.name}: {volume.windows_words}, so nothing can be rebuilt",
                 hint="restore its data from a backup to a new array; "
                 f"'raidlab array destroy {self.name}' frees the disks",
             )
@@ -782,7 +785,7 @@ class Volume(Array):
     def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
         volume = cast(VolumeArray, status)
         label = volume.label
-        facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.condition}
+        facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.windows_words}
         reference = human_bytes(label.reference * label.chunk_bytes)
         facts |= {
             "device": volume.device,
@@ -823,7 +826,7 @@ class Volume(Array):
             "windows": msgspec.to_builtins(volume.windows),
             "kernel_name": volume.kernel_name,
             "device": volume.device,
-            "state_words": volume.condition,
+            "state_words": volume.windows_words,
             "is_degraded": volume.has_degraded_window,
             "mismatch_sectors": volume.mismatch_sectors,
             "lost_windows": [each.window.number for each in volume.lost],

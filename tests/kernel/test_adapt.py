@@ -159,7 +159,7 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
             assert {disk.number for disk in failed.disks if not disk.present} == {names.index(name)}
             assert sum_device(session.machine, device) == written
             session.run(session.array(NAME).add(name))
-            assert volume_now(session).condition == "clean"
+            assert volume_now(session).windows_words == "clean"
         # A copy of every byte has been made again by now; parity and data agree everywhere.
         session.run(session.array(NAME).scrub("check"))
         assert volume_now(session).mismatch_sectors == 0
@@ -198,7 +198,7 @@ def test_a_second_failure_in_a_window_is_refused_and_then_reported_as_loss(sessi
         session.run(session.array(NAME).fail("fast3", breaks_array=True))
         status = volume_now(session)
         assert [each.window.number for each in status.lost] == [0, 1, 3]
-        assert status.condition == "data lost in 3 of 5 arrays"
+        assert status.windows_words == "data lost in 3 of 5 arrays"
         assert sum_device(session.machine, device).digest == ""
         with pytest.raises(ArrayError, match="nothing can be rebuilt"):
             session.array(NAME).add("fast9")
@@ -281,5 +281,5 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
     with open_session(Client(target, host)) as session:
         assert [array.name for array in session.found.stopped] == [NAME]
         assert [status.name for status in session.start_all()] == [NAME]
-        assert volume_now(session).condition == "clean"
+        assert volume_now(session).windows_words == "clean"
         assert sum_device(session.machine, spec.device) == written
