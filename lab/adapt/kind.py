@@ -406,6 +406,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def sync_place(self) -> str:
+        """The place as text, for example ``2 of 5``; empty if arrays run in parallel or there is only one."""
         sync = self.sync
         return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
@@ -489,7 +490,6 @@ class VolumeArray(ArrayStatus):
 
 
 _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
-_SURVIVES_LATER = "no failed disks now; 1 failed disk when complete"
 
 
 def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeArray:
@@ -542,9 +542,7 @@ def volume_of(
         mismatch_sectors=sum(each.mismatch_sectors or 0 for each in arrays),
         bitmap_location=None,
         reshape_position_sectors=None,
-        resync_start_sectors=next(
-            (each.resync_start_sectors for each in arrays if each.owes_sync and each.awaits_resync), None
-        ),
+        resync_start_sectors=next((each.resync_start_sectors for each in arrays if each.awaits_resync), None),
         # A failed disk without a slice in any array is not a member; its slot is empty.
         members=tuple(_member(disk) for disk in disks if disk.node and (disk.present or disk.faulty)),
         holders=(),
@@ -787,6 +785,7 @@ class Volume(Array):
         label = volume.label
         facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.windows_words}
         reference = human_bytes(label.reference * label.chunk_bytes)
+        survives = "1 failed disk" if volume.failures_survived else "no failed disks now; 1 failed disk when complete"
         facts |= {
             "device": volume.device,
             "capacity": f"{human_bytes(volume.size_bytes)} ({volume.size_bytes} bytes)",
@@ -794,7 +793,7 @@ class Volume(Array):
             "reference stripe": f"{label.reference} chunks, {reference}",
             "optimal I/O": human_bytes(volume.optimal_io_bytes) if volume.optimal_io_bytes else "unknown",
             "uuid": label.uuid,
-            "survives": "1 failed disk" if volume.failures_survived else _SURVIVES_LATER,
+            "survives": survives,
         }
         if volume.mismatch_sectors:
             facts["mismatches"] = f"{volume.mismatch_sectors} sectors in the last scrub"
