@@ -145,11 +145,16 @@ def test_a_spread_that_is_ended_leaves_nothing_out(pool: Pool, tmp_path: Path) -
 def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
     pool: Pool, tmp_path: Path, notices: list[str]
 ) -> None:
+    notices.clear()
     spread = TaskSpread(pool, tasks.dies_once)
     ((_, answer),) = spread.run([task("dies", str(tmp_path).encode())])
     assert answer.data == b"done"
-    while not any("another one is started" in each for each in notices):
+
+    def is_replaced() -> bool:
         pool.tend()
+        return len(pool.workers()) == 2 and any("another one is started" in each for each in notices)
+
+    wait_until(is_replaced, PATIENCE_SECONDS)
 
 
 def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(
@@ -164,9 +169,13 @@ def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(
     ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
     assert answer.data == b"done"
     assert notices[0] == "a worker gets no work: it is old"
-    # The answer of its successor may come before the loss is reported.
-    while "worker-0 ended; another one is started" not in notices:
+
+    def is_reported() -> bool:
         pool.tend()
+        return "worker-0 ended; another one is started" in notices
+
+    # The answer of its successor may come before the loss is reported.
+    wait_until(is_reported, PATIENCE_SECONDS)
 
 
 def test_a_task_that_kills_each_of_its_workers_is_reported(pool: Pool, notices: list[str]) -> None:
