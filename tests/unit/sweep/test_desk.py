@@ -149,6 +149,13 @@ def test_the_newest_run_of_the_same_id_is_found(host: Host) -> None:
     assert found.id == second.id
 
 
+def test_progress_of_an_earlier_raidlab_is_read(host: Host) -> None:
+    folder = begun(host)
+    (folder.path / "progress.json").write_text('{"done": 1, "planned": 2}')
+    assert folder.progress is not None
+    assert folder.progress.latest == ()
+
+
 def test_a_reader_does_not_prevent_resuming_a_sweep(host: Host) -> None:
     folder = begun(host)
     lock = os.open(folder.path / "lock", os.O_RDONLY | os.O_CREAT)

@@ -50,6 +50,14 @@ def test_cells_are_the_combinations_without_those_that_cannot_be_or_mean_the_sam
     assert cell.experiment.disks.model == "hdd-7200"
 
 
+def test_impossible_arrays_are_left_out_and_counted() -> None:
+    found = combinations(decode_sweep(FILE.replace('"raid1", "raid5"', '"raid6"'), "test"))
+    assert {cell.experiment.arrays[0].members for cell in found.cells} == {4}
+    ((why, count),) = found.impossible.items()
+    assert "raid6 of 2 disks" in why
+    assert count == 4
+
+
 def test_however_a_value_is_written_it_is_the_same_cell() -> None:
     plain = combinations(decode_sweep(FILE, "test"))
     skip = '[[skip]]\nlevel = "{}"\nchunk = {}\n'
@@ -67,7 +75,6 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message", "count"),
     [
-        ('"raid1", "raid5"', '"raid6"', "raid6 of 2 disks: ", 4),
         ('"64K", "512K"', '"64K", "32M"', "raid5 of 4 disks: too small: for chunk 32 MiB a disk has 24 MiB", 2),
         ('"64K", "512K"', '"512K", "4M"', "raid10 of 4 disks: for chunk 4 MiB nothing is left for data", 2),
         ("[1, 8]", '[1]\nblock = ["4K", "64M"]', "raid5 of 4 disks: workload 'rand-read-4k' needs 4 x 64 MiB", 2),
@@ -122,6 +129,8 @@ def test_skipped_are_those_that_match_all_of_a_table() -> None:
         ('"raid1", "raid5"', '"raid1", "raid55"', "raid55"),
         ("members = [2, 4]", "members = [2, 2]", "has a value twice"),
         ('"raid1", "raid5"', '"raid5", "RAID 5"', "the axis level has a value twice"),
+        ('"raid1", "raid5"', '"5", "raid5"', "the axis level has a value twice"),
+        ('"64K", "512K"', '"64K", "64KiB"', "the axis chunk has a value twice"),
         ('"64K", "512K"', '"64K", "65536"', "the axis chunk has a value twice"),
         ("queue_depth = [1, 8]", 'block = ["4K", "4096"]', "the axis block has a value twice"),
         ("queue_depth = [1, 8]", 'block = ["100"]', "block 100 is not possible"),

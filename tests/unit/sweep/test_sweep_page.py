@@ -37,9 +37,14 @@ def sections(page: str) -> list[str]:
 
 
 def test_nothing_is_loaded_from_elsewhere_and_figures_are_stored_once() -> None:
-    page = sweep_page(sweep([row(level, 1234567.0, members=n) for level in LEVELS for n in (4, 8)]))
+    rows = [row(level, 1234567.0, members=n) for level in LEVELS for n in (4, 8)]
+    rows.append(row(members=8, queue_depth=9, p99_seconds=math.nan, mean_seconds=math.inf, predicted_iops=None))
+    page = sweep_page(sweep(rows))
     loading_nothing(page)
-    assert data_in(page)["iops"] == [1235000] * 4
+    data = data_in(page)
+    assert data["iops"][:4] == [1235000] * 4
+    assert [data[name][4] for name in ("p99", "mean", "predicted")] == [None] * 3
+    json.dumps(data, allow_nan=False)
 
 
 def test_every_link_of_the_head_leads_to_a_section() -> None:

@@ -86,9 +86,10 @@ def test_a_report_has_one_sweep_and_nothing_beside_it(tmp_path: Path, capfd: pyt
     assert not list(tmp_path.glob("*.csv"))
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("ending", ["html", "parquet", "csv"])
+def test_a_folder_that_is_not_there_is_named(ending: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = begun()
-    assert run(["report", folder.id, "-o", str(tmp_path / "none/sweep.html")]) != 0
+    assert run(["report", folder.id, "-o", str(tmp_path / f"none/sweep.{ending}")]) != 0
     assert f"there is no folder '{tmp_path}/none'" in capfd.readouterr().err
 
 
