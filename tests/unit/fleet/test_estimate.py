@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -24,7 +25,7 @@ from lab.fleet.engine import (
 from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread, fleet_spec, fleet_tree, model_of
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, what_if, with_method
 from lab.theory.extension import LossFigures
-from tests.unit.fleet.chains import array_chain
+from tests.unit.fleet.chains import Chain, array_chain
 from tests.unit.fleet.models import exponential, no_results
 
 
@@ -39,6 +40,16 @@ def test_mean_time_is_what_the_linear_equations_give() -> None:
             rates[state, state - 1] = chain.repair_rates[state - 1]
             rates[state, state] -= chain.repair_rates[state - 1]
     assert chain.mean_hours() == pytest.approx(-numpy.linalg.solve(rates, numpy.ones(4))[0])
+
+
+def test_chance_of_a_chain_without_repair_is_the_binomial_law() -> None:
+    members, rate, hours = 5, 1e-4, 3_000.0
+    chain = Chain([(members - failed) * rate for failed in range(3)], [0.0, 0.0])
+    dead = -math.expm1(-rate * hours)
+    more_than_two = sum(
+        math.comb(members, count) * dead**count * (1 - dead) ** (members - count) for count in range(3, 6)
+    )
+    assert chain.loss_chance(hours) == pytest.approx(more_than_two, rel=1e-9)
 
 
 @pytest.mark.parametrize("duration", [0.0, 50.0, 700.0])

@@ -293,34 +293,46 @@ def test_the_page_s_file_is_one() -> None:
         fleet_spec(tomllib.loads(text), "the page", {key: value})
 
 
-LIVES: list[dict[str, Any]] = [{"afr_percent": afr} for afr in (1e-3, 1.57, 99.0)]
-LIVES += [{"weibull": {"shape": shape, "scale_hours": scale}} for shape in (0.4, 1.0, 20) for scale in (100, 1e4, 1e9)]
 WEIBULLS = [
-    {"shape": shape, "scale_hours": scale, "location_hours": at}
+    {"weibull": {"shape": shape, "scale_hours": scale, "location_hours": at}}
     for shape, scale, at in product((0.2, 20.0), (1e-3, 1e9), (0.0, 1e9))
 ]
 HOURS = (1e-3, 48.0, 1e9)
 ANY_HOURS = (0.0, 5e-324, 24.0, 1e9)
 CHANCES = (0.0, 5e-324, 0.01, 1.0)
-REBUILDS: list[dict[str, Any]] = [{"hours": [1e-3, 1e9]}, *({"weibull": each} for each in WEIBULLS)]
-REBUILDS += [{key: hours} for key in ("constant_hours", "exponential_hours") for hours in HOURS]
-SCRUBS: list[dict[str, Any]] = [{}, *({"weibull": each} for each in WEIBULLS)]
-SCRUBS += [{"interval_hours": hours} for hours in HOURS]
-SCRUBS += [{"interval_hours": 1e9, "duration_hours": hours} for hours in (5e-324, 1e-3, 1e9)]
+KINDS: dict[str, Sequence[Sequence[dict[str, Any]]]] = {
+    "failures": (
+        [{"afr_percent": afr} for afr in (1e-3, 1.57, 99.0)],
+        [
+            {"weibull": {"shape": shape, "scale_hours": scale}}
+            for shape, scale in product((0.4, 1.0, 20.0), (100.0, 1e4, 1e9))
+        ],
+    ),
+    "rebuild": (
+        [{"constant_hours": hours} for hours in HOURS],
+        [{"exponential_hours": hours} for hours in HOURS],
+        [{"hours": [1e-3, 1e9]}],
+        WEIBULLS,
+    ),
+    "scrub": (
+        [{}],
+        [{"interval_hours": hours} for hours in HOURS],
+        [{"interval_hours": 1e9, "duration_hours": hours} for hours in (5e-324, 1e-3, 1e9)],
+        WEIBULLS,
+    ),
+}
+"""Values by kind: each kind is drawn equally often, however many values it has."""
 ENDS: dict[str, Sequence[Any]] = {
     "arrays": (1, 10**7),
     "years": (0.01, 5.0, 100.0),
     "level": ("raid0", "raid1", "raid5", "raid6", "raid10"),
     "members": (1, 2, 4, 16, 64),
     "disk_tb": (1e-6, 1000.0),
-    "failures": LIVES,
-    "rebuild": REBUILDS,
     "repair.detection_hours": ANY_HOURS,
     "repair.spares": (0, 8),
     "repair.replenish_hours": ANY_HOURS,
     "sectors.defects_per_hour": (0.0, 5e-324, 1e-6, 1.0),
     "sectors.defect_bytes": (1, 2**30),
-    "scrub": SCRUBS,
     "people.wrong_disk": CHANCES,
     "people.loses_data": CHANCES,
     "run.method": ("auto", "plain", "biased"),
@@ -348,7 +360,8 @@ def numbers_of(tree: Any, path: str = "") -> dict[str, float]:
 @settings(max_examples=200, deadline=None)
 @given(
     st.fixed_dictionaries(
-        {key: st.sampled_from(values) for key, values in ENDS.items()},
+        {key: st.sampled_from(values) for key, values in ENDS.items()}
+        | {key: st.one_of(*map(st.sampled_from, kinds)) for key, kinds in KINDS.items()},
         optional={key: st.sampled_from(values) for key, values in OPTIONAL_ENDS.items()},
     )
 )
