@@ -304,6 +304,7 @@ def test_the_preview_compares_four_systems_behind_their_metadata() -> None:
     found = {each.system: each for each in compare_systems(VolumeSpec(disks_of(600, 600, 600, 600, 300)))}
     disks = disks_of(600, 600, 600, 600, 300)
     assert found["adapt5"].capacity_bytes == VolumeSpec(disks).expected_bytes(disks)
+    assert (found["raid5"].capacity_bytes, found["onlyfast"].capacity_bytes) == (1196 * MIB, 1797 * MIB)
     order = sorted(found, key=lambda system: found[system].capacity_bytes)
     assert order == ["raid5", "onlyfast", "adapt5", "shr"]
     assert [found[system].reads_words for system in order] == ["never", "always", "never", "43 %"]
