@@ -43,7 +43,8 @@ def test_create(options: str) -> None:
     (step,) = spec.creation().steps
     assert step.shell_line() == " ".join([START, options, *spec.members, *spec.spares])
     assert step.danger is Danger.DATA
-    assert step.writes_devices == spec.devices
+    journal = (spec.journal_device,) if spec.journal_device else ()
+    assert step.writes_devices == spec.members + spec.spares + journal
     assert step.undo == ("mdadm", "--stop", "/dev/md0")
 
 

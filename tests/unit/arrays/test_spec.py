@@ -74,7 +74,7 @@ def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
 def test_each_problem_is_named(spec: ArraySpec, problem: str) -> None:
     assert len(spec.problems()) == 1
     with pytest.raises(SpecError, match="array ") as caught:
-        spec.validate()
+        spec.creation()
     assert problem in caught.value.message
     assert caught.value.hint
 

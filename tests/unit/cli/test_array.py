@@ -33,6 +33,11 @@ def test_a_quiet_plan_is_commands_alone(typed: Typed) -> None:
     assert typed("-q", *CREATE, "--disks", "disk01,disk02,disk03", "--chunk", "64K", "--plan") == (CREATED, "")
 
 
+def test_a_plan_names_its_spare_last(typed: Typed) -> None:
+    planned = typed(*CREATE, "--disks", "disk01,disk02,disk03", "--spares", "disk04", "--plan", "-q").out
+    assert planned.endswith(" --spare-devices=1 /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd\n")
+
+
 def test_a_plan_as_json_has_steps(typed: Typed) -> None:
     printed = typed(*CREATE, "--disks", "disk01,disk02,disk03", "--fs", "ext4", "--plan", "--json").out
     steps = json.loads(printed)["steps"]
@@ -46,7 +51,10 @@ def test_a_plan_as_json_has_steps(typed: Typed) -> None:
     [
         (["--level", "raid55"], "unknown level 'raid55'"),
         (["--level", "raid5", "--disks", "2"], "raid5 needs at least 3 members, not 2"),
+        (["--level", "raid5", "--disks", "disk01,disk01,disk02"], "named twice"),
         (["--level", "raid5", "--chunk", "much"], "chunk 'much' is not a size"),
+        (["--level", "raid1", "--chunk", "64K"], "raid1 has no chunk"),
+        (["--level", "raid0", "--spares", "1"], "cannot use spares"),
         (["--level", "raid5", "--disks", "disk01,disk02,disk99"], "no lab disk 'disk99'"),
         (["--level", "raid5", "--fs", "ext5"], "no file system 'ext5'"),
         (["--level", "raid5", "--policy", "journal"], "needs a journal device"),
