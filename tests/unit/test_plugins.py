@@ -63,6 +63,12 @@ for words in json.loads(sys.argv[1]):
 LINTER = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
 
+def copy_packages(folder: Path) -> None:
+    """With what is compiled, but without files that another process is about to rename: they may be gone."""
+    for tree in ("lab", "tui"):
+        shutil.copytree(REPOSITORY / tree, folder / tree, ignore=shutil.ignore_patterns("*.pyc.*"))
+
+
 def in_copy(copy: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy), "RAIDLAB_STATE": str(copy / "state")}
     return subprocess.run(argv, cwd=copy, env=environment, capture_output=True, text=True, check=False)
@@ -71,8 +77,7 @@ def in_copy(copy: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", [name for name, place in entry_points().items() if place.startswith("lab.")])
 def test_without_a_plugin(name: str, tmp_path: Path) -> None:
     folder = entry_points()[name].rpartition(".plugin:")[0]
-    for tree in ("lab", "tui"):
-        shutil.copytree(REPOSITORY / tree, tmp_path / tree)
+    copy_packages(tmp_path)
     (tmp_path / "tests").mkdir()
     shutil.copy(REPOSITORY / "tests/surface.py", tmp_path / "tests")
     shutil.rmtree(tmp_path / folder.replace(".", "/"))
@@ -95,8 +100,7 @@ def test_without_a_plugin(name: str, tmp_path: Path) -> None:
 
 
 def test_the_imports_are_sound_without_plugins(tmp_path: Path) -> None:
-    for tree in ("lab", "tui"):
-        shutil.copytree(REPOSITORY / tree, tmp_path / tree)
+    copy_packages(tmp_path)
     for place in entry_points().values():
         if place.startswith("lab."):
             shutil.rmtree(tmp_path / place.rpartition(".plugin:")[0].replace(".", "/"))
