@@ -12,6 +12,7 @@ import pytest
 from lab import __version__
 from lab.arrays.discovery import BroughtUp
 from lab.cli import context as cli_context
+from lab.cli.app import COMMANDS
 from lab.cli.context import Narrator
 from lab.cli.lesson import print_page
 from lab.cli.main import run
@@ -127,7 +128,13 @@ def test_the_target_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
     assert "'nowhere:' is not a target" in typed("disks", status=2).err
 
 
-@pytest.mark.parametrize("shell", ["bash", *(pytest.param(each, marks=pytest.mark.wide) for each in ("zsh", "fish"))])
+def test_help_names_all_commands(typed: Typed) -> None:
+    printed = typed("--help").out
+    for word in (*COMMANDS, "--on", "--json"):
+        assert word in printed
+
+
+@pytest.mark.parametrize("shell", ["bash", *(pytest.param(each, marks=pytest.mark.slow) for each in ("zsh", "fish"))])
 def test_completion_is_a_script(shell: str, typed: Typed) -> None:
     assert "raidlab" in typed("completion", shell).out
 
