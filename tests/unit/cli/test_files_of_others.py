@@ -102,6 +102,15 @@ def answered(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
+def test_toml_that_nests_too_deeply_is_refused(
+    words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "01-other.toml"
+    path.write_bytes(b"x = " + b"[" * 10_000)
+    assert "01-other.toml" in answered((*words, str(path)), capfd)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_workload_that_runs_a_command_is_named_and_refused(
     words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,7 +159,9 @@ def test_values_of_a_lesson_that_double_are_refused(tmp_path: Path, capfd: pytes
         ("recipe.sh", "for a in " + "b " * 1_900 + "; do " + "echo $a " * 400 + "; done\n"),
         ("recipe.sh", "for a in b; do" + " " * 60_000 + "don"),
         ("recipe.sh", "'" * 60_001),
+        ("recipe.sh", "[" * 60_000),
         ("recipe.sh", "x=" * 30_000),
+        ("job.fio", "'" * 60_001),
         ("job.fio", "[" * 60_000),
         ("job.fio", "\n[a]" * 15_000),
         ("job.fio", "x=" * 30_000),
