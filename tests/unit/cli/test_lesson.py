@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.lessons.course import Course, built_in_course
 from tests.unit.cli.conftest import Typed
 from tests.unit.fakes import FakeMachine
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
@@ -168,8 +169,18 @@ def test_a_lesson_file_is_verified(
     bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
     assert "minutes is 99" in output_of("lesson", "verify", str(bad), status=2)
     # test_the_course_is_sound looks for problems, which takes seconds.
-    monkeypatch.setattr("lab.cli.lesson.course_problems", lambda _: ())
+    problems: list[str] = []
+    courses: list[Course] = []
+
+    def found(course: Course) -> tuple[str, ...]:
+        courses.append(course)
+        return tuple(problems)
+
+    monkeypatch.setattr("lab.cli.lesson.course_problems", found)
     assert "12-choosing-a-level: sound" in output_of("lesson", "verify")
+    problems.append("12-choosing-a-level.toml: minutes is 99")
+    assert "the course is not sound:\n  - 12-choosing-a-level.toml: minutes" in output_of("lesson", "verify", status=2)
+    assert courses == [built_in_course()] * 2
 
 
 @pytest.mark.parametrize(
