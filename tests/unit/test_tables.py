@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from lab.tables import NOTHING, Column, Table, as_csv
 
 TABLE = Table(
@@ -21,6 +23,8 @@ def test_markdown() -> None:
         ["**Title**", "", "| name | µs |", "|---|---:|", "| a\\|b | 1 |", "| 漢字 | 1234 |", "", "- a note"]
     )
     assert Table("T", (Column("n"),), (("1",),)).as_markdown().endswith("| 1 |")
+    with pytest.raises(ValueError, match="shorter than"):
+        Table("T", (Column("a"), Column("b")), (("1",),)).as_markdown()
 
 
 def test_csv_quotes_what_must_be_quoted() -> None:

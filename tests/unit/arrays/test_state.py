@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import cast
 
@@ -82,14 +83,15 @@ def test_a_rebuilding_raid5() -> None:
         ("raid6", {"awaits_resync": True}),
         ("raid6-assume-clean", {"awaits_resync": False}),
         ("raid5-broken", {"degraded_count": 2}),
-        ("raid0-broken", {"state": ArrayState.BROKEN}),
-        ("raid1-broken", {"state": ArrayState.BROKEN}),
+        ("raid0-broken", {"state": ArrayState.BROKEN, "state.is_broken": True}),
+        ("raid1-broken", {"state": ArrayState.BROKEN, "state.is_broken": True}),
+        ("raid1-checking", {"state_words": "clean, checking"}),
         ("raid5-rebuilding", {"state_words": "clean, degraded, recovering"}),
     ],
 )
 def test_facts_of_captured_arrays(label: str, facts: dict[str, object]) -> None:
     status = captured(label)
-    assert {name: getattr(status, name) for name in facts} == facts
+    assert {name: attrgetter(name)(status) for name in facts} == facts
 
 
 @pytest.mark.parametrize(
@@ -113,9 +115,11 @@ def test_facts_of_captured_members(label: str, device: str, facts: dict[str, obj
         ("raid0", {"array_size_kib": "1019904", "used_device_size_kib": "N/A", "consistency_policy": "none"}),
         ("raid1", {"array_size_kib": "510976", "used_device_size_kib": "510976", "consistency_policy": "resync"}),
         ("raid1", {"layout": "N/A", "chunk_kib": "N/A", "metadata": "1.2"}),
-        ("raid5", {"used_device_size_kib": "509952", "layout": "left-symmetric"}),
-        ("raid5-ppl", {"used_device_size_kib": "508928", "consistency_policy": "ppl"}),
-        ("raid5-journal", {"used_device_size_kib": "509952", "consistency_policy": "journal"}),
+        ("raid5", {"array_size_kib": "1019904", "used_device_size_kib": "509952", "consistency_policy": "resync"}),
+        ("raid5", {"layout": "left-symmetric"}),
+        ("raid5-ppl", {"array_size_kib": "1017856", "used_device_size_kib": "508928", "consistency_policy": "ppl"}),
+        ("raid5-journal", {"array_size_kib": "1019904", "used_device_size_kib": "509952"}),
+        ("raid5-journal", {"consistency_policy": "journal"}),
         ("raid1-bitmap", {"consistency_policy": "bitmap"}),
         ("raid10-f2", {"layout": "f2", "chunk_kib": "64", "raid_devices": "4", "total_devices": "4"}),
         ("raid5-bitmap-spare", {"total_devices": "4"}),
@@ -163,7 +167,7 @@ def test_counts() -> None:
     assert counts == [3, None, None, None, 18446744073709551615]
 
 
-@given(st.text(st.sampled_from("0189 ()/,-\n\tnx\u0663\u00b2")))
+@given(st.text(st.sampled_from("0189 ()/,-_+\n\tnx\u0663\u00b2\x00\x85\u2028") | st.characters()))
 def test_no_text_upsets_the_parsers(text: str) -> None:
     parse_count(text)
     parse_progress(text)
