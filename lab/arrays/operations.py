@@ -317,7 +317,9 @@ _SCRUBS = {
 
 
 def scrub(name: str, action: str) -> Plan:
-    """Check or repair the whole array (md/mismatch_cnt counts the differences), or stop that."""
+    """Check or repair the whole array (md/mismatch_cnt counts the differences), or stop that. Raises SpecError."""
+    if action not in _SCRUBS:
+        raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(_SCRUBS)}")
     title, why = _SCRUBS[action]
     path = md_path(name, "sync_action")
     undo = () if action == "stop" else write_file_step(path, "idle", "").argv

@@ -136,6 +136,7 @@ def test_stop_has_an_undo_command_that_assembles() -> None:
         lambda: ops.set_sync_speed("md0", minimum_kib_per_second=0, maximum_kib_per_second=None),
         lambda: ops.set_sync_speed("md0", minimum_kib_per_second=2, maximum_kib_per_second=1),
         lambda: ops.stop("md0 /dev/sda"),
+        lambda: ops.scrub("md0", "polish"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_hint(make: object) -> None:
