@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
 from typing import ClassVar
@@ -550,12 +550,15 @@ def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
 class Raid0Geometry(ChunkedGeometry):
     """RAID 0. A stripe is one row of chunks, counted on the members; later zones have it on fewer members."""
 
-    raid_disks: int
+    raid_disks: int = field(init=False)
     zones: tuple[StripZone, ...]
     """In sectors."""
     chunk_sectors: int
     is_original: bool
     """The first chunk of a later zone lies on the member that its number on the array gives, not on the first one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raid_disks", len(self.zones[0].slots))
 
     @property
     def size_sectors(self) -> int:
@@ -609,18 +612,20 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
             f"members of several sizes, and md says layout {layout}, which does not determine where later zones begin",
             hint="the kernel parameter raid0.default_layout determines it: 1 or 2",
         )
-    is_original = not (has_two_layouts and layout == ALTERNATE_LAYOUT)
-    return Raid0Geometry(len(member_sectors), zones, chunk_sectors, is_original)
+    return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
 
 
 @dataclass(frozen=True, slots=True)
 class LinearGeometry(ArrayGeometry):
     """One member after the other, in slot order. There are no stripes."""
 
-    raid_disks: int
+    raid_disks: int = field(init=False)
     ends: tuple[int, ...]
     """Where each member ends on the array."""
     has_stripes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raid_disks", len(self.ends))
 
     @property
     def size_sectors(self) -> int:
@@ -680,7 +685,7 @@ def geometry_of(
             return raid0_geometry(layout, chunk_sectors, sizes)
         # Linear arrays use whole chunks if one was given (linear_conf).
         used = [size - (size % chunk_sectors if chunk_sectors else 0) for size in sizes]
-        return LinearGeometry(raid_disks, tuple(accumulate(used)))
+        return LinearGeometry(tuple(accumulate(used)))
     raise ArrayError(
         f"where an array of level {level} with {len(member_sectors)} of {raid_disks} members puts its data is not "
         "known here",

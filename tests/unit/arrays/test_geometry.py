@@ -65,7 +65,7 @@ def shapes() -> Iterator[tuple[str, ArrayGeometry]]:
     yield "raid0", raid0_geometry(0, CHUNK, [100, 100, 103])
     for layout in (1, 2):
         yield f"raid0 zones {layout}", raid0_geometry(layout, CHUNK, [80, 240, 160, 240, 403])
-    yield "linear", LinearGeometry(3, (40, 48, 148))
+    yield "linear", LinearGeometry((40, 48, 148))
 
 
 SHAPES = dict(shapes())
