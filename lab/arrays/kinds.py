@@ -430,7 +430,17 @@ MD = MdKind()
 @cache
 def kinds() -> tuple[ArrayKind, ...]:
     """All kinds. md's own comes first: other kinds consist of its arrays, and it is the default."""
-    return (MD, *(each.load() for each in extensions(AddedKind)))
+    return (MD, *map(_loaded, extensions(AddedKind)))
+
+
+def _loaded(added: AddedKind) -> ArrayKind:
+    kind = added.load()
+    if not isinstance(kind, ArrayKind):
+        raise LabError(
+            f"levels that a plugin adds cannot be used ({', '.join(added.levels)}): their kind is no ArrayKind",
+            hint="update the plugin, or uninstall it",
+        )
+    return kind
 
 
 def kind_of_level(level: str) -> ArrayKind:

@@ -7,7 +7,7 @@ import pytest
 from lab.arrays import kinds
 from lab.arrays.array import Array, ArrayKind
 from lab.arrays.levels import AddedKind
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
 from lab.plugins import extensions
 
 
@@ -32,6 +32,12 @@ def test_the_words_of_each_added_level_are_those_of_its_kind() -> None:
         (kind,) = {kinds.kind_of_level(level) for level in added.levels}
         assert kind.levels == added.levels
         assert set(added.nicknames.values()) <= set(added.levels)
+
+
+def test_levels_without_a_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "extensions", lambda _: (AddedKind(lambda: "raid7", ("raid7",), "nothing"),))
+    with pytest.raises(LabError, match="raid7"):
+        kinds.kinds.__wrapped__()
 
 
 def test_verbs_that_a_volume_cannot_do_are_refused() -> None:
