@@ -330,6 +330,7 @@ class BroughtUp:
         return array.name if is_plain and self.array(array.name) is array else array.uuid
 
     def holder_of(self, node: str) -> FoundArray | None:
+        """The array to which the device belongs now."""
         return next((array for array in self.all if node in array.devices), None)
 
     def former_holder_of(self, node: str) -> FoundArray | None:

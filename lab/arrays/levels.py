@@ -101,6 +101,7 @@ class Level(ABC):
     has_zones: ClassVar[bool] = False
     """Whether md uses the whole of members that differ in size, in zones with fewer and fewer members."""
     parity_members: ClassVar[int] = 0
+    """Parity chunks in each stripe."""
 
     @property
     @abstractmethod
@@ -130,6 +131,7 @@ class Level(ABC):
         return max(0, least - missing), max(0, most - missing)
 
     def small_write(self, members: int) -> SmallWrite:
+        """The member I/Os that md makes for one write smaller than a chunk."""
         return SmallWrite(0, self.write_penalty)
 
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:

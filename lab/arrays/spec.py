@@ -108,6 +108,7 @@ class ArrayPreview:
         return _failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
+        """The disks that have a slice in the inner array ``window``."""
         return {disk for row in self.rows for disk, own in enumerate(row.windows) if own == window}
 
     def loss_without(self, slots: frozenset[int], members: int) -> str:

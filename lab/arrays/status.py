@@ -51,6 +51,7 @@ class ArrayState(StrEnum):
 
     @property
     def is_running(self) -> bool:
+        """Whether the array is started; see ``is_broken`` for one that lost too many members."""
         return self not in (ArrayState.CLEAR, ArrayState.INACTIVE, ArrayState.UNKNOWN)
 
     @property
