@@ -38,12 +38,19 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
 
     A runner's second parameter is annotated with the verb that it runs, or with a base class of verbs.
     """
-    run_by = {[*inspect.signature(run, eval_str=True).parameters.values()][1].annotation: run for run in runners}
+    run_by: dict[type, Runner] = {}
+    for run in runners:
+        runs = [*inspect.signature(run, eval_str=True).parameters.values()][1].annotation
+        if runs in run_by:
+            raise AssertionError(f"{runs.__name__} has two runners")
+        run_by[runs] = run
     for kind in kinds:
         above, _, name = kind.words.rpartition(" ")
         if kind.has_command and above == app.name[0]:
-            run = next(run_by[each] for each in kind.__mro__ if each in run_by)
-            app.command(command_of(kind, run), name=name)
+            runner = next((run_by[each] for each in kind.__mro__ if each in run_by), None)
+            if runner is None:
+                raise AssertionError(f"{kind.__name__} has no runner")
+            app.command(command_of(kind, runner), name=name)
 
 
 def command_of(kind: type[Verb], run: Runner) -> Callable[..., None]:

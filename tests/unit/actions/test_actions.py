@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from cyclopts import App
 
 from lab.actions import ACTIONS
 from lab.actions.action import Action, Fills, Selection, Verb, fields_of
 from lab.actions.arrays import Create, Fail, Grow, Load, Scrub, ScrubAction, Slow, Speed
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
-from lab.cli.session import typed_verb
+from lab.cli.session import add_verbs, typed_verb
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.drills.verbs import StartDrill
 from lab.errors import LabError, SpecError
@@ -69,6 +70,17 @@ def test_printed_commands_parse_to_the_same_action(kind: type[Verb]) -> None:
     words = shlex.split(made.by_hand())
     assert words[0] == "raidlab"
     assert typed_verb(APP, words[1:]) == made
+
+
+def run_start(_: object, verb: StartDrill) -> None:
+    """Runs a verb, in the form that add_verbs asks for."""
+
+
+def test_each_verb_has_one_runner() -> None:
+    with pytest.raises(AssertionError, match="StartDrill has no runner"):
+        add_verbs(App(name="drill"), (StartDrill,))
+    with pytest.raises(AssertionError, match="StartDrill has two runners"):
+        add_verbs(App(name="drill"), (StartDrill,), run_start, run_start)
 
 
 @pytest.mark.parametrize("kind", [each for each in ACTIONS if each.in_lessons], ids=lambda kind: kind.__name__)
