@@ -241,7 +241,7 @@ class Action(Verb, frozen=True, kw_only=True):
         return cls(**{**filled, **({cls.asks: True} if cls.asks else {}), **more})
 
     def perform(self, session: LabSession) -> object:
-        """Run the action of a lesson in an open lab. Raises any error of the lab."""
+        """Run the action in an open lab; actions that lessons may not use need none. Raises any error of the lab."""
         raise NotImplementedError
 
 

@@ -87,6 +87,7 @@ def test_each_verb_has_one_runner() -> None:
 def test_an_action_survives_a_round_trip_through_a_lesson_file(kind: type[Action]) -> None:
     made = example(kind)
     assert make_action(msgspec.to_builtins(made), where="here") == made
+    assert kind.perform is not Action.perform
 
 
 def test_the_shortest_forms() -> None:
