@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.support.report import StoredPoints, asked, finish, rewrite
-from benchmarks.support.rig import drives, measure
-from lab.arrays import operations
+from benchmarks.support.rig import destroy, drives, measure
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, specs
 from lab.results.statistics import Estimate, RatioTest
@@ -98,8 +97,8 @@ class Rig:
 
     def iops(self, cell: Cell) -> float:
         if self.spec is None or self.spec.level != cell.level:
-            if self.spec and self.spec.is_array:
-                self.lab.execute(operations.stop(self.spec.name) + operations.zero_superblocks(self.spec.devices))
+            if self.spec:
+                self.lab.execute(destroy(self.spec))
             members = tuple(disk.node for disk in self.lab.disks)
             self.spec = ArraySpec(cell.level, members, assume_clean=cell.level != "raid0")
             self.lab.execute(self.spec.creation())

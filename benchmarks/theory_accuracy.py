@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.support.report import StoredPoints, asked, finish, rewrite
-from benchmarks.support.rig import Measured, drives, measure
+from benchmarks.support.rig import Measured, destroy, drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, specs
@@ -104,8 +104,8 @@ class Rig:
 
     def _array(self, cell: Cell) -> ArraySpec:
         if self._spec is None or self._spec.level != cell.level:
-            if self._spec and self._spec.is_array:
-                self.lab.execute(operations.stop(self._spec.name) + operations.zero_superblocks(self._spec.devices))
+            if self._spec:
+                self.lab.execute(destroy(self._spec))
             self._spec = ArraySpec(cell.level, self.nodes[: MEMBERS[cell.level]], assume_clean=cell.level in FAILURES)
             self._failed = 0
             self.lab.execute(self._spec.creation())

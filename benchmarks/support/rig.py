@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.support.report import notice, private_state
+from lab.arrays import operations
+from lab.arrays.spec import ArraySpec
 from lab.disks import DiskSpec, Lab, open_lab
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import Experiment
 from lab.machine import Host, Machine, parse_target
 from lab.measure.samples import parse_diskstats
+from lab.plans import Plan
 from lab.results.record import ResultRecord
 from lab.tomlfile import decode_toml
 from lab.units import KIB
@@ -102,6 +105,13 @@ def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) ->
     time.sleep(seconds)
     end, after = reads_done()
     return (after - before) / (end - begin)
+
+
+def destroy(spec: ArraySpec) -> Plan:
+    """Stop the array and erase its superblock from every device; no steps for a single disk."""
+    if not spec.is_array:
+        return Plan("Release the bare disk")
+    return operations.stop(spec.name) + operations.zero_superblocks(spec.devices)
 
 
 def limit_speed(machine: Machine, member_bytes: int) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.rig import destroy
 from lab.adapt.kind import VolumeArray
 from lab.adapt.layout import AdaptLevel, capacity
 from lab.adapt.spec import VolumeSpec
-from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.lab import lab_folder
@@ -132,7 +132,7 @@ def test_the_fast_disks_alone_read_before_they_write(session: LabSession, k: int
     try:
         assert (sectors_read_by_aligned_writes(session, spec.device, disks) > 0) == reads
     finally:
-        session.run(operations.stop(spec.name) + operations.zero_superblocks(spec.devices))
+        session.run(destroy(spec))
 
 
 # The worked example with four windows of three disks; windows of two; a reference stripe below the widest, and little

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.support.rig import destroy
 from lab.arrays import operations
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.spec import ArraySpec
@@ -76,7 +77,7 @@ def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
     lab.execute(spec.creation())
     assert rig.status.in_sync_count == 16
     assert rig.size_bytes() == spec.raid.capacity_bytes(16, rig.status.component_bytes or 0, 64 * KIB)
-    lab.execute(operations.stop(spec.name) + operations.zero_superblocks(spec.devices))
+    lab.execute(destroy(spec))
 
 
 @pytest.mark.parametrize("depth", [1, 4])
