@@ -14,7 +14,8 @@ from lab.cli.arguments import flag
 from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
 from lab.cli.lesson import PASSED, print_page, print_sound
 from lab.cli.session import add_verbs, client_of
-from lab.drills import verbs, verdict
+from lab.drills import verbs
+from lab.drills import verdict as verdicts
 from lab.drills.case import (
     DrillCase,
     DrillOutcome,
@@ -27,6 +28,7 @@ from lab.drills.case import (
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank, require_possible
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
+from lab.drills.verdict import DrillVerdict
 from lab.errors import DrillError, ExitCode
 from lab.gates.files import FileKind
 from lab.host.clock import utc_text
@@ -58,7 +60,7 @@ def _list(context: Context, _: verbs.ListDrills) -> None:
     for name, path in catalogue().items():
         drill, outcomes = read_drill(path), store.all(name)
         best, is_open = best_of(outcomes), case is not None and case.drill.id == name
-        mark = ">" if is_open else PASSED if best and best.verdict == verdict.DrillVerdict.SAVED else " "
+        mark = ">" if is_open else PASSED if best and best.verdict == DrillVerdict.SAVED else " "
         reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
         rows.append((mark, name, str(drill.minutes), str(len(outcomes)), reached, drill.title))
         values.append(
@@ -140,8 +142,8 @@ def _status(context: Context, _: verbs.DrillStatus) -> None:
             }
         )
         return
-    print_page(verdict.briefing(case.drill))
-    out(pairs(verdict.progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
+    print_page(verdicts.briefing(case.drill))
+    out(pairs(verdicts.progress_lines(case, case.record.open_seconds / 60, utc_text(context.host.clock))))
 
 
 def _hint(context: Context, _: verbs.DrillHint) -> None:
@@ -152,19 +154,19 @@ def _hint(context: Context, _: verbs.DrillHint) -> None:
     if context.json:
         out_json({"number": number, "hint": text})
     else:
-        print_page(verdict.hint_words(case.drill, number))
+        print_page(verdicts.hint_words(case.drill, number))
 
 
 def _commit(context: Context, _: verbs.Commit) -> None:
     with _desk(context) as desk:
         touched = desk.commit()
-    context.out({"touched_bytes": touched}, verdict.committed_words(touched))
+    context.out({"touched_bytes": touched}, verdicts.committed_words(touched))
 
 
 def _reset(context: Context, _: verbs.ResetDrill) -> None:
     with _desk(context) as desk:
         desk.reset()
-    context.out({"resets": desk.case.record.resets}, verdict.PUT_BACK)
+    context.out({"resets": desk.case.record.resets}, verdicts.PUT_BACK)
 
 
 def _debrief(context: Context, verb: verbs.Debrief) -> int:
@@ -174,9 +176,9 @@ def _debrief(context: Context, verb: verbs.Debrief) -> int:
         _print_outcome(context, outcome)
         return ExitCode.DONE
     with _desk(context) as desk:
-        outcome = verdict.end_drill(desk, verb.array.removeprefix("/dev/"), is_final=verb.as_it_is)
+        outcome = verdicts.end_drill(desk, verb.array.removeprefix("/dev/"), is_final=verb.as_it_is)
     _print_outcome(context, outcome, can_clear=True)
-    return ExitCode.DONE if outcome.verdict == verdict.DrillVerdict.SAVED else ExitCode.FAILED
+    return ExitCode.DONE if outcome.verdict == DrillVerdict.SAVED else ExitCode.FAILED
 
 
 def _leave(context: Context, _: verbs.LeaveDrill) -> None:
@@ -254,10 +256,10 @@ def _show(context: Context, drill: ReadyDrill, *, is_exam: bool) -> None:
     if context.json:
         out_json({"id": drill.id, "title": drill.drill.title, "seed": drill.seed, "symptom": drill.drill.symptom})
         return
-    print_page(verdict.briefing(drill))
-    print_page(verdict.drill_words().rules)
+    print_page(verdicts.briefing(drill))
+    print_page(verdicts.drill_words().rules)
     if is_exam:
-        print_page(verdict.drill_words().exam_rules)
+        print_page(verdicts.drill_words().exam_rules)
     if context.is_embedded:
         print_page(EACH_COMMAND)
     else:
@@ -268,4 +270,4 @@ def _print_outcome(context: Context, outcome: DrillOutcome, *, can_clear: bool =
     if context.json:
         out_json(outcome)
         return
-    print_page(verdict.ended_page(outcome, can_clear=can_clear))
+    print_page(verdicts.ended_page(outcome, can_clear=can_clear))

@@ -30,10 +30,12 @@ from lab.cli.context import (
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.faults import campaign as campaigns
 from lab.faults import crash_points, scenario_run
+from lab.faults.crash_points import PointJudgement
 from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, all_scenarios, find_scenario
+from lab.faults.scenario_run import FaultVerdict
 from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import TargetKind, parse_target
@@ -122,9 +124,9 @@ def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Seq
 def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
     """A lost machine takes precedence over a verdict, and a verdict over a scenario that could not be tried."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
-    if scenario_run.FaultVerdict.MACHINE_LOST in verdicts:
+    if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
-    if scenario_run.FaultVerdict.NOT_AS_EXPECTED in verdicts or stored.left:
+    if FaultVerdict.NOT_AS_EXPECTED in verdicts or stored.left:
         return ExitCode.FAILED
     return ExitCode.DONE if stored.is_expected else ExitCode.MISSING
 
@@ -384,7 +386,7 @@ def _write_evidence(
 
 
 POINTS = 100
-_HEADINGS = ("configuration", "points", *(word.value for word in crash_points.PointJudgement), "refused", "")
+_HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement), "refused", "")
 
 
 @app.command
@@ -505,7 +507,7 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
                     "seed": each.seed,
                     "fingerprint": each.fingerprint,
                     "points": each.tally.points,
-                    "judgements": {word.value: each.tally.judgements[word] for word in crash_points.PointJudgement},
+                    "judgements": {word.value: each.tally.judgements[word] for word in PointJudgement},
                     "refused": each.tally.refused,
                     "seconds": round(each.seconds, 2),
                     "broken": [{"cut": one.cut, "reasons": one.reasons} for one in each.tally.broken],
@@ -520,7 +522,7 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
         (
             each.configuration.name,
             each.tally.points,
-            *(each.tally.judgements[word] or "" for word in crash_points.PointJudgement),
+            *(each.tally.judgements[word] or "" for word in PointJudgement),
             each.tally.refused or "",
             "" if not each.error else "not to its end" if each.tally.points else "could not be tried",
         )
@@ -575,7 +577,7 @@ def _judged_by_mdadm(
     images: crash_points.DriveImages | None = None,
 ) -> int:
     judge, configuration = crash_points.Judge(recording), recording.configuration
-    found: list[crash_points.PointJudgement] = []
+    found: list[PointJudgement] = []
     values: list[dict[str, Any]] = []
     for seen in crash_points.judge_points(place, recording, cuts, by_mdadm=True, images=images):
         verdict = judge.verdict(seen)
@@ -595,7 +597,7 @@ def _judged_by_mdadm(
         out_json(values[0] if len(values) == 1 else values)
     if len(found) < len(cuts):
         raise LabError("the machine gave no answer about the crash point", hint="try it again")
-    return 1 if crash_points.PointJudgement.BROKEN in found else 0
+    return 1 if PointJudgement.BROKEN in found else 0
 
 
 def show_list(context: Context) -> None:
