@@ -105,6 +105,9 @@ class BuildScreen(ModeScreen):
                     yield PlanView(empty_text="choose enough disks to see the commands")
                 yield LevelTable(id="build-levels")
 
+    def on_mount(self) -> None:
+        self.query_one(Choices).focus()
+
     def on_resize(self, event: Resize) -> None:
         is_low = event.size.height < _HIGH_ROWS
         self.set_class(is_low, "-low")

@@ -80,6 +80,7 @@ class DrillsScreen(ModeScreen):
                 yield Markdown("", id="drill-text", open_links=False)
 
     def on_mount(self) -> None:
+        self.query_one("#drill-list").focus()
         self.app.drills.open()
 
     def show_state(self, state: LabState) -> None:
@@ -273,3 +274,6 @@ class DebriefScreen(Modal[bool]):
             box.border_title = "Debriefing"
             yield Markdown(self._page, open_links=False)
         yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#debrief-box").focus()

@@ -320,6 +320,7 @@ class FaultsScreen(ModeScreen):
                 choose.add_option(Option(Content.styled(title, "italic"), disabled=True))
                 choose.add_options(Option(item.label, id=item.id) for item in found)
         choose.highlighted = 1
+        choose.focus()
 
     def on_screen_resume(self) -> None:
         """Read the stored outcomes again, and select the item about which the open lesson asks."""

@@ -86,6 +86,7 @@ class FleetScreen(ModeScreen):
                 yield IntervalChart(id="fleet-chart")
 
     def on_mount(self) -> None:
+        self.query_one(Choices).focus()
         store = ResultStore(self.app.client.host.state.results)
         self.app.beside("rebuilds", partial(measured_rates, store), on_done=self._set_rates, on_error=lambda _: None)
         self._compute()

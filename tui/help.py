@@ -104,6 +104,9 @@ class HelpScreen(Modal[None]):
             yield Static("", id="help-keys")
         yield Footer(compact=True, show_command_palette=False)
 
+    def on_mount(self) -> None:
+        self.query_one("#help-box").focus()
+
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_keys)
 
@@ -214,6 +217,7 @@ class WelcomeScreen(Modal[None]):
                 yield Button("Look around (Esc)", action="screen.dismiss", id="welcome-close")
 
     def on_mount(self) -> None:
+        self.query_one("#welcome-build").focus()
         self.watch(self.app, "changes", self._show_state)
 
     def _show_state(self) -> None:

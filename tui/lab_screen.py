@@ -521,6 +521,9 @@ class LabScreen(ModeScreen):
             yield ArrayPanel(id="panel")
             yield EmptyLab(id="empty")
 
+    def on_mount(self) -> None:
+        self.query_one(Rack).focus()
+
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.height >= _TALL_ROWS, "-tall")
 

@@ -86,6 +86,7 @@ class LessonsScreen(ModeScreen):
             yield LessonPanel(id="lesson")
 
     def on_mount(self) -> None:
+        self.query_one("#course").focus()
         self.app.guide.open()
         self.app.drills.open()
 

@@ -326,6 +326,9 @@ class ResultsScreen(ModeScreen):
                     yield IntervalChart(id="results-chart")
                     yield Static(id="results-text", markup=False)
 
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+
     def on_screen_resume(self) -> None:
         """Read the results again: runs may have ended meanwhile."""
         self.call_after_refresh(self.action_reload)

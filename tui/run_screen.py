@@ -302,6 +302,7 @@ class RunScreen(ModeScreen):
     def on_mount(self) -> None:
         self._own = workload_items(), experiment_items()
         self._fill(_FIRST)
+        self.query_one(OptionList).focus()
         self.set_interval(_POLL_SECONDS, self._read_sweep)
 
     def on_screen_resume(self) -> None:

@@ -12,7 +12,9 @@ from textual.widgets import OptionList
 
 from tests.tui.conftest import Start
 from tests.tui.user import User
+from tui.drill_screen import DebriefScreen
 from tui.drills import Drills, DrillView
+from tui.help import HelpScreen, WelcomeScreen
 from tui.keys import SCREENS
 from tui.mode import HintLine, ModeScreen, TopBar
 
@@ -66,6 +68,24 @@ async def test_no_next_step_is_cut(user: User, monkeypatch: pytest.MonkeyPatch) 
         async for screen in each_screen(user):
             text = str(screen.query_one(HintLine).visual)
             assert len(text) <= COLUMNS, text
+
+
+async def test_what_opens_while_another_window_is_in_front_has_a_focus(user: User) -> None:
+    user.app.app_focus = False
+    for screen, focused in (
+        (HelpScreen(user.screen), "help-box"),
+        (DebriefScreen(""), "debrief-box"),
+        (WelcomeScreen(), "welcome-build"),
+    ):
+        user.app.push_screen(screen)
+        await user.show()
+        assert screen.focused
+        assert screen.focused.id == focused
+        await user.press("escape")
+    async for mode_screen in each_screen(user):
+        # The Lab screen was open before.
+        if user.app.current_mode not in ("lab", "stripe", "commands"):
+            assert mode_screen.focused, user.app.current_mode
 
 
 @pytest.mark.wide
