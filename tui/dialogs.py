@@ -14,7 +14,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Event, Key
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
@@ -72,6 +72,12 @@ class Modal(ModalScreen[R]):
     def on_screen_resume(self) -> None:
         for result in self._answers:
             self.dismiss(result)
+
+    async def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Run the action after which the button is named."""
+        # A button's own action would act on the screen in front: on another one if this one has just been dismissed.
+        event.stop()
+        await self.run_action(str(event.button.name))
 
 
 _MOST_OF_SCREEN = 0.92

@@ -211,10 +211,8 @@ class WelcomeScreen(Modal[None]):
             yield Static(Content.from_markup(_TEXT.format(bullet=self.app.glyphs.separator)), id="welcome-text")
             yield Static("", id="welcome-state")
             with Horizontal(id="welcome-buttons"):
-                yield Button(
-                    "Build a first RAID 5 (Enter)", action="screen.build", id="welcome-build", variant="primary"
-                )
-                yield Button("Look around (Esc)", action="screen.dismiss", id="welcome-close")
+                yield Button("Build a first RAID 5 (Enter)", name="build", id="welcome-build", variant="primary")
+                yield Button("Look around (Esc)", name="dismiss", id="welcome-close")
 
     def on_mount(self) -> None:
         self.query_one("#welcome-build").focus()

@@ -239,11 +239,15 @@ class PlanScreen(Modal[None]):
                 yield PlanView(plan, name_of=self.app.lab.full_disk_name)
             yield Static("", id="plan-failure", markup=False)
             with Horizontal(id="plan-buttons"):
-                run = Button("Run (r)", action="screen.run", id="run", disabled=not plan.steps)
-                run.variant = "error" if plan.destroys_data else "primary"
-                yield run
-                yield Button("Copy (c)", action="screen.copy", id="copy", disabled=not plan.steps)
-                yield Button("Cancel (Esc)", action="screen.dismiss", id="cancel")
+                yield Button(
+                    "Run (r)",
+                    variant="error" if plan.destroys_data else "primary",
+                    name="run",
+                    id="run",
+                    disabled=not plan.steps,
+                )
+                yield Button("Copy (c)", name="copy", id="copy", disabled=not plan.steps)
+                yield Button("Cancel (Esc)", name="dismiss", id="cancel")
 
     def on_mount(self) -> None:
         self.add_class("-awaited")

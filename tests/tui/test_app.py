@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import OptionList
+from textual.widgets import Button, OptionList
 
 from lab.actions.arrays import Load
 from lab.errors import RUN_AGAIN, LabError
@@ -178,6 +178,15 @@ async def test_a_screen_can_be_dismissed_twice(user: User) -> None:
     menu = user.at(MenuScreen)
     menu.dismiss(None)
     menu.dismiss(None)
+    await user.show()
+    assert len(user.app.screen_stack) == 1
+
+
+@pytest.mark.app(shows="raid5")
+async def test_a_button_acts_on_its_own_dialog_even_if_that_has_just_closed(user: User) -> None:
+    plan = await user.plan("f")
+    plan.query_one("#cancel", Button).press()
+    plan.dismiss()
     await user.show()
     assert len(user.app.screen_stack) == 1
 
