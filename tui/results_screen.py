@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from lab.compare import Compared, Comparison, compare, differences
-from lab.errors import LabError, RequirementMissing
+from lab.errors import LabError, RequirementMissing, SpecError
 from lab.host.files import write_file
 from lab.lint.experiment_checks import IDLE, as_shown, beside_theory, lint_result, rebuilds_beside_theory
 from lab.lint.rules import all_rules
@@ -46,7 +46,7 @@ from tui.keys import command_key
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.state import LabState
-from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
+from tui.widgets import SyncBar, SyncView, VerdictBanner, error_sentence, titled
 
 _TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
 
@@ -513,7 +513,9 @@ class ResultsScreen(ModeScreen):
         if found is None:
             verdict.show(Tone.BUSY, "COMPARING")
         elif isinstance(found, LabError):
-            verdict.show(Tone.NOTICE, "NOTHING IN COMMON", f"{found.message}. {found.hint}.")
+            is_apart = isinstance(found, SpecError)
+            tone, headline = (Tone.NOTICE, "NOTHING IN COMMON") if is_apart else (Tone.BAD, "ERROR")
+            verdict.show(tone, headline, error_sentence(found))
             text.update("\n".join(lines))
         else:
             verdict.show(*comparison_verdict(found))

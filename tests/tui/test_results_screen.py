@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 from textual.widgets import OptionList
 
+from lab.errors import LabError, SpecError
 from lab.experiments.schedule import RunProgress
 from lab.report.collected import collect, each_result
 from lab.report.page.build import html_report
@@ -17,6 +19,7 @@ from tests.tui.results import STEADY, keep, result
 from tests.tui.user import User
 from tests.unit.lint.test_theory_checks import FILES, cpu
 from tests.unit.results.records import CONDITIONS, array, rebuild
+from tui import results_screen
 from tui.dialogs import MenuScreen
 from tui.runs import ExperimentView
 
@@ -82,6 +85,19 @@ async def test_two_results_side_by_side_end_in_a_verdict(
         user.sees(f"first   {SECOND} (marked)", f"{factor:.2f} ×")
         await user.press("m", "m")
         assert "Compare" not in user.text
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(SpecError("no cell is in both"), "NOTHING IN COMMON"), (LabError("no memory"), "ERROR")]
+)
+@pytest.mark.stored(result(1), result(2))
+async def test_a_comparison_that_fails_names_the_error(
+    user: User, error: LabError, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_screen, "compare", Mock(side_effect=error))
+    await user.press("m", "down")
+    await user.see(words)
+    user.sees(error.message)
 
 
 @pytest.mark.stored(result(1, [value * 2 for value in STEADY], conditions=OTHER_KERNEL), result(2))
