@@ -57,6 +57,13 @@ async def test_a_failed_start_is_shown_with_its_cause_until_the_machine_runs(sta
 
 
 @pytest.mark.app(was_welcomed=False)
+async def test_enter_in_the_welcome_builds_a_raid_5(user: User) -> None:
+    await user.press("enter")
+    created = ("mdadm", "--create", "/dev/md0")
+    await user.until(lambda: any(run[:3] == created for run in user.fake_lab.machine.runs), "mdadm --create")
+
+
+@pytest.mark.app(was_welcomed=False)
 async def test_an_answer_that_comes_after_the_welcome_was_closed_is_dropped(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
