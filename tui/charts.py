@@ -521,7 +521,7 @@ class StripeDiagram(LineWidget):
 
     rows = 6
     """Number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
-    empty_text: reactive[str] = reactive("choose disks to see where the data go", layout=True)
+    empty_text: reactive[str] = reactive("", layout=True)
     _picture: reactive[_Picture | None] = reactive(None, layout=True)
 
     def show(

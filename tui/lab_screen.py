@@ -406,7 +406,7 @@ class Details(Vertical):
         title, diagram = self.query_one("#details-array", Static), self.query_one(StripeDiagram)
         slices = self.query_one(SliceDiagram)
         picture = running_picture(state, status) if status else None
-        diagram.display, diagram.empty_text = picture is None, ""
+        diagram.display = picture is None
         slices.show(picture)
         if status and picture:
             title.update(Content.styled(f"\nWhich disks are in which arrays of {status.name}", "bold"))
