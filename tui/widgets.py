@@ -1,6 +1,6 @@
 """Widgets that several screens share: lines of styled text, forms, figures, verdicts, bars of progress, titles.
 
-Lines are painted only when their values have changed.
+A widget that is given the values that it already shows is not painted again.
 """
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from tests.tui.widgets.host import shown
-from tui.charts import DotCanvas, Mark, Series, TimeChart
+from tui.charts import BARS, DotCanvas, IntervalChart, IntervalRow, Mark, Series, TimeChart
 from tui.look import ASCII, Canvas, Tone
 from tui.quantities import Unit
+from tui.widgets import Line, LineWidget, SyncBar, SyncView
 
 STEADY = [(float(second), 80_000.0) for second in range(61)]
 
@@ -58,6 +62,45 @@ def test_a_terminal_without_unicode_gets_ascii_only() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (12, 4), (3, 40), (200, 50)])
 def test_no_size_is_too_odd(size: tuple[int, int]) -> None:
     shown(chart(Series("read", STEADY), marks=(Mark(5.0, "a long label of an event", Tone.BUSY),)), size)
+
+
+@pytest.mark.parametrize(
+    ("make", "show", "one", "other"),
+    [
+        (lambda: TimeChart("IOPS", Unit.IOPS), TimeChart.show, [Series("read", STEADY)], [Series("read", STEADY[1:])]),
+        (SyncBar, lambda bar, view: setattr(bar, "view", view), SyncView("check", 0.1), SyncView("check", 0.2)),
+        (
+            IntervalChart,
+            lambda chart, row: chart.draw([row], BARS),
+            IntervalRow("a", 1, 1, 1, "1"),
+            IntervalRow("b", 1, 1, 1, "1"),
+        ),
+    ],
+    ids=["chart", "bar", "rows"],
+)
+def test_equal_values_are_not_painted_again(
+    make: Callable[[], LineWidget], show: Callable[[LineWidget, Any], object], one: object, other: object
+) -> None:
+    made = make()
+    show(made, one)
+    painted: list[int] = []
+
+    async def act(pilot: Pilot[None]) -> None:
+        original = made.paint
+
+        def paint(width: int, height: int) -> list[Line]:
+            painted.append(1)
+            return original(width, height)
+
+        made.paint = paint  # type: ignore[method-assign]
+        show(made, deepcopy(one))
+        await pilot.pause()
+        assert painted == []
+        show(made, other)
+        await pilot.pause()
+        assert painted
+
+    shown(made, act=act)
 
 
 def test_a_redraw_is_cheap() -> None:
