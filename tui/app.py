@@ -419,6 +419,10 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     def action_restart(self) -> None:
         self.client.start()
 
+    async def action_quit(self) -> None:
+        # Without a value, an error while the screens are being closed would decide the exit status.
+        self.exit(0)
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         from tui.help import palette_commands
 
