@@ -9,8 +9,9 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
+from tests.tui.conftest import Start
 from tests.tui.user import User
-from tui.app import SHOW_SECONDS, RaidlabApp
+from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen
 from tui.plan_screen import PlanScreen
 from tui.rack import Rack
@@ -124,15 +125,18 @@ async def test_keys_typed_after_the_key_of_a_dialog_go_to_the_dialog(user: User)
     assert user.find(Input).value == "123"
 
 
-async def test_a_key_meant_for_an_array_that_no_longer_exists_is_ignored(user: User) -> None:
-    await user.idle()
-    # No redraw is due any more, which would show what is there.
-    await user.pilot.pause(2 * SHOW_SECONDS)
-    screen = user.screen
-    # As if md0 had taken the place of an array that was shown until now.
-    screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]
-    await typed(user, "delete")
-    await user.idle()
-    assert len(user.app.screen_stack) == 1
-    await typed(user, "delete")
-    await user.plan()
+async def test_a_key_meant_for_an_array_that_no_longer_exists_is_ignored(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A redraw that is still due would show what is there.
+    monkeypatch.setattr(RaidlabApp, "show_soon", lambda _: None)
+    async with start() as user:
+        await user.idle()
+        screen = user.screen
+        # As if md0 had taken the place of an array that was shown until now.
+        screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]
+        await typed(user, "delete")
+        await user.idle()
+        assert len(user.app.screen_stack) == 1
+        await typed(user, "delete")
+        await user.plan()
