@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.widgets.host import shown
+from tui.charts import IntervalChart, TimeChart
 from tui.look import ASCII, UNICODE, Glyphs, Tone
-from tui.widgets import SyncBar, SyncView, VerdictBanner, bar
+from tui.stripe_screen import StripeHex
+from tui.widgets import STYLE_SHEET, LineWidget, SyncBar, SyncView, Tile, VerdictBanner, bar
 
 
 def sync(view: SyncView | None, width: int = 80) -> str:
@@ -54,6 +58,20 @@ def test_a_verdict_is_a_word_and_a_sentence(width: int, expected: list[str]) -> 
     verdict = VerdictBanner()
     verdict.show(Tone.GOOD, "DATA INTACT", "all 64 MiB read back as they were written")
     assert shown(verdict, (width, 5)) == expected
+
+
+FIGURES = {Tone.QUIET: "$foreground"}
+
+
+@pytest.mark.parametrize(
+    ("widget", "others"),
+    [(TimeChart, {}), (IntervalChart, FIGURES), (Tile, FIGURES), (StripeHex, {}), (VerdictBanner, {})],
+)
+def test_every_tone_has_its_colour_in_the_style_sheet(widget: type[LineWidget], others: dict[Tone, str]) -> None:
+    rules = re.findall(rf"\.{widget._prefix}--([\w-]+) {{ color: ([^;]+);", STYLE_SHEET.read_text("utf-8"))
+    assert {tone: colour for tone, colour in rules if tone in list(Tone)} == {
+        tone: others.get(tone, tone.style) for tone in Tone
+    }
 
 
 def test_no_verdict_takes_no_room() -> None:
