@@ -88,15 +88,19 @@ class LineWidget(Widget):
     """Subclasses implement ``paint``; their styles are component classes in ``STYLE_SHEET``."""
 
     _prefix = ""
-    """``time-chart`` for a ``TimeChart``, whose component classes are ``time-chart--title`` and so on."""
+    """``time-chart`` for a ``TimeChart``, whose component classes are ``time-chart--title`` and so on.
+
+    A subclass without component classes of its own has its parent's.
+    """
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None
     _brushes: dict[str, Style] | None = None
     """Cache of styles while painting: computing one takes as long as painting a line. Key "": the widget's style."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        cls._prefix = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
-        cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls._prefix}--[\w-]+)", STYLE_SHEET.read_text("utf-8")))
+        prefix = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
+        if own := set(re.findall(rf"\.({prefix}--[\w-]+)", STYLE_SHEET.read_text("utf-8"))):
+            cls._prefix, cls.COMPONENT_CLASSES = prefix, own
         super().__init_subclass__(**options)
 
     def paint(self, width: int, height: int) -> list[Line]:

@@ -74,5 +74,12 @@ def test_every_tone_has_its_colour_in_the_style_sheet(widget: type[LineWidget], 
     }
 
 
+def test_a_subclass_without_rules_is_painted_as_its_parent() -> None:
+    class SmallTile(Tile):
+        pass
+
+    assert shown(SmallTile("Survives")) == shown(Tile("Survives"))
+
+
 def test_no_verdict_takes_no_room() -> None:
     assert shown(VerdictBanner(), (40, 5)) == []
