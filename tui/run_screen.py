@@ -415,13 +415,13 @@ class RunScreen(ModeScreen):
 
     def _forecast(self, item: RunItem, state: LabState) -> Forecast | None:
         """The forecast of a workload; it is computed once per array, workload and number of missing members."""
-        from lab.session.load import predict
-
         status = state.selected
         if status is None or not state.is_open:
             return None
         key = (status.name, item.id, status.degraded_count)
         if key not in self._forecasts:
+            from lab.session.load import predict
+
             self._forecasts[key] = None
             self.app.look_up(
                 lambda session: predict(session, key[0], key[1]),
