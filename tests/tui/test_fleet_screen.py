@@ -16,6 +16,7 @@ from tests.unit.results.records import rebuild
 from tui.fleet_screen import (
     LEVELS,
     MEMBERS,
+    SCRUBS,
     FleetChoice,
     FleetScreen,
     change_text,
@@ -200,7 +201,7 @@ def test_more_of_the_same_arrays_are_no_matter_of_chance() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_level_has_only_arrays_that_can_be(level: str) -> None:
     assert set(members_of(level)) <= set(MEMBERS)
-    for members in (members_of(level)[0], members_of(level)[-1]):
+    for members in members_of(level):
         what_if(
             arrays=1, level=level, members=members, disk_tb=1.0, afr_percent=2.0, rebuild_hours=6.0,
             scrub_interval_hours=168.0, years=1.0,
@@ -214,6 +215,12 @@ def test_every_step_of_every_knob_leads_to_a_choice_and_has_words() -> None:
             after = choice.changed(row.key, value)
             assert next(each for each in after.rows(()) if each.key == row.key).current == value
             assert after == choice or change_text(row.key, choice, after)
+
+
+def test_the_nearest_intervals_come_first() -> None:
+    order = [each.scrub_hours for each in WEEKS.with_each_scrub_interval()]
+    assert (order[0], set(order[1:3])) == (WEEKS.scrub_hours, {730.5, 168.0})
+    assert set(order) == set(SCRUBS)
 
 
 def test_zero_losses_are_shown_as_a_bound() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.widgets.host import shown
-from tui.charts import BARS, DECADES, RATIOS, Axis, IntervalChart, IntervalRow
+from tui.charts import BARS, DECADES, RATIOS, SHARES, Axis, IntervalChart, IntervalRow
 from tui.look import UNICODE, Glyphs, Tone
 
 
@@ -24,6 +24,12 @@ def test_bars_of_a_group_share_a_scale_and_groups_do_not() -> None:
     assert other.count("█") == pytest.approx(one.count("█") / 2, abs=1)
     assert one.count("█") == alone.count("█")
     assert one.endswith("100")
+
+
+def test_shares_have_one_scale_and_a_zero_has_no_bar() -> None:
+    half, none = lines(SHARES, IntervalRow("a", 0.5, 0.5, 0.5, "50.0 %"), IntervalRow("b", 0, 0, 0, " 0.0 %"))
+    assert half.count("█") == pytest.approx((60 - 9) / 2, abs=1)
+    assert "█" not in none
 
 
 @pytest.mark.parametrize(

@@ -137,3 +137,7 @@ def test_events_have_tones() -> None:
         *(EventKind.ARRAY_BROKEN, EventKind.MEMBER_FAULTY, EventKind.DEGRADED),
         *(EventKind.MISMATCH, EventKind.DISK_VANISHED),
     ]
+
+
+def test_no_disks_are_words() -> None:
+    assert shown(Rack(), (40, 3)) == ["no disks yet"]

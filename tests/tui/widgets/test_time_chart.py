@@ -48,6 +48,12 @@ def test_a_mark_outside_the_window_is_not_shown() -> None:
     assert not any("disk3 failed" in line or "✘" in line for line in lines)
 
 
+def test_four_rows_are_enough() -> None:
+    _, plot, _, axis = shown(chart(Series("read", STEADY)), (40, 4))
+    assert any("⠁" <= sign <= "⣿" for sign in plot)
+    assert axis.endswith("now")
+
+
 def test_a_chart_without_points_is_labelled_as_empty() -> None:
     assert any("nothing measured yet" in line for line in shown(chart(Series("read", []))))
 
