@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -137,12 +137,12 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
     return Tone.BAD, f"{count} differ" if count > 1 else "1 differs"
 
 
-def crash_rows(write: SmallWrite, states: Sequence[CrashState]) -> tuple[tuple[str, CrashState], ...]:
-    """The states, each after its completed writes as text, such as ``data + P``."""
+def crash_rows(write: SmallWrite, states: Sequence[CrashState]) -> tuple[CrashRow, ...]:
+    """The states, each with its completed writes as text."""
     kinds = {io.slot: io.kind.value if io.kind else "data" for io in write.ios}
     if len(write.target_slots) > 1:
         kinds = {slot: f"copy {number}" for number, slot in enumerate(write.target_slots)}
-    return tuple((" + ".join(kinds[slot] for slot in state.written) or "nothing", state) for state in states)
+    return tuple(CrashRow(" + ".join(kinds[slot] for slot in state.written) or "nothing", state) for state in states)
 
 
 class PlaceScreen(TypedScreen):
@@ -636,18 +636,26 @@ _FITS_CELLS = 4
 _LEAST_CELLS = 7
 
 
-class CrashTable(RowsWidget[tuple[str, CrashState]]):
+class CrashRow(NamedTuple):
+    """A state that a crash can leave."""
+
+    written: str
+    """The completed writes, such as ``data + P``."""
+    state: CrashState
+
+
+class CrashTable(RowsWidget[CrashRow]):
     """Shows what is read in each state; an arrow marks the states that md's own order of writes can leave."""
 
     _names: tuple[str, ...] = ()
 
-    def show_states(self, rows: Sequence[tuple[str, CrashState]], names: Sequence[str]) -> None:
+    def show_states(self, rows: Sequence[CrashRow], names: Sequence[str]) -> None:
         """Show these rows; ``names`` are the names of the disks, by slot."""
         self._names = tuple(names)
         self.show(rows)
 
     def paint(self, width: int, height: int) -> list[Line]:
-        singles = [read.lost for read in self._rows[0][1].reads if len(read.lost) < 2] if self._rows else []
+        singles = [read.lost for read in self._rows[0].state.reads if len(read.lost) < 2] if self._rows else []
         room = width - _WRITTEN_CELLS - _FITS_CELLS
         cell = max(_LEAST_CELLS, min(12, room // max(1, len(singles))))
         names = fitting_names(self._names, cell - 2, self.glyphs.ellipsis)
@@ -655,15 +663,15 @@ class CrashTable(RowsWidget[tuple[str, CrashState]]):
         head = self.line(width).add(" written".ljust(_WRITTEN_CELLS) + "fit ", self.style("head"))
         for title in titles:
             head.add(shorten(title, cell - 1, self.glyphs.ellipsis).ljust(cell), self.style("head"))
-        return [head, *(self._line(width, written, state, singles, cell) for written, state in self._rows)]
+        return [head, *(self._line(width, row, singles, cell) for row in self._rows)]
 
-    def _line(self, width: int, written: str, state: CrashState, singles: Sequence[tuple[int, ...]], cell: int) -> Line:
-        arrow = self.glyphs.arrow if state.is_beginning else " "
-        words = shorten(f"{arrow}{written}", _WRITTEN_CELLS - 1, self.glyphs.ellipsis).ljust(_WRITTEN_CELLS)
-        fits = self.glyphs.good if state.is_consistent else self.glyphs.bad
-        line = self.line(width).add(words, self.style("written"))
-        line.add(f" {fits}  ", self.style("good" if state.is_consistent else "notice"))
+    def _line(self, width: int, row: CrashRow, singles: Sequence[tuple[int, ...]], cell: int) -> Line:
+        arrow = self.glyphs.arrow if row.state.is_beginning else " "
+        written = shorten(f"{arrow}{row.written}", _WRITTEN_CELLS - 1, self.glyphs.ellipsis).ljust(_WRITTEN_CELLS)
+        fits = self.glyphs.good if row.state.is_consistent else self.glyphs.bad
+        line = self.line(width).add(written, self.style("written"))
+        line.add(f" {fits}  ", self.style("good" if row.state.is_consistent else "notice"))
         for lost in singles:
-            text, tone = _WORDS[state.without(*lost).outcome]
+            text, tone = _WORDS[row.state.without(*lost).outcome]
             line.add(text, self.style(tone.value)).add(" " * (cell - len(text)))
         return line

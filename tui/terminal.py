@@ -258,7 +258,9 @@ class TerminalScreen(pyte.Screen):
 
     def _show_main(self) -> None:
         if self._main:
-            (self.buffer, cursor), self._main, self.margins = self._main, None, None
+            self.buffer, cursor = self._main
+            self._main = None
+            self.margins = None
             self.restore_cursor()
             self.cursor.x, self.cursor.y = cursor
             self._fit()
