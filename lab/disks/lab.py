@@ -516,13 +516,11 @@ class Lab:
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
-        attached = [disk.name for disk in self._attached]
-        # Newest first, then those that an earlier command attached.
-        ordered = sorted(disks, key=lambda disk: -attached.index(disk.name) if disk.name in attached else 1)
-        ram = [disk for disk in ordered if disk.kind is DiskKind.RAM]
-        for group in [*([disk] for disk in ordered if disk not in ram), *([ram] if ram else [])]:
+        # Ram disks have one driver, and go together.
+        ram = [disk for disk in disks if disk.kind is DiskKind.RAM]
+        for group in [*([disk] for disk in disks if disk not in ram), *([ram] if ram else [])]:
             self.execute(detach_plan(group))
-            self._attached = [disk for disk in self._attached if disk.name not in {each.name for each in group}]
+            self._attached = [disk for disk in self._attached if disk not in group]
         names = {disk.name for disk in disks}
         bared = {disk.backing for disk in disks if disk.kind is DiskKind.SPINDLE}
         again = [disk for disk in virtio_disks(self.machine) if disk.node in bared] if bared - {"memory"} else []

@@ -117,7 +117,7 @@ class DrillVerdict(StrEnum):
     UNFINISHED = "saved, unfinished"
     """The data are saved, but the array does not meet the goal."""
     STOPPED = "not recovered"
-    """Some data that could be saved are not, but all of them can still be recovered from the disks."""
+    """Some data that could be saved are not. All of them can still be recovered from the disks, or this is unknown."""
     PARTLY = "partly lost"
     """Data that could have been saved are destroyed."""
     LOST = "lost"

@@ -831,8 +831,8 @@ def try_and_store(
 ) -> Explored:
     """Try crash points of one configuration on a machine of its own, and store the result.
 
-    Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost; then nothing
-    is stored.
+    Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost; then no
+    result is stored, only the recording of broken points.
     """
     with open_place(target, host, drives=MOST_DRIVES, on_notice=on_notice) as place:
         on_machine(place.lab.machine)

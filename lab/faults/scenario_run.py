@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -606,15 +607,18 @@ def play_and_store(
     """Run one scenario on a machine of its own, as a stored run. Raises LabError if no machine can be opened."""
     target = with_own_kernel(target, host)
     journal = begun_run(host, str(target), seed, [scenario.id])
+
+    def on_place(place: FaultPlace) -> None:
+        on_machine(place.lab.machine)
+        journal.note_place(place)
+
+    opened = partial(open_place, target, host, drives=DRIVES, seed=seed, on_notice=on_notice)
     try:
-        with open_place(target, host, drives=DRIVES, seed=seed, on_notice=on_notice) as place:
-            on_machine(place.lab.machine)
-            journal.note_place(place)
-            outcome = ScenarioRunner(place, seed, hooks or ScenarioHooks()).play(scenario)
+        for outcome in play_all([scenario], opened, seed=seed, hooks=hooks, on_place=on_place):
             journal.add(outcome)
     finally:
         journal.forget_if_empty()
-    return outcome
+    return journal.outcomes[0]
 
 
 KNOWN_HANG_SECONDS = 60.0

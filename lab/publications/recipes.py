@@ -240,7 +240,7 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
         has_job = any(re.match("--(?:name|rw|readwrite|ioengine|filename)=", word.text) for word in command.words)
         if has_job or _STARTS.search(first.text):
             recipe.skip(command.line, f"the name of its program is {first.unknown}")
-    elif command.program in programs().carriers:
+    elif command.program in programs().carriers or command.program in programs().shells:
         has_shell = command.program == "eval" or command.program in programs().shells
         is_followed = has_shell and not any(word.unknown for word in command.words)
         for word in () if is_followed else command.words[1:]:

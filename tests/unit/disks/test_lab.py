@@ -132,13 +132,13 @@ def test_a_disk_is_forgotten_as_soon_as_it_is_detached(tmp_path: Path) -> None:
     machine = loops(0, 0)
     lab = empty_lab(machine, tmp_path)
     lab.attach(specs(2, DiskKind.LOOP, size_bytes=MIB))
-    machine.answers[("losetup", "--detach", "/dev/loop0")] = Scripted(status=1, stderr="busy")
+    machine.answers[("losetup", "--detach", "/dev/loop1")] = Scripted(status=1, stderr="busy")
     with pytest.raises(CommandFailed):
         lab.detach(lab.disks)
-    assert ("losetup", "--detach", "/dev/loop1") in machine.runs
+    assert ("losetup", "--detach", "/dev/loop0") in machine.runs
     machine.runs.clear()
     lab.release()
-    assert machine.runs == [("losetup", "--detach", "/dev/loop0"), ("rm", "-f", "/run/raidlab/disks/disk01.img")]
+    assert machine.runs == [("losetup", "--detach", "/dev/loop1"), ("rm", "-f", "/run/raidlab/disks/disk02.img")]
 
 
 def test_a_disk_in_use_is_neither_detached_nor_reset(tmp_path: Path) -> None:

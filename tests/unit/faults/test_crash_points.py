@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lab.cli.fault import chosen_configurations, points_exit_code
-from lab.errors import ExitCode, LabError, MachineLost, SpecError, ToolMissing
+from lab.errors import ExitCode, LabError, MachineLost, RunCancelled, SpecError, ToolMissing
 from lab.faults import crash_points
 from lab.faults.crash_points import (
     DriveRecording,
@@ -24,6 +25,8 @@ from lab.faults.crash_points import (
     Tally,
     explore_all,
     find_configuration,
+    stored_points,
+    try_and_store,
 )
 from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Cut, cut_of
 from lab.machine import Host, parse_target
@@ -38,7 +41,7 @@ def exploration(monkeypatch: pytest.MonkeyPatch) -> Exploration:
 
     @contextmanager
     def opened(*_: object, **__: object) -> Iterator[object]:
-        yield object()
+        yield SimpleNamespace(lab=SimpleNamespace(machine=None))
 
     def judged(_place: object, _recording: object, cuts: list[Cut]) -> Iterator[dict[str, Any]]:
         for number, cut in enumerate(cuts):
@@ -66,6 +69,27 @@ def test_a_lost_machine_is_reported_with_the_crash_point(exploration: Exploratio
     assert (found.tally.points, found.last) == (3, "4")
     assert isinstance(found.error, MachineLost)
     assert points_exit_code([found]) == ExitCode.MACHINE_LOST
+
+
+@pytest.mark.parametrize(("stops", "error"), [(False, MachineLost), (True, RunCancelled)])
+def test_an_unfinished_configuration_is_not_stored(
+    stops: bool, error: type[LabError], exploration: Exploration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is lost at the fourth crash point; a cancellation takes precedence."""
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    host = Host.real("tests")
+    with pytest.raises(error):
+        try_and_store(
+            CONFIGURATION,
+            exploration.target,
+            host,
+            seed="1",
+            points=8,
+            on_point=lambda _: None,
+            is_stopped=lambda: stops,
+            on_machine=lambda _: None,
+        )
+    assert list(stored_points(host)) == []
 
 
 def test_unfinished_work_is_reported_when_the_exploration_is_closed(exploration: Exploration) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,12 +35,13 @@ from lab.faults.scenario_run import (
     outcome_table,
     outcome_text,
     play_all,
+    play_and_store,
     scenario_runs,
     scenario_text,
     stored_runs,
     verdict_of,
 )
-from lab.machine import Host
+from lab.machine import CommandResult, Host, parse_target
 from lab.tomlfile import decode_toml
 from tests.unit.fakes import FACTS, FakeMachine, Scripted
 
@@ -68,6 +69,9 @@ class ClosableMachine:
 
     def close(self) -> None:
         self.closed.set()
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        return CommandResult(tuple(argv), 0, "mdadm - v4.4", "", 0.0, 0.0)
 
 
 def place_of(machine: ClosableMachine) -> Any:
@@ -334,6 +338,36 @@ def test_no_machine_at_all_is_an_error() -> None:
 
     with pytest.raises(MachineLost):
         list(play_all([find_scenario("1")], open_one))
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_scenario_that_ends_its_machine_has_an_outcome_too(
+    is_lost: bool, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = ClosableMachine("7.2.12")
+    runner_on(machine, monkeypatch, _documents=lambda *_: iter(()), _judged=lambda *_: iter([StepOutcome(do="check")]))
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[FaultPlace]:
+        yield place_of(machine)
+        if is_lost:
+            raise MachineLost("the kernel crashed")
+
+    monkeypatch.setattr(scenario_run, "open_place", opened)
+    found = play_and_store(find_scenario("1"), parse_target("qemu:"), host, on_machine=lambda _: None)
+    stored = load_run(host)
+    assert stored.outcomes == (found,)
+    assert (stored.run.target, stored.run.mdadm) == ("qemu:", "mdadm - v4.4")
+
+
+def test_a_scenario_without_a_machine_leaves_no_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_place(*_: object, **__: object) -> FaultPlace:
+        raise MachineLost("the kernel does not start")
+
+    monkeypatch.setattr(scenario_run, "open_place", no_place)
+    with pytest.raises(MachineLost):
+        play_and_store(find_scenario("1"), parse_target("qemu:"), host)
+    assert not scenario_runs(host).ids()
 
 
 def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
