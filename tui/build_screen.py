@@ -38,7 +38,7 @@ from tui.mode import ModeScreen
 from tui.plan_screen import PlanView
 from tui.rack import Bay, BayState, Rack, bays_of, planned_picture
 from tui.state import LabState
-from tui.widgets import Choices, Tile, VerdictBanner, stepped, titled
+from tui.widgets import Choices, Tile, VerdictBanner, entitle, stepped, titled
 
 _HIGH_ROWS = 34
 _DISK_NAMES = re.compile(r"\bdisk\d{2,3}\b")
@@ -132,7 +132,7 @@ class BuildScreen(ModeScreen):
         rack = self.query_one(Rack)
         rack.show([self._with_role(bay) for bay in bays])
         rack.choose(self.draft.disks)
-        rack.border_subtitle = f"{len(self.draft.disks)} of {len(free)} free, Space toggles" if bays else ""
+        entitle(rack, subtitle=f"{len(self.draft.disks)} of {len(free)} free, Space toggles" if bays else "")
         self._show_preview(state)
 
     def _lesson_disks(self, free: Collection[str]) -> list[str]:

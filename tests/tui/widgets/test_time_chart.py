@@ -104,7 +104,7 @@ def test_equal_values_are_not_painted_again(
         assert painted == []
         show(made, other)
         await pilot.pause()
-        assert painted
+        assert painted == [1]
 
     shown(made, act=act)
 
