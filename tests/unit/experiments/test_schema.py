@@ -16,8 +16,8 @@ from lab.experiments.run import reads_as_zeros_after_reset, tuned
 from lab.experiments.schema import Experiment, built_in_names, check, find_experiment
 from lab.tomlfile import decode_toml
 from lab.units import MIB
+from tests.cases import cases
 from tests.unit.experiments.experiments import ARRAYS, HEAD, JOBS, REBUILD, experiment
-from tests.unit.lint.cases import cases
 
 DATA = Path(__file__).with_name("data")
 ONE_JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'

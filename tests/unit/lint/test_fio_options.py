@@ -20,8 +20,9 @@ from lab.lint.fio_checks import (
     sizes_of,
 )
 from lab.workloads.workload import ENGINES, _options
-from tests.unit.lint.cases import DATA, cases, lines_of
+from tests.cases import cases, lines_of
 
+DATA = Path(__file__).with_name("data")
 TIMED = "[a]\nfilename=/dev/md0\ndirect=1\ntime_based\nruntime=9\n"
 
 

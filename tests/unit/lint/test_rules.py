@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ from lab.results.record import RunStatus, SteadyFigures
 from lab.tomlfile import read_toml
 from lab.units import GIB, MIB
 from tests.unit.experiments.experiments import arrays, experiment
-from tests.unit.lint.cases import DATA
 from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, record
 
+DATA = Path(__file__).with_name("data")
 CHECKS: dict[LintStage, set[str]] = {
     LintStage.PLAN: set(PLAN_CHECKS),
     LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.JOB_CHECKS},

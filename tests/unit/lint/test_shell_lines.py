@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,9 @@ from lab.errors import SpecError
 from lab.lint.fio_checks import lint_job_file
 from lab.publications.recipes import lint_shell, parse_mdadm
 from lab.publications.shell import Word, read_script
-from tests.unit.lint.cases import DATA, cases
+from tests.cases import cases
 
+DATA = Path(__file__).with_name("data")
 WRITER = "fio --name=x --filename=/dev/md0 --rw=randwrite --bs=4k --size=1G"
 JOB = "[x]\nfilename=/dev/md0\nrw=randwrite\nbs=4k\nsize=1G\n"
 BROKEN = {"runtime-short", "buffered-writer"}

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DATA = Path(__file__).with_name("data")
+# Comments stand before the first such line or directly before another; elsewhere "## " belongs to a text.
+BEGIN = re.compile(r"(?:^\n*(?:## .*\n+)+)?^== ?", re.MULTILINE)
 
 
 def lines_of(path: Path, comment: str) -> list[str]:
@@ -17,10 +18,9 @@ def lines_of(path: Path, comment: str) -> list[str]:
 
 def cases(path: Path) -> Iterator[tuple[str, str]]:
     """Each text of a file, without its last line end, and what the line before it says."""
-    text = "\n".join(lines_of(path, "## "))
-    head, *found = re.split("^== ?", text, flags=re.MULTILINE)
+    head, *found = BEGIN.split(path.read_text(encoding="utf-8"))
     assert found, path
-    assert not head.strip(), path
+    assert not head, path
     for case in found:
         says, _, body = case.partition("\n")
         yield body.removesuffix("\n"), says
