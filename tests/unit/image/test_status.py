@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -89,6 +90,15 @@ def test_a_current_box_is_not_baked_again(clone: Clone) -> None:
     answer = clone.run("packer/bake.sh", "debian-12")
     assert answer.returncode == 0
     assert answer.stderr.splitlines() == [f"image: debian-12 is current: {box}"]
+
+
+def test_status_takes_little_time(clone: Clone) -> None:
+    """Vagrant asks before every start."""
+    clone.place_box()
+    before = os.times()
+    clone.status()
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 3.0
 
 
 @pytest.mark.parametrize(
