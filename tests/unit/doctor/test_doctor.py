@@ -199,6 +199,7 @@ def lacking(**layers: str) -> dict[str, tuple[int, str]]:
 
 
 UNWRITABLE = Path("/proc/raidlab")
+WITHOUT_SUDO = [name for name in ALL_PROGRAMS if name != "sudo"]
 NO_MD = {"/usr/bin/modinfo -n md_mod": (1, "")}
 NO_NAMESPACE = lacking(namespace="Denied", landlock="Off")
 
@@ -265,8 +266,14 @@ def test_a_check_says_what_is_there_and_what_to_do(
         # A running machine needs only ssh.
         ("vagrant:raidlab2", {"programs": ["ssh", "vagrant"]}, True),
         ("uml:", {"programs": [name for name in ALL_PROGRAMS if name not in ("mkfs.xfs", "sudo")]}, True),
-        ("local:", {"programs": [name for name in ALL_PROGRAMS if name != "sudo"]}, False),
+        ("qemu:", {"programs": WITHOUT_SUDO}, True),
+        ("ssh:lab1", {"programs": WITHOUT_SUDO}, True),
+        ("local:", {"programs": WITHOUT_SUDO}, False),
+        ("uml:", {"answers": NO_MD}, True),
+        ("qemu:", {"answers": NO_MD}, True),
         ("local:", {"answers": NO_MD}, False),
+        # There is no /dev/kvm.
+        ("uml:", {"files": flags("svm")}, True),
         ("uml:", {"state": UNWRITABLE}, False),
         ("uml:", {"answers": NO_NAMESPACE}, True),
     ],
