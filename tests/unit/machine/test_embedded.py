@@ -48,6 +48,7 @@ def test_many_disks_share_what_the_drivers_socket_holds() -> None:
     def request_counts(disks: int) -> list[str]:
         options = EmbeddedOptions(disks=tuple(UbdDisk(Path(f"/d/{number}"), "S") for number in range(disks)))
         line = kernel_arguments(options, PACKAGED, Path("/state/1"), (5, 8), 3)
+        assert {"ro", "rootfstype=hostfs"} <= set(line)
         return [word.removeprefix("RAIDLAB_UBD_REQUESTS=") for word in line if "REQUESTS" in word]
 
     sender, receiver = socket.socketpair()
