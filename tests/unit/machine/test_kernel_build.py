@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -220,6 +223,20 @@ def test_a_compile_error_is_reported_and_compiled_files_are_reused(shop: Worksho
     assert "linux-source-6.1.tar.gz cannot be compiled" in failed.stderr
     (shop.tree / "wrong.c").unlink()
     assert shop.build("virtual-time").returncode == 0
+
+
+def test_a_terminal_shows_how_far_it_is_in_one_line(shop: Workshop) -> None:
+    leader, follower = pty.openpty()
+    shown = b""
+    with subprocess.Popen(shop.argv("virtual-time"), env=shop.environment, stderr=follower) as build:
+        os.close(follower)
+        # At its end, reading from the terminal fails.
+        with suppress(OSError):
+            while True:
+                shown += os.read(leader, 4096)
+        assert build.wait(60) == 0
+    os.close(leader)
+    assert shown.count(b"\r\x1b[Kkernel: ") >= len(OBJECTS)
 
 
 def test_the_planted_kernel_has_what_the_one_with_virtual_time_has_and_the_bugs(shop: Workshop) -> None:
