@@ -267,6 +267,8 @@ def test_many_streams_leave_room_for_short_reads_and_samples(machine: Machine) -
     for stream in streams[8:]:
         stream.stop(signal_number=signal.SIGKILL)
     assert [sum(map(len, stream.chunks())) for stream in streams] == [2_000_000] * 8 + [0] * 8
+    # All reads and samples were answered while these still ran.
+    assert [stream.result().status for stream in streams[8:]] == [-signal.SIGKILL] * 8
 
 
 def test_requests_of_many_threads_keep_apart(machine: Machine) -> None:
