@@ -1,4 +1,4 @@
-"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin."""
+"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin; checksums of their contents."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import statistics
 import struct
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import msgspec
 import pytest
 
 import lab.disks
+from lab.disks import DiskKind, LabDisk
+from lab.disks.attaching import content_sums
 from lab.disks.kinds import (
     DriveModel,
     Mechanics,
@@ -29,7 +32,7 @@ from lab.disks.kinds import (
 )
 from lab.errors import LabError, SpecError, ToolMissing
 from lab.units import MIB, SECTOR_BYTES
-from tests.unit.fakes import FakeMachine, Scripted
+from tests.unit.fakes import FACTS, FakeMachine, Scripted
 
 Request = tuple[str, float, int, int]
 Play = Callable[..., list[float]]
@@ -294,3 +297,14 @@ def test_what_tcc_makes_asks_for_no_executable_stack(tmp_path: Path) -> None:
         plain_stack(str(built))
         assert segment_types(built) == [*before, *([] if gnu_stack in before else [gnu_stack])]
     assert ctypes.CDLL(str(built)).answer() == 42
+
+
+def test_disks_whose_driver_supports_it_have_a_checksum_in_virtual_time_only() -> None:
+    disks = [
+        LabDisk(name=name, kind=DiskKind.SPINDLE, node=f"/dev/{kernel_name}", size_bytes=MIB)
+        for name, kernel_name in (("disk01", "drive3"), ("disk02", "loop0"))
+    ]
+    for is_virtual_time, sums in ((True, {"disk01": "e3b0"}), (False, {})):
+        facts = replace(FACTS, is_virtual_time=is_virtual_time)
+        machine = FakeMachine(files={"/sys/block/drive3/content_sum": "e3b0\n"}, facts=facts)
+        assert content_sums(machine, disks) == sums
