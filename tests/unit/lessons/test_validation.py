@@ -220,7 +220,7 @@ def test_the_samples_are_sound(tmp_path: Path, text: str) -> None:
             "measurement speed has no workload 'rads': did you mean 'reads'?",
         ),
         ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
-        ('model = "hdd-7200"', 'model = "hdd-720"', "hdd-720"),
+        ('model = "hdd-7200"', 'model = "hdd-720"', "'hdd-720'"),
         ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use lowercase letters"),
     ],
 )
