@@ -17,7 +17,7 @@ import json
 import mmap
 import os
 
-from lab.measure.direct_io import open_direct
+from lab.measure.direct_io_program import open_direct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import mmap
 import os
 import zlib
 
-from lab.measure.direct_io import open_direct
+from lab.measure.direct_io_program import open_direct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
