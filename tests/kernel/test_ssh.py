@@ -21,7 +21,7 @@ from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_targ
 from lab.machine.target import Target
 from tests.cluster.keeper import children_of
 from tests.cluster.ssh_rig import SSHD, SshRig, keygen, ssh_rig
-from tests.kernel.place import host_at, kernel_target
+from tests.kernel.place import disk_name, host_at, kernel_target
 from tests.kernel.test_machine import REPOSITORY, sparse_disks
 from tests.waiting import wait_until
 
@@ -122,13 +122,13 @@ def test_a_closed_port_is_reported_as_a_lost_machine(tmp_path: Path) -> None:
 
 
 LOCAL_CLIENT = """
-import fcntl, json, os
+import fcntl, json, os, sys
 from lab.arrays.status import read_arrays
 from lab.machine import Host, open_machine, parse_target
 FOLDER, STOP_ARRAY = "/sys/block/md0/md", 0x932
 with open_machine(parse_target("local:"), Host.real()) as machine:
     machine.run(["mdadm", "--create", "/dev/md0", "--run", "--assume-clean", "--level=1", "--raid-devices=2",
-                 "--metadata=1.2", "/dev/ubda", "/dev/ubdb"])
+                 "--metadata=1.2", *sys.argv[1:]])
     state = machine.read([f"{FOLDER}/level", f"{FOLDER}/degraded", f"{FOLDER}/raid_disks"])
     running = [array.name for array in read_arrays(machine)]
     # Stopped as mdadm does it; as long as the node is open, md keeps the folder of what it stopped.
@@ -160,7 +160,10 @@ def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Pa
         # The guest's files are this computer's, and so are its Python and its packages.
         python = str(Path(sys.executable).resolve())
         output = machine.run(
-            ["env", environment, "PYTHONDONTWRITEBYTECODE=1", "RAIDLAB_STATE=/run/state", python, "-c", LOCAL_CLIENT],
+            [
+                *("env", environment, "PYTHONDONTWRITEBYTECODE=1", "RAIDLAB_STATE=/run/state"),
+                *(python, "-c", LOCAL_CLIENT, *(f"/dev/{disk_name(number)}" for number in range(2))),
+            ],
             timeout_seconds=60,
         )
     answer = json.loads(output.stdout)
