@@ -66,7 +66,8 @@ def is_version(known: str, version: str) -> bool:
 def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *, least: str = r"\d") -> T:
     """Return what has this version, or one that begins with it. Raises ToolMissing with the command that fetches it.
 
-    If ``chosen`` does not begin with the pattern ``least``, the error names the command that lists all versions.
+    If ``chosen`` does not begin with the pattern ``least``, the error names the command that lists what can be
+    fetched.
     """
     for version, each in found.items():
         if is_version(version, chosen):
@@ -74,7 +75,7 @@ def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *
     name = shortened(chosen)
     raise ToolMissing(
         f"there is no {what} {name} on this computer (there are: {', '.join(found) or 'none'})",
-        hint=f"{command} get {name}" if re.match(least, chosen) else f"{command} list",
+        hint=f"{command} get {name}" if re.match(least, chosen) else f"{command} list --all",
     )
 
 

@@ -65,7 +65,7 @@ def test_a_release_is_named_by_its_beginning_up_to_the_end_of_a_number(stock: Pa
     assert raised.value.hint == "raidlab kernels get 5.10"
     with pytest.raises(ToolMissing) as raised:
         find_stock_kernel("8")
-    assert raised.value.hint == "raidlab kernels list"
+    assert raised.value.hint == "raidlab kernels list --all"
 
 
 def test_an_image_is_found_by_its_path_with_its_modules(stock: Path) -> None:
