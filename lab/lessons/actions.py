@@ -1,4 +1,4 @@
-"""Actions for lessons only, beside ``lab.actions``: shell lines, and measurements and faults on a separate lab."""
+"""Actions that only lessons have: shell lines, and measurements and faults on a separate lab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.gates.decoding import Name, PointCount, Seed
 from lab.session.session import LabSession, Shell, link_disks
 
 _SHOWN_CHARACTERS = 400
-"""Characters shown of the output of a line that failed."""
+"""How many characters of a failed line's output are shown, counted from its end."""
 
 
 class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
@@ -33,7 +33,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         """
         if not session.is_embedded:
             raise LabError(
-                f"the lab does not run a lesson's shell lines on {session.target}, where they could write on any disk",
+                f"the lab does not run a lesson's shell lines on {session.target}, where they could write to any disk",
                 hint=f"read this line, and then type it yourself: {self.line}",
             )
         link_disks(session)
@@ -46,7 +46,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         if result.status:
             raise LabError(
                 f"the line exited with status {result.status}: {self.line}",
-                hint=f"it said: {result.output.strip()[-_SHOWN_CHARACTERS:] or 'nothing'}",
+                hint=f"it printed: {result.output.strip()[-_SHOWN_CHARACTERS:] or 'nothing'}",
             )
 
 

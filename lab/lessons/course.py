@@ -1,11 +1,11 @@
 """The course: lesson files and translations, a lesson for one student, and the sentences that lessons share.
 
-A lesson is one TOML file, ``05-mirroring.toml``: its structure and its English text. A translation is another file with
-only the texts, ``05-mirroring.es.toml``. Both are read strictly; ``lesson_problems`` checks their content, and
-``lab.lessons.proof`` proves on a real lab that a lesson is correct. Texts may have values of the student's seed:
-``{seed.members}``.
+A lesson is one TOML file, such as ``03-mirroring.toml``, with its structure and its English text. A translation is
+another file with only the texts, ``03-mirroring.es.toml``. Unknown keys in either are errors. ``lesson_problems``
+checks their content, and ``lab.lessons.proof`` proves on a real lab that a lesson is correct. Texts may contain values
+drawn for the student's seed, such as ``{seed.members}``.
 
-A value depends only on the lesson, the variable and the seed, by SHA-256. So it is the same on every computer and with
+A value is derived with SHA-256 from the lesson, the variable and the seed. So it is the same on every computer and with
 every version of Python, and a new variable does not change the others.
 """
 
@@ -57,10 +57,10 @@ from lab.tomlfile import (
 )
 
 FORMAT_VERSIONS = range(1, 3)
-"""Formats that can be read; lab.tomlfile has the names that earlier ones used."""
+"""Formats that can be read; lab.tomlfile has the names that earlier formats used."""
 _LONGEST_VALUE = 500
 HINTS = 3
-"""The number of hints: from a nudge to the complete answer."""
+"""The number of hints in a step, from a nudge to the complete answer."""
 
 SOURCE_LANGUAGE = "en"
 
@@ -69,7 +69,7 @@ Arguments = dict[str, Any]
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value that the student's seed selects, in one of five ways. Variables may use those above them.
+    """A value that the student's seed selects, in one of five ways. A variable may use those defined above it.
 
     Without a seed the first choice is used, so all students without one have the same lesson.
     """
@@ -77,7 +77,7 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     one_of: tuple[int | float | str, ...] = ()
     """Choices, such as ``["64K", "128K"]``."""
     disks: int | str = ""
-    """This number of neighbouring disks of the lab, as ``disk02,disk03,disk04``; or the name of a variable with the
+    """This number of consecutive disks of the lab, such as ``disk02,disk03,disk04``; or the name of a variable with the
     number.
     """
     disk_from: str = ""
@@ -85,14 +85,14 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     disk_besides: tuple[str, ...] = ()
     """One disk of the lab, or of ``disk_from``, that is in none of these variables."""
     index: int | None = None
-    """Selects the disk at this index, from 0, instead of any."""
+    """Selects the disk at this index, from 0, instead of any disk."""
     case: str = ""
-    """The name of a variable that determines this one: ``of`` has a value for each of its choices."""
+    """The name of a variable that determines this one: ``of`` maps each of that variable's choices to a value."""
     of: dict[str, int | float | str] = {}
 
 
 class Exercise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys that files of lessons and of drills have in common."""
+    """The keys that lesson files and drill files have in common."""
 
     format_version: FormatVersion
     id: str
@@ -103,7 +103,7 @@ class Exercise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Number of lab disks that must exist: the exercise uses them from disk01 on."""
     seed: dict[str, Variable] = {}
     needs_mdadm: NeededMdadm | None = None
-    """Required version; None: any supported one."""
+    """The required version of mdadm; None: any supported one."""
 
 
 class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,19 +130,19 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     unit: str = ""
     """The unit, for example ``ms``; empty: a number without a unit."""
     within_percent: float = 0.0
-    """Tolerance of a typed number: the effect of rounding in the displayed number."""
+    """The tolerance for a typed number, because displayed numbers are rounded."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A common state after a mistake by the student, and a hint."""
+    """A common mistake: the state that it leads to, or the number that is typed, and a hint."""
 
     id: str
     when: tuple[Arguments, ...] = ()
     """Checks that all hold in that state."""
     types: Arguments = {}
-    """The source of the number that is typed by mistake, as in a reading; empty: the mistake concerns the lab only."""
+    """The source of the wrong number, as in a reading; empty if the mistake concerns only the lab."""
     times: float | str = 1.0
-    """Factor for the number of ``types``; a text may have placeholders of the seed."""
+    """Factor for the number of ``types``; a text may contain placeholders of the seed."""
     hint: str
 
 
@@ -151,14 +151,14 @@ class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     id: str
     say: str
-    """Markdown: what the student should do, and examine."""
+    """Markdown: what the student should do and examine."""
     ask: Question | None = None
     do: tuple[Arguments, ...] = ()
     """The step's own solution, which the app can run."""
     check: tuple[Arguments, ...] = ()
     """Checks on the real lab; a question and a reading count as additional checks."""
     secret: tuple[str, ...] = ()
-    """Names of checks whose requirement would reveal the choice: it is shown only when they hold."""
+    """Names of checks whose requirements would reveal the choice: each is shown only when its check holds."""
     read: ReadingPlan | None = None
     """A number to read when the step's actions are done."""
     hints: tuple[str, ...]
@@ -168,11 +168,11 @@ class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded wrong solution: in place of the step's own it must not pass, and its mistake must be recognised."""
+    """A recorded wrong solution: it must not pass in place of the step's own, and its mistake must be recognised."""
 
     step: str
     do: tuple[Arguments, ...] = ()
-    """Actions of the wrong solution; omitted if the step's own solution is followed by the mistake's number."""
+    """Actions of the wrong solution; if empty, the step's own are run, and the mistake's number is typed."""
     mistake: str
 
 
@@ -198,7 +198,7 @@ class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     say: str
     ask: QuestionText | None = None
     read: str = ""
-    """The question of the reading; empty: there is none."""
+    """The question of the reading; empty if there is none."""
     hints: tuple[str, ...]
     explain: str
     mistakes: dict[str, str] = {}
@@ -252,7 +252,7 @@ def fill(text: str, values: Mapping[str, Value]) -> str:
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
-    """As ``fill``, for all texts in a tree. A text that is a single placeholder becomes the value, number or text."""
+    """As ``fill``, for all texts in a tree. A text that is only a placeholder becomes its value, number or text."""
     return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 
@@ -300,8 +300,8 @@ def _count(varied: Exercise, name: str, asked: int | str, values: Values) -> int
     count = asked if isinstance(asked, int) else values.get(asked)
     if not isinstance(count, int) or not 1 <= count <= varied.disks:
         raise SpecError(
-            f"{varied.id}: seed.{name} wants '{asked}' disks",
-            hint=f"write a number up to {varied.disks}, or the name of a number drawn above it",
+            f"{varied.id}: seed.{name} asks for '{asked}' disks",
+            hint=f"write a number from 1 to {varied.disks}, or the name of a variable above it that has one",
         )
     return count
 
@@ -314,7 +314,7 @@ def _disks_in(varied: Exercise, name: str, other: str, values: Values) -> list[s
 
 def _not_drawn_yet(varied: Exercise, name: str, other: str) -> SpecError:
     return SpecError(
-        f"{varied.id}: seed.{name} builds on seed.{other}, which is not drawn before it",
+        f"{varied.id}: seed.{name} uses seed.{other}, which is not defined above it",
         hint=f"put {other} above {name}",
     )
 
@@ -336,7 +336,7 @@ def make_action(written: Mapping[str, Any], *, where: str) -> Action:
 
 
 BY_HAND = "{by_hand}"
-"""Placeholder in a hint for the step's own solution, as shell commands or as keys of the app."""
+"""The placeholder in a hint that is replaced by the step's own solution, as shell commands or as keys of the app."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,7 @@ class ReadyMistake:
     id: str
     when: tuple[Check, ...]
     typed: Reading | None
-    """The number that is typed by this mistake; None: the mistake concerns the lab only."""
+    """The wrong number; None if the mistake concerns only the lab."""
     hint: str
 
 
@@ -360,14 +360,14 @@ class ReadyStep:
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
     secret: tuple[str, ...]
-    """Names of checks whose requirement is hidden until they hold."""
+    """Names of checks whose requirements are hidden until they hold."""
     read: Reading | None
     hints: tuple[str, ...]
-    """With ``BY_HAND`` not replaced: see ``hints_by_hand``."""
+    """``BY_HAND`` is not yet replaced here: see ``hints_by_hand``."""
     explain: str
     mistakes: tuple[ReadyMistake, ...]
     values: Values
-    """Values of the seed that are part of the step's texts."""
+    """Values drawn for the seed that the texts of the step contain."""
 
     @property
     def hints_by_hand(self) -> tuple[str, ...]:
@@ -450,7 +450,7 @@ def english_texts(lesson: Lesson) -> Translation:
 
 
 def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
-    """The lesson for this seed and language. Raises SpecError with the step and the remedy."""
+    """The lesson for this seed and language. Raises SpecError that names the step and the remedy."""
     values = draw(lesson, seed)
     english = english_texts(lesson)
     texts = translation or english
@@ -502,7 +502,7 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText, values: Values) -> R
 
 
 def _shown(step: LessonStep) -> str:
-    """All texts of a step that are visible from its beginning."""
+    """All texts of a step that are visible as soon as it begins."""
     asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
     return "\n".join((step.say, *asked, step.read.question if step.read else ""))
 
@@ -539,7 +539,7 @@ def _mistake(step: LessonStep, mistake: Mistake, text: StepText, values: Values,
 
 
 def _times(text: str, where: str) -> float:
-    """Raises SpecError for text that is not a number."""
+    """The factor of a mistake. Raises SpecError for text that is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -590,7 +590,7 @@ class LessonFiles:
         return tuple(str(action.get("line", "")) for action in actions if action.get("act") == "shell")
 
     def ready(self, seed: str = "", language: str = SOURCE_LANGUAGE) -> ReadyLesson:
-        """The lesson for a student, in English if it has no such translation."""
+        """The lesson for a student, in English if it has no translation into this language."""
         return make_ready(self.lesson, seed, self.translations.get(language))
 
 
@@ -600,7 +600,10 @@ def is_path(word: str) -> bool:
 
 
 def find_id(what: str, word: str, ids: Collection[str]) -> str:
-    """The id that ``word`` means: an id, its number, or a unique part of it. Raises SpecError with the nearest id."""
+    """The id that ``word`` stands for: the id, its number or a unique part of it.
+
+    Raises SpecError that suggests the nearest id.
+    """
     number = digits(word)
     near = [each for each in ids if (each.startswith(f"{number:02d}-") if number is not None else word in each)]
     if word in ids or len(near) == 1:
@@ -635,7 +638,7 @@ def read_lesson(path: Path) -> LessonFiles:
 
 
 def read_course(paths: Iterable[Path]) -> Course:
-    """Read the lessons among these files, with their translations. Raises SpecError as ``read_lesson``."""
+    """Read the lessons among these files, with their translations. Raises SpecError as ``read_lesson`` does."""
     return Course(tuple(read_lesson(path) for path in paths if not _TRANSLATION_FILE.fullmatch(path.stem)))
 
 
@@ -654,7 +657,7 @@ WORDS_FOLDER = Path(__file__).with_name("words")
 
 
 _SECRET = ".secret"
-"""Suffix of the keys for secret checks."""
+"""Suffix of the keys of sentences that hide a requirement."""
 
 
 class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -673,7 +676,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Headings and labels."""
 
     def requirement(self, key: str, facts: Mapping[str, object]) -> str:
-        """The requirement of a check. Raises SpecError if nobody has written it, as ``find`` does."""
+        """The sentence with a check's requirement. Raises SpecError if there is none, as ``find`` does."""
         return self._sentence("wanted", key, facts)
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
@@ -721,7 +724,7 @@ def placeholders(text: str) -> set[str]:
 
 @cache
 def words_in(language: str) -> LessonWords:
-    """The sentences of a language; those that it lacks are in English."""
+    """The sentences in a language; missing ones are in English."""
     english = read_toml(WORDS_FOLDER / f"{SOURCE_LANGUAGE}.toml", LessonWords)
     path = WORDS_FOLDER / f"{language}.toml"
     if language == SOURCE_LANGUAGE or not path.exists():
@@ -738,9 +741,9 @@ def word_languages() -> tuple[str, ...]:
 
 
 MOST_WITHIN_PERCENT = 10.0
-"""With a wider tolerance, a guess could be accepted."""
+"""The largest tolerance of a reading. With a larger one, a guess could be accepted."""
 TRIED_SEEDS = ("", *(f"try-{number}" for number in range(12)))
-"""A lesson must be valid for every seed; these are tried."""
+"""A lesson must be valid for every seed; the checks try these."""
 
 
 def course_problems(course: Course) -> tuple[str, ...]:
@@ -775,18 +778,18 @@ def refuse_problems(what: str, path: Path, problems: Sequence[str]) -> None:
     """Raises SpecError that lists the problems of a lesson or drill, if there are any."""
     if problems:
         listed = "".join(f"\n  - {problem}" for problem in problems)
-        raise SpecError(f"{what} '{path}' is not sound:{listed}", hint="fix these, then verify it again")
+        raise SpecError(f"{what} '{path}' is not sound:{listed}", hint="fix these problems, then verify it again")
 
 
 def head_problems(exercise: Exercise, stem: str, versions: range) -> Iterator[str]:
-    """Problems of the keys that lessons and drills have in common; ``versions``: formats that can be read."""
+    """Problems with the keys that lessons and drills have in common; ``versions``: formats that can be read."""
     yield from _version_problems(exercise.format_version, versions)
     if exercise.id != stem:
-        yield f"id is '{exercise.id}': write id = \"{stem}\", as the file is called"
+        yield f"id is '{exercise.id}': write id = \"{stem}\", the name of the file"
 
 
 def seed_problems(make: Callable[[str], object]) -> Iterator[str]:
-    """The first problem that ``make`` meets with the values of a seed."""
+    """The first error that ``make`` raises for one of ``TRIED_SEEDS``."""
     try:
         for seed in TRIED_SEEDS:
             make(seed)
@@ -796,7 +799,7 @@ def seed_problems(make: Callable[[str], object]) -> Iterator[str]:
 
 def _version_problems(found: int, versions: range) -> Iterator[str]:
     if found not in versions:
-        yield f"format_version is {found}; this raidlab reads {versions[-1]}: write that"
+        yield f"format_version is {found}, but this raidlab reads {versions[-1]}: write {versions[-1]}"
 
 
 def _lesson_head_problems(files: LessonFiles) -> Iterator[str]:
@@ -805,12 +808,12 @@ def _lesson_head_problems(files: LessonFiles) -> Iterator[str]:
     if not is_lesson_name(stem):
         yield f"the name '{stem}' is not two digits, a hyphen and lowercase letters (05-mirroring): rename the file"
     if not 1 <= lesson.minutes <= 60:
-        yield f"minutes is {lesson.minutes}: make it 1 to 60, or two lessons"
+        yield f"minutes is {lesson.minutes}: write 1 to 60, or split the lesson in two"
     if not 1 <= lesson.disks <= 16:
         yield f"disks is {lesson.disks}: write 1 to 16"
     for name in lesson.measure:
         if not re.fullmatch(r"[a-z0-9-]+", name):
-            yield f"measurement '{name}': use lowercase letters, digits and hyphens, since results are named after it"
+            yield f"measurement '{name}': use lowercase letters, digits and hyphens, because results are named after it"
     if not lesson.steps:
         yield "it has no steps: write at least one [[steps]]"
     if not lesson.wrong:
@@ -852,11 +855,11 @@ def _one_step(step: LessonStep) -> Iterator[str]:
         wide = step.read.within_percent
         yield f"within_percent is {wide:g}: write 0 to {MOST_WITHIN_PERCENT:g}, or a guess passes it"
     if step.check and not step.do:
-        yield "it checks the lab and has no solution of its own: write do = […]"
+        yield "it has checks, but no solution: write do = […]"
     if step.ask and len(step.ask.options) < 2:
         yield "its question has fewer than two options: write another"
     if step.ask and step.ask.answer and "{" not in step.ask.answer and step.ask.answer not in step.ask.options:
-        yield f"the answer '{step.ask.answer}' is no option: {_choose(step.ask.answer, step.ask.options)}"
+        yield f"the answer '{step.ask.answer}' is not an option: {_choose(step.ask.answer, step.ask.options)}"
     ids = [mistake.id for mistake in step.mistakes]
     for name in {each for each in ids if ids.count(each) > 1}:
         yield f"two mistakes are called '{name}': give each its own id"
@@ -864,7 +867,7 @@ def _one_step(step: LessonStep) -> Iterator[str]:
         if not (mistake.when or mistake.types) or not mistake.hint.strip():
             yield f"mistake {mistake.id} needs 'when' or 'types', and 'hint': write them"
         if mistake.types and step.read is None:
-            yield f"mistake {mistake.id} is about a number, and the step asks for none: write a [steps.read]"
+            yield f"mistake {mistake.id} is about a number, but the step asks for none: write a [steps.read]"
 
 
 def _secret_problems(step: LessonStep) -> Iterator[str]:
@@ -936,7 +939,7 @@ def _order_problems(course: Course) -> Iterator[str]:
 
 
 def _unknown_need(need: str, ids: Iterable[str]) -> str:
-    return f"needs '{need}', which is no lesson: {_choose(need, ids)}"
+    return f"needs '{need}', which is not a lesson: {_choose(need, ids)}"
 
 
 def _translation_problems(lesson: Lesson, translation: Translation, language: str) -> Iterator[str]:
@@ -963,7 +966,7 @@ def _text_problems(where: str, original: Any, translated: Any) -> Iterator[str]:
         return
     if isinstance(original, list | tuple):
         if len(translated) != len(original):
-            yield f"{where} has {len(translated)} texts and the lesson {len(original)}: write as many"
+            yield f"{where} has {len(translated)} texts, but the lesson has {len(original)}: write the same number"
         for number, pair in enumerate(zip(original, translated, strict=False), 1):
             yield from _text_problems(f"{where}, number {number}", *pair)
         return
@@ -973,7 +976,7 @@ def _text_problems(where: str, original: Any, translated: Any) -> Iterator[str]:
     strange = sorted(placeholders(translated) - placeholders(original))
     if missing or strange:
         words = [f"lacks {', '.join(missing)}"] if missing else []
-        words += [f"has {', '.join(strange)}, which the lesson has not"] if strange else []
+        words += [f"has {', '.join(strange)}, which the lesson does not have"] if strange else []
         yield f"{where} {' and '.join(words)}: use the same placeholders in braces"
 
 

@@ -1,6 +1,6 @@
-"""A student's state in a lesson, its transitions, and what the student may see of it. Pure.
+"""A student's state in a lesson, its transitions, and the parts of it that the student may see.
 
-A step is shown without answers to its prediction, its number or its choice. Nothing here uses a clock, files or a
+A step is shown without the answers to its question, its reading or its choice. Nothing here uses a clock, files or a
 machine.
 """
 
@@ -24,17 +24,17 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     began_utc: str
     done_utc: str = ""
-    """Empty: not done."""
+    """Empty if the step is not done."""
     answer: str = ""
     """The key of the chosen option."""
     reading: str = ""
     """The number, as it was typed."""
     hints: int = 0
-    """Number of hints shown."""
+    """The number of hints shown."""
     by_lab: bool = False
-    """The lab carried the step out for the student."""
+    """Whether the lab carried out the step for the student."""
     passed: tuple[int, ...] = ()
-    """Indices of the lasting checks that have held. A correct reading has the index after the last check."""
+    """Indices of the lasting checks that have passed. A correct reading has the index after the last check."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,13 +105,13 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     """Answer the question of the current step, or enter its reading.
 
     Both may be changed until the step is done. A reading is accepted only after the prediction. Raises LessonError if
-    the step asks nothing, SpecError for an unknown option or an invalid number.
+    the step asks for no answer, SpecError for an unknown option or an invalid number.
     """
     step = _require_step(lesson, progress)
     if step.ask is not None and text in step.ask.options:
         return _with_step(progress, step, answer=text)
     if step.ask is None and step.read is None:
-        raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what to do")
+        raise LessonError(f"step '{step.id}' asks for no answer", hint="'raidlab lesson show' shows what to do")
     options = step.ask.options if step.ask else {}
     if step.read is None or not is_predicted(step, progress.in_step(step.id)) or nearest(text, options):
         raise unknown_word("answer", text, options)
@@ -153,7 +153,7 @@ def evaluate(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> Step
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
-    """Record the result: lasting checks that hold, and the end of the step.
+    """Record the result: the lasting checks that hold, and whether the step is done.
 
     Returns the same object if nothing changed.
     """
@@ -206,18 +206,18 @@ _NO_FIGURES = "ratio-untold"
 
 @dataclass(frozen=True, slots=True)
 class DisplayedCheck:
-    """A check as displayed."""
+    """The texts of a check for display."""
 
     name: str
     required: str
     found: str
-    """What was found instead, or the measured figures; empty: nothing to add."""
+    """What was found instead, or the measured figures; empty if there is nothing to add."""
     is_passed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DisplayedStep:
-    """The state of a step as displayed."""
+    """The checks of a step, and a recognised mistake, for display."""
 
     checks: tuple[DisplayedCheck, ...]
     mistake: ReadyMistake | None
@@ -230,12 +230,12 @@ def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
 
 
 def shows_solution(progress: StepProgress) -> bool:
-    """Whether all hints were taken: the last one is the complete answer."""
+    """Whether all hints were taken, of which the last is the complete answer."""
     return progress.hints >= HINTS
 
 
 def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
-    """The part of this view that may be displayed."""
+    """The parts of this view that may be displayed: before the prediction, no results of checks."""
     step, first = view.step, view.checks[:1]
     if step.ask is not None and not all(check.is_passed for check in first):
         question = DisplayedCheck(first[0].name, words.requirement(first[0].name, first[0].facts), "", is_passed=False)

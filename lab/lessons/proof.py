@@ -1,4 +1,4 @@
-"""The proof of a lesson, which works through it as a student would, and the labs for proofs."""
+"""The proof of a lesson, which works through the lesson as a student would, and the labs for proofs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ T = TypeVar("T")
 DISK_BYTES = 64 * MIB
 """Small disks, so that syncs are short."""
 PROOF_SEEDS = ("", "anna")
-"""The seeds of two students: an empty one and another."""
+"""The seeds that a lesson is proved with: the empty one, and a word."""
 WORKERS = 2
 WRONG_BY = 1.5
-"""Factor for a wrong number; no reading has a tolerance of this size."""
+"""Factor that makes a number wrong; no reading has a tolerance of this size."""
 _SOLUTION = Way("solution")
 
 
@@ -41,7 +41,7 @@ class LessonProver(Prover):
     """Works through one lesson in an open lab.
 
     Results of measurements are used as they are: disturbances are recognised during the measurement
-    (lab.experiments.run), independent of what the lesson expects.
+    (lab.experiments.run), independently of what the lesson expects.
     """
 
     kind = "lesson"
@@ -73,7 +73,7 @@ class LessonProver(Prover):
         return opened
 
     def _blank(self) -> None:
-        """Stop all arrays, and make the disks blank that were members of one; all others are blank already."""
+        """Stop all arrays, and blank all disks that were members of one; the others are blank already."""
         session = self._session
         used = {f"/dev/{status.name}" for status in session.statuses()}
         used.update(member.device for status in session.statuses() for member in status.members)
@@ -108,7 +108,7 @@ class LessonProver(Prover):
         return WayEnd(True)
 
     def _do_step(self, opened: LessonSession, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
-        """Answer and do a step.
+        """Answer the question of a step, and do the step.
 
         The first time, its measurements do not exist yet, so the step must not pass before it is done.
         """
@@ -194,7 +194,7 @@ def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = Tru
 
 
 def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:
-    """The results of the calls, in order; ``workers`` run in parallel (0: a default for this computer)."""
+    """The results of the calls, in order; ``workers`` run in parallel (0: ``WORKERS``)."""
     with ThreadPoolExecutor(workers or WORKERS, thread_name_prefix="raidlab-proof") as pool:
         yield from pool.map(lambda prove_one: prove_one(), proofs)
 

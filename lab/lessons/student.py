@@ -1,8 +1,8 @@
-"""A student: opens lessons, evaluates steps and makes progress. The command line and the app both use this module.
+"""What a student does: open lessons, do their steps and make progress. The command line and the app use this module.
 
 The actions of a step run in order, in one open lab if they need one. Measurements, fault scenarios and power cuts of a
-lesson use a separate lab. State between commands: the open lesson, the student's seed and language, and the progress in
-every lesson.
+lesson use a separate lab. The state that is kept between commands is the open lesson, the student's seed and language,
+and the progress in every lesson.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class StudentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The part of a student's state that is common to all lessons."""
 
     lesson: str = ""
-    """Id of the open lesson, or the path of its file; empty: none."""
+    """Id of the open lesson, or the path of its file; empty if none is open."""
     seed: str = ""
     language: str = ""
-    """Empty: not chosen."""
+    """Empty if none was chosen."""
 
 
 class LessonStore:
@@ -235,7 +235,7 @@ class CourseLine:
 
 
 class LessonSession:
-    """A lesson in progress. Every change is stored at once."""
+    """A lesson in progress. Every change is stored immediately."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Find complete measurements of this lesson with its seed, and faults, both since the lesson began."""
+        """Find complete measurements with this lesson's seed, and faults, that were run since the lesson began."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
@@ -484,7 +484,7 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError while a drill is open on the lab's disks, because a lesson would act on the drill's arrays."""
     if drill := read_arrival(session.folder):
         raise LessonError(
-            f"lesson {lesson.id} waits: the drill '{drill.title}' is open on these disks",
+            f"lesson {lesson.id} cannot use these disks while the drill '{drill.title}' is open on them",
             hint="'raidlab drill debrief' ends the drill with a verdict, 'raidlab drill leave' without one",
         )
 
@@ -493,7 +493,7 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, all of them are free, and no array is running."""
     if used := _use_of(session, lesson):
         raise LessonError(
-            f"lesson {lesson.id} starts with a blank lab, and {used}",
+            f"lesson {lesson.id} starts with a blank lab, but {used}",
             hint="the same command with --reset makes all disks blank, and deletes their data",
         )
 
@@ -509,12 +509,12 @@ def named_disks(
         if missing[0] < max(there, default=""):
             # New disks get numbers after the existing ones.
             hint = "use another lab, which has them all: --on 'uml:?name=NEW' or 'qemu:?name=NEW'"
-        raise error(f"{what} uses {names[0]} to {names[-1]}, and the lab has no {', '.join(missing)}", hint=hint)
+        raise error(f"{what} uses {names[0]} to {names[-1]}, but the lab has no {', '.join(missing)}", hint=hint)
     return tuple(there[name] for name in names)
 
 
 def use_words(session: LabSession, names: Sequence[str]) -> str:
-    """What must end before work on blank disks, such as ``disk01 is in use``; empty if they are free."""
+    """The reason why these disks are not free, such as ``disk01 is in use``; empty if they are free."""
     free = {disk.name for disk in session.free_disks()}
     if busy := [name for name in names if name not in free]:
         return f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} in use"
@@ -535,7 +535,7 @@ def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
 
 
 def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, LastVerdict | None]:
-    """Those of these arrays with known data, and the outcome of their last verify."""
+    """Name of each of these arrays with known data -> its last verdict, or None if it has not been verified."""
     marks, verdicts = read_marks(session), last_verdicts(session)
     found: dict[str, LastVerdict | None] = {}
     for status in arrays:

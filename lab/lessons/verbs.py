@@ -1,4 +1,4 @@
-"""Verbs of lessons: commands and keys of the app."""
+"""The verbs of lessons: commands, and keys of the app."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_lesson_is_begun_shown_and_left(output_of: OutputOf) -> None:
         (
             ["5", "--anyway"],
             1,
-            ["uses disk01 to disk07, and the lab has no disk06, disk07", "raidlab disks add --kind file --count 2"],
+            ["uses disk01 to disk07, but the lab has no disk06, disk07", "raidlab disks add --kind file --count 2"],
         ),
         (["03-mirorring"], 2, ["did you mean '03-mirroring'"]),
     ],

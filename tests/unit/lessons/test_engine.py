@@ -77,7 +77,7 @@ def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: 
 
 
 def test_a_step_without_a_question_rejects_answers(lesson: ReadyLesson, begun: Progress) -> None:
-    with pytest.raises(LessonError, match="asks nothing"):
+    with pytest.raises(LessonError, match="asks for no answer"):
         engine.answer(lesson, first_step_done(lesson, begun), "yes")
 
 
@@ -252,12 +252,12 @@ def test_disks_build_on_each_other() -> None:
     [
         ("a = {}", "has 0 of the keys one_of, disks"),
         ("a = { one_of = [1], disks = 2 }", "has 2 of the keys"),
-        ("a = { disks = 5 }", "wants '5' disks"),
-        ('a = { disks = "b" }', "wants 'b' disks"),
-        ('a = { disk_from = "b" }', "builds on seed.b, which is not drawn before it"),
+        ("a = { disks = 5 }", "asks for '5' disks"),
+        ('a = { disks = "b" }', "asks for 'b' disks"),
+        ('a = { disk_from = "b" }', "uses seed.b, which is not defined above it"),
         ('b = { disks = 2 }\na = { disk_from = "b", disk_besides = ["b"] }', "nothing can be drawn for seed.a"),
         ('b = { one_of = ["x"] }\na = { case = "b", of = { y = 1 } }', "has no value for b = x"),
-        ('a = { case = "b", of = { y = 1 } }', "builds on seed.b"),
+        ('a = { case = "b", of = { y = 1 } }', "uses seed.b"),
     ],
 )
 def test_what_cannot_be_drawn_is_explained(seed: str, words: str) -> None:

@@ -100,9 +100,9 @@ def read(value: str, *more: str, question: str = "?") -> str:
 
 
 ERRORS = [
-    ("format_version = 2", "format_version = 9", "format_version is 9; this raidlab reads 2"),
+    ("format_version = 2", "format_version = 9", "format_version is 9, but this raidlab reads 2: write 2"),
     ('id = "01-first"', 'id = "01-frist"', 'write id = "01-first"'),
-    ("minutes = 5", "minutes = 0", "minutes is 0: make it 1 to 60"),
+    ("minutes = 5", "minutes = 0", "minutes is 0: write 1 to 60"),
     ("disks = 4", "disks = 40", "disks is 40: write 1 to 16"),
     ('hints = ["one", "two", "{by_hand}"]', 'hints = ["one"]', "step build: it has 1 hints: write 3"),
     ('hints = ["one", "two", "{by_hand}"]', 'hints = ["one", "one", "x"]', "step build: two hints are the same"),
@@ -111,7 +111,7 @@ ERRORS = [
     ('say = "Build `md0` of {seed.disks}."', 'say = ""', "step build: 'say' is empty"),
     ('id = "fail"', 'id = "build"', "two steps are called 'build'"),
     ('options = { yes = "yes", no = "no" }', 'options = { yes = "yes" }', "fewer than two options"),
-    ('answer = "yes"', 'answer = "yse"', "the answer 'yse' is no option: did you mean 'yes'?"),
+    ('answer = "yes"', 'answer = "yse"', "the answer 'yse' is not an option: did you mean 'yes'?"),
     ('answer = "yes"', 'answer = "{seed.level}"', "the answer 'raid1' is not an option"),
     (
         'that = "array.degraded"',
@@ -237,7 +237,7 @@ TRANSLATION_ERRORS = [
     ("[steps.fail]", "[steps.fial]", "steps.fial is not in the lesson: did you mean 'fail'?"),
     ('no = "nej"', 'nay = "nej"', "steps.build.ask.options.no is missing"),
     ('striped = "Det', 'strped = "Det', "steps.build.mistakes.striped is missing"),
-    ('hints = ["ett", "två", "{by_hand}"]', 'hints = ["ett", "två"]', "steps.build.hints has 2 texts and the lesson 3"),
+    ('hints = ["ett", "två", "{by_hand}"]', 'hints = ["ett", "två"]', "hints has 2 texts, but the lesson has 3"),
     ('"två", "{by_hand}"]', '"två", "x"]', "steps.build.hints, number 3 lacks {by_hand}"),
     ("av {seed.disks}", "av {seed.victim}", "steps.build.say lacks {seed.disks} and has {seed.victim}"),
     ('explain = "Därför."', 'explain = ""', "steps.build.explain is empty: translate it"),
@@ -275,7 +275,7 @@ def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:
     problems = course_problems(read_course(sorted(tmp_path.iterdir())))
     assert problems == (
         "01-first.toml: needs '02-second', which does not come before it: change needs or the numbers",
-        "02-second.toml: needs '01-frist', which is no lesson: did you mean '01-first'?",
+        "02-second.toml: needs '01-frist', which is not a lesson: did you mean '01-first'?",
     )
 
 
