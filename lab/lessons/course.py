@@ -450,7 +450,7 @@ def english_texts(lesson: Lesson) -> Translation:
 
 
 def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
-    """The lesson for this seed and language. Raises SpecError that names the step and the remedy."""
+    """The lesson for this seed and language. Raises a SpecError that names the step and the remedy."""
     values = draw(lesson, seed)
     english = english_texts(lesson)
     texts = translation or english
@@ -602,7 +602,7 @@ def is_path(word: str) -> bool:
 def find_id(what: str, word: str, ids: Collection[str]) -> str:
     """The id that ``word`` stands for: the id, its number or a unique part of it.
 
-    Raises SpecError that suggests the nearest id.
+    Raises a SpecError that suggests the nearest id.
     """
     number = digits(word)
     near = [each for each in ids if (each.startswith(f"{number:02d}-") if number is not None else word in each)]
@@ -765,7 +765,7 @@ def lesson_problems(files: LessonFiles) -> tuple[str, ...]:
 
 
 def check_file(path: Path) -> LessonFiles:
-    """Read and check one lesson. Raises SpecError that lists every problem."""
+    """Read and check one lesson. Raises a SpecError that lists every problem."""
     files = read_lesson(path)
     problems = lesson_problems(files)
     known = (*built_in_course().ids, files.lesson.id)
@@ -775,7 +775,7 @@ def check_file(path: Path) -> LessonFiles:
 
 
 def refuse_problems(what: str, path: Path, problems: Sequence[str]) -> None:
-    """Raises SpecError that lists the problems of a lesson or drill, if there are any."""
+    """Raises a SpecError that lists the problems of a lesson or drill, if there are any."""
     if problems:
         listed = "".join(f"\n  - {problem}" for problem in problems)
         raise SpecError(f"{what} '{path}' is not sound:{listed}", hint="fix these problems, then verify it again")

@@ -188,7 +188,7 @@ class LessonProver(Prover):
 
 
 def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = True) -> Proof:
-    """Prove a lesson in an open lab whose disks may be made blank. Wrong solutions take half of the time."""
+    """Prove a lesson in an open lab whose disks may be made blank. The wrong solutions take about half of the time."""
     prover = LessonProver(lesson, session, session.target, session.host)
     return prover.prove(prover.ways(with_wrong=with_wrong))
 

@@ -123,7 +123,7 @@ ERRORS = [
     ("equals = 1", 'equals = "one"', "equals: Expected `int`, got `str`"),
     ('act = "array.fail"', 'act = "array.fial"', "there is no action 'array.fial': did you mean 'array.fail'?"),
     ('act = "array.fail", disk', 'act = "array.fail", disc', "unknown key 'disc': did you mean 'disk'?"),
-    ('do = [{ act = "array.fail", disk = "{seed.victim}" }]', "", "step fail: it checks the lab and has no solution"),
+    ('do = [{ act = "array.fail", disk = "{seed.victim}" }]', "", "step fail: it has checks, but no solution"),
     (
         'check = [{ that = "array.degraded", equals = 1 }, { that = "scrub.found" }]',
         "",
