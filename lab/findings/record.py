@@ -30,6 +30,7 @@ MOST_LINE_CHARACTERS = 200
 MOST_DISKS = 12
 _MOST_SCRIPT_BYTES = 64 * KIB
 _USAGE = re.compile(r"^# As root: .*?(?P<name>[\w.-]+\.sh)(?P<disks>( \[?[A-Z]+(\.\.\.)?\]?)+)", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 _HEADING = re.compile(r"(Linux|UML) \d+\.\d+")
 _CELL = re.compile(r"\((?:findings/)?(\S+\.sh)\)|`(\S+\.sh)`")
 
@@ -60,7 +61,8 @@ class Script:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """SHA-256 of the script and of the disks that it needs; a comment can be reworded without another run."""
+        return hashlib.sha256(f"{self.disks}\n{_COMMENT.sub('', self.text)}".encode()).hexdigest()
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     script: Name
     digest: str
-    """SHA-256 of the script."""
+    """The digest of the script that ran."""
     target: str
     kernel: str
     """The release that the machine's kernel reports."""

@@ -61,15 +61,19 @@ def test_a_script_is_given_as_many_disks_as_its_usage_names(tmp_path: Path, usag
 
 
 def test_a_changed_script_has_no_runs_and_replaces_those_of_the_earlier_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.sh"
-    path.write_text("# As root: a.sh MEMBER   (1 MiB)\n")
+    path, usage, code = tmp_path / "a.sh", "# As root: a.sh MEMBER   (1 MiB)\n", "true\n  # It is true.\n"
+    path.write_text(f"#!/bin/sh\n{usage}{code}")
     first = read_script(path)
     cell = msgspec.structs.replace(a_cell("rr"), digest=first.digest)
     record = Record().with_cell(cell)
     assert record.cell(first, cell.target) == cell
     assert record.cell(first, "qemu:?kernel=7.2") is None
-    path.write_text("# As root: a.sh MEMBER   (2 MiB)\n")
-    assert record.cell(read_script(path), cell.target) is None
+    path.write_text(f"#!/bin/sh\n# Reworded.\n{usage}true\n")
+    assert record.cell(read_script(path), cell.target) == cell
+    more_disks = usage.replace("MEMBER", "MEMBER MEMBER")
+    for changed in (f"#!/bin/bash\n{usage}{code}", f"#!/bin/sh\n{more_disks}{code}", f"#!/bin/sh\n{usage}false\n"):
+        path.write_text(changed)
+        assert record.cell(read_script(path), cell.target) is None
     assert record.with_cell(a_cell("f")).cells == (a_cell("f"),)
 
 
