@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A RAID 5 is rebuilt on a spare, and another member is set faulty: what becomes of the spare, and what does --force bring back?
-# As root: failure-in-rebuild.sh MEMBER MEMBER MEMBER SPARE   (16 MiB or more each; all that is on them is lost)
-# Exit status: 0 the spare counts as a member in sync (reproduced), 1 it stays a spare (refuted), 2 it could not be tried.
+# Another member is set faulty while a RAID 5 rebuilds onto a spare: does md count the spare as a member in sync?
+# As root: failure-in-rebuild.sh MEMBER MEMBER MEMBER SPARE   (16 MiB or more each; all data on them is lost)
+# Exit status: 0 the spare counts as a member in sync (reproduced), 1 it remains a spare (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md
@@ -14,10 +14,10 @@ clean_up() {
   exit "$verdict"
 }
 
-# Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
+# Each block of 4 KiB contains its own number as 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
-# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+# Prints the blocks that do not contain their number. Every correct block ends with a line feed, whatever precedes the block.
 wrong() {
   tr '\0' - <"$copy" | awk -v blocks="$blocks" '
     BEGIN { zeros = sprintf("%04095d", 0) }
@@ -29,13 +29,13 @@ wrong() {
     END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
 }
 
-# How many blocks of the array as it runs hold something else, or cannot be read: these are zeros in the copy.
+# Prints how many blocks of the running array are wrong. An unreadable block becomes zeros in the copy, and so counts as wrong.
 lost() {
   dd if="$array" of="$copy" bs=4k iflag=direct conv=noerror,sync status=none 2>/dev/null || true
   wrong | wc -l
 }
 
-# No rebuild runs, and none begins within two seconds, which is longer than md takes to begin one.
+# Succeeds if no rebuild runs, and none starts within two seconds, which is longer than md needs to start one.
 settle() {
   local calm=0
   until ((calm == 20)); do
@@ -44,10 +44,10 @@ settle() {
   done
 }
 
-# How many KiB of the spare are rebuilt; nothing if no rebuild runs.
+# Prints how many KiB of the spare are rebuilt, or nothing if no rebuild runs.
 rebuilt() { if [[ $(</proc/mdstat) =~ recovery\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
-# try DEVICE...: mdadm is to start the array of these by force.
+# try DEVICE...: assembles the array from these devices with --force.
 try() {
   mdadm --assemble --force --run "$array" "$@" 2>&1
   echo "blocks of 4 KiB that do not hold what was written: $(lost) of $blocks"
@@ -72,7 +72,7 @@ main() {
   mdadm --quiet "$array" --add "$4"
   until (($(rebuilt) >= 512)); do sleep 0.1; done
   echo "the member fails at $(rebuilt) KiB of the rebuild"
-  # md says that it is busy, and takes it for faulty all the same.
+  # md returns EBUSY, but marks the member faulty all the same.
   echo faulty 2>/dev/null >"$sysfs/dev-${2#/dev/}/state" || true
   until [[ $(<"$sysfs/dev-${2#/dev/}/state") == *faulty* ]]; do sleep 0.1; done
   sleep 1

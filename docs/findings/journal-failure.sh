@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# RAID 5 with a write-through journal: what md still writes to the members after the journal device has failed.
-# As root: journal-failure.sh MEMBER MEMBER MEMBER MEMBER JOURNAL   (32 MiB or more each; all that is on them is lost)
-# Exit status, of part 2: 0 a member was written without the journal (reproduced), 1 none was (refuted), 2 it could not be tried.
+# The journal device of a RAID 5 with a write-through journal fails: does md still write to the members?
+# As root: journal-failure.sh MEMBER MEMBER MEMBER MEMBER JOURNAL   (32 MiB or more each; all data on them is lost)
+# Exit status, for part 2: 0 a member was written to without the journal (reproduced), 1 none was (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md name=finding offset=2048
@@ -14,7 +14,7 @@ clean_up() {
   exit "$verdict"
 }
 
-# layer N DEVICE TARGET: device mapper's layer N of a device, new or changed: linear passes everything on, error fails everything.
+# layer N DEVICE TARGET: creates or changes device mapper's layer N on a device; linear passes on every request, error fails every request.
 layer() {
   local table
   table="0 $(blockdev --getsz "$2") $3 $2 0"
@@ -23,7 +23,7 @@ layer() {
   dmsetup resume "$name$1"
 }
 
-# put LETTER CHUNK: writes the first 4 KiB of a chunk through the array, and tells what became of the write.
+# put LETTER CHUNK: writes the first 4 KiB of a chunk through the array, and prints the result of the write.
 put() {
   head -c 4096 /dev/zero | tr '\0' "$1" | dd of="$array" bs=4k seek=$(($2 * 8)) oflag=direct status=none 2>/dev/null &&
     echo "write $1 to chunk $2: acknowledged" || echo "write $1 to chunk $2: error"
@@ -31,10 +31,10 @@ put() {
 
 byte() { dd if="$1" bs=512 skip="$2" count=8 iflag=direct status=none | od -An -v -tx1 -w4096 | cut -c 1-3; }
 
-# The first byte of the stripe on each member: the chunks 0, 1, 2 and their parity.
+# Prints the first byte of the stripe on each member: chunks 0, 1, 2 and their parity.
 stripe() { for member in "${members[@]}"; do byte "$member" "$offset"; done | tr -d '\n'; }
 
-# A new array whose stripe holds A, B, C, all of it in md's cache of stripes.
+# Creates an array whose first stripe contains A, B, C, all in md's stripe cache.
 begin() {
   echo "$1"
   for member in "${members[@]}"; do dd if=/dev/zero of="$member" bs=1M count=4 oflag=direct status=none; done

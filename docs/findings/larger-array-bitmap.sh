@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# An array with a bitmap gets larger members and stops before the new part is synced: is it synced afterwards?
-# As root: [LEVEL=1] [BITMAP=internal] larger-array-bitmap.sh MEMBER MEMBER...   (8 MiB or more each; all that is on them is lost)
+# An array with a bitmap grows to the size of larger members, and is stopped before the new part is synced: does md sync it afterwards?
+# As root: [LEVEL=1] [BITMAP=internal] larger-array-bitmap.sh MEMBER MEMBER...   (8 MiB or more each; all data on them is lost)
 #   LEVEL   the array's level (1)
 #   BITMAP  `--bitmap=none` as a control (internal)
-# Exit status: 0 the new part stays different (reproduced), 1 it is synced (refuted), 2 it could not be tried.
+# Exit status: 0 the members still differ in the new part (reproduced), 1 it is synced (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md
@@ -17,16 +17,16 @@ clean_up() {
 
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
-# A sync that is due may not have begun yet.
+# A pending sync may not have started yet.
 synced() {
   until [[ $(<"$sysfs/resync_start") == none ]]; do sleep 0.2; done
   idle
 }
 
-# Bits that are set in the bitmap on the members; nothing without a bitmap.
+# Prints how many bits are set in the bitmap on the members, or nothing without a bitmap.
 dirty() { mdadm --examine-bitmap "$1" 2>/dev/null | sed -nE 's/.*Bitmap : .* ([0-9]+) dirty.*/\1/p'; }
 
-# An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
+# Where mdadm's package sets start_ro (md(4)), an array is read-auto until its first write; elsewhere it is active immediately.
 writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
 
 main() {
@@ -40,7 +40,7 @@ main() {
     dd if=/dev/zero of="$device" bs=1M count=2 oflag=direct status=none
     dd if=/dev/urandom of="$device" bs=1M count=6 seek=2 iflag=fullblock oflag=direct status=none
   done
-  # The first 2 MiB of each member are synced, and stay so.
+  # The first 2 MiB of each member are synced, and remain so.
   mdadm --quiet --create "$array" --run --level="${LEVEL:-1}" --raid-devices=$# --bitmap="${BITMAP:-internal}" --size=2M --data-offset=2M "$@"
   synced
   until [[ $(dirty "$1") == @(|0) ]]; do sleep 0.5; done

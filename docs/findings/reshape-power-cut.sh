@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The power fails while a RAID 5 gets another layout by `mdadm --grow`, which moves the data and needs no backup file: is the data intact?
-# As root: [CUT=KIB] [GROW=OPTIONS] reshape-power-cut.sh MEMBER MEMBER MEMBER MEMBER COPY COPY COPY COPY   (32 MiB or more each; all on them is lost)
-#   CUT   after so many KiB of each member the reshape, at 1.5 MB/s, is cut: all members at one instant, which is copied (5000)
-#   GROW  what `mdadm --grow` is to do (--layout=right-asymmetric --data-offset=2M)
-# Exit status: 0 data was lost (reproduced), 1 the reshape went on and all data is intact (refuted), 2 it could not be tried.
+# The power fails while `mdadm --grow` changes the layout of a RAID 5; this moves the data offset, so it needs no backup file: is the data intact?
+# As root: [CUT=KIB] [GROW=OPTIONS] reshape-power-cut.sh MEMBER MEMBER MEMBER MEMBER COPY COPY COPY COPY   (32 MiB or more each; all data on them is lost)
+#   CUT   the power fails when this many KiB of each member are reshaped, at 1.5 MB/s: all members are frozen at one instant and copied (5000)
+#   GROW  the options of `mdadm --grow` (--layout=right-asymmetric --data-offset=2M)
+# Exit status: 0 data was lost (reproduced), 1 the reshape continued and all data is intact (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md name=finding
@@ -18,10 +18,10 @@ clean_up() {
   exit "$verdict"
 }
 
-# Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
+# Each block of 4 KiB contains its own number as 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
-# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+# Prints the blocks that do not contain their number. Every correct block ends with a line feed, whatever precedes the block.
 wrong() {
   tr '\0' - <"$array" | awk -v blocks="$blocks" '
     BEGIN { zeros = sprintf("%04095d", 0) }
@@ -49,14 +49,14 @@ create() {
 
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
 
-# A reshape has a position from its request to its end, even while its thread does not run yet.
+# reshape_position is set from the request to the end of a reshape, even before its thread runs.
 is_idle() { [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; }
 idle() { until is_idle; do sleep 0.2; done; }
 
-# How many KiB of each member are reshaped.
+# Prints how many KiB of each member are reshaped.
 reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi; }
 
-# What each member holds at one instant goes to its copy; the original goes on to its end and is forgotten.
+# Copies the contents of all members at one instant; the original array then finishes its reshape, and is not used again.
 cut_power() {
   local layer number state
   for layer in "${layers[@]}"; do dmsetup suspend --noflush --nolockfs "$layer"; done
@@ -70,7 +70,7 @@ cut_power() {
   for layer in "${layers[@]}"; do mdadm --quiet --zero-superblock "/dev/mapper/$layer"; done
 }
 
-# An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
+# Where mdadm's package sets start_ro (md(4)), an array is read-auto until its first write; elsewhere it is active immediately.
 writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
 
 main() {

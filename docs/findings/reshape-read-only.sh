@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A RAID 10 is stopped in the middle of a reshape and assembled read-only: is its data intact?
-# As root: reshape-read-only.sh MEMBER MEMBER MEMBER MEMBER NEW   (32 MiB or more each; all that is on them is lost)
-# Exit status: 0 it reads wrong data (reproduced), 1 all data is intact (refuted), 2 it could not be tried.
+# As root: reshape-read-only.sh MEMBER MEMBER MEMBER MEMBER NEW   (32 MiB or more each; all data on them is lost)
+# Exit status: 0 it reads wrong data (reproduced), 1 all data is intact (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md
@@ -13,10 +13,10 @@ clean_up() {
   exit "$verdict"
 }
 
-# Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
+# Each block of 4 KiB contains its own number as 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
-# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+# Prints the blocks that do not contain their number. Every correct block ends with a line feed, whatever precedes the block.
 wrong() {
   tr '\0' - <"$array" | awk -v blocks="$blocks" '
     BEGIN { zeros = sprintf("%04095d", 0) }
@@ -30,10 +30,10 @@ wrong() {
 
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
 
-# A reshape has a position from its request to its end, even while its thread does not run yet.
+# reshape_position is set from the request to the end of a reshape, even before its thread runs.
 idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
 
-# How many KiB of each member are reshaped; nothing if no reshape runs.
+# Prints how many KiB of each member are reshaped, or nothing if no reshape runs.
 reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
 main() {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A RAID 5 gets one more member by `mdadm --grow` while reads of one chunk of one member are slow: is its data intact?
-# As root: [ROW=0] [DELAY_MS=500] [GROW=OPTIONS] reshape-slow-read.sh MEMBER MEMBER MEMBER MEMBER NEW   (32 MiB or more each; all on them is lost)
-#   ROW   the slow chunk is in this row of chunks of member 0 (0); rows 0 to 2 are what the new layout writes over first
-#   GROW  more options of `mdadm --grow`, such as --backup-file=FILE, with which the data stays where it begins
-# Exit status: 0 data was overwritten before it was read (reproduced), 1 all data is intact (refuted), 2 it could not be tried.
+# `mdadm --grow` adds a member to a RAID 5 while reads of one chunk of one member are slow: is the data intact?
+# As root: [ROW=0] [DELAY_MS=500] [GROW=OPTIONS] reshape-slow-read.sh MEMBER MEMBER MEMBER MEMBER NEW   (32 MiB or more each; all data on them is lost)
+#   ROW   the row of the slow chunk on member 0 (0); the new layout overwrites rows 0 to 2 first
+#   GROW  more options of `mdadm --grow`, such as --backup-file=FILE, with which the data offset does not change
+# Exit status: 0 data was overwritten before it was read (reproduced), 1 all data is intact (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md name=finding0 chunk_kib=64 offset=4096
@@ -17,10 +17,10 @@ clean_up() {
   exit "$verdict"
 }
 
-# Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
+# Each block of 4 KiB contains its own number as 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
-# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+# Prints the blocks that do not contain their number. Every correct block ends with a line feed, whatever precedes the block.
 wrong() {
   tr '\0' - <"$array" | awk -v blocks="$blocks" '
     BEGIN { zeros = sprintf("%04095d", 0) }
@@ -32,7 +32,7 @@ wrong() {
     END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
 }
 
-# What a block of the array holds: its number, or that it is none.
+# Prints the number that a block of the array contains, or that it contains none.
 content() {
   local text
   text="$(dd if="$array" bs=4k skip="$1" count=1 iflag=direct status=none | tr -c '0-9\n' '-')"
@@ -46,12 +46,12 @@ create() {
     --data-offset=$((offset / 2))K "/dev/mapper/$name" "${@:2:3}"
   blocks=$(($(blockdev --getsize64 "$array") / 4096))
   numbers | dd of="$array" bs=64k iflag=fullblock oflag=direct status=none
-  # Nothing of it stays in md's cache of stripes.
+  # None of it remains in md's stripe cache.
   echo 17 >"$sysfs/stripe_cache_size"
   echo 256 >"$sysfs/stripe_cache_size"
 }
 
-# Reads of one chunk of the first member take their time.
+# Delays reads of one chunk of the first member.
 slow_chunk() {
   local first=$((offset + row * chunk_kib * 2)) length=$((chunk_kib * 2))
   local after=$((first + length))
@@ -60,7 +60,7 @@ slow_chunk() {
   dmsetup resume "$name"
 }
 
-# A reshape has a position from its request to its end, even while its thread does not run yet.
+# reshape_position is set from the request to the end of a reshape, even before its thread runs.
 idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
 
 offsets() { mdadm --examine "$1" | sed -nE 's/^ +(Data Offset|New Offset|Reshape pos.n) : ([0-9]+).*/  \1: \2/p' | paste -sd ' '; }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The power fails while a spare takes the place of a failed member: does md rebuild the spare, or does it take its old content for data?
-# As root: [LEVEL=5] [CREATE=OPTIONS] [LATE=1] spare-in-sync.sh MEMBER MEMBER MEMBER... SPARE   (16 MiB or more each; all that is on them is lost)
-#   LEVEL   the array's level (5), with all but the last device as its members; the first one fails
+# The power fails while md assigns a spare to the slot of a failed member: does md rebuild the spare, or accept its old contents as data?
+# As root: [LEVEL=5] [CREATE=OPTIONS] [LATE=1] spare-in-sync.sh MEMBER MEMBER MEMBER... SPARE   (16 MiB or more each; all data on them is lost)
+#   LEVEL   the array's level (5); all devices but the last are its members, and the first one fails
 #   CREATE  more options of `mdadm --create`, such as --layout=f2
-#   LATE    the power fails when the spare's superblock is written as well, as a control
-# Exit status: 0 md takes the blank spare for a member in sync (reproduced), 1 it does not (refuted), 2 it could not be tried.
+#   LATE    as a control, the power fails only after the spare's superblock is written too
+# Exit status: 0 md accepts the blank spare as a member in sync (reproduced), 1 it does not (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md name=finding0
@@ -19,10 +19,10 @@ clean_up() {
   exit "$verdict"
 }
 
-# Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
+# Each block of 4 KiB contains its own number as 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
-# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+# Prints the blocks that do not contain their number. Every correct block ends with a line feed, whatever precedes the block.
 wrong() {
   tr '\0' - <"$array" | awk -v blocks="$blocks" '
     BEGIN { zeros = sprintf("%04095d", 0) }
@@ -36,7 +36,7 @@ wrong() {
 
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
-# The superblocks (metadata 1.2: 4 KiB at 4 KiB) of devices as they are on the media now, to a file each, and back.
+# Save the superblocks (metadata 1.2: 4 KiB at 4 KiB) that are on the media now to one file per device, and restore them.
 save() { for device; do dd if="$device" of="$superblocks/${device##*/}" bs=4k skip=1 count=1 iflag=direct status=none; done; }
 put_back() { for device; do dd if="$superblocks/${device##*/}" of="$device" bs=4k seek=1 count=1 oflag=direct status=none; done; }
 
@@ -47,8 +47,8 @@ roles() {
   done
 }
 
-# All superblocks from the moment at which those of the members tell that the spare takes the place, and the spare's own does not yet:
-# the spare, behind a layer, takes no writes from before the members' superblocks are written.
+# Saves all superblocks at the moment when the members' superblocks already give the slot to the spare, and the spare's own does not:
+# device mapper holds the spare's writes back from before the members' superblocks are written.
 cut_power() {
   local before
   echo frozen >"$sysfs/sync_action"
@@ -69,7 +69,7 @@ cut_power() {
   put_back "$@"
 }
 
-# An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
+# Where mdadm's package sets start_ro (md(4)), an array is read-auto until its first write; elsewhere it is active immediately.
 writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
 
 main() {
@@ -106,7 +106,7 @@ main() {
   echo check >"$sysfs/sync_action"
   idle
   echo "mismatches that a check counts, in sectors: $(<"$sysfs/mismatch_cnt")"
-  # Rebuilt it is a member in sync as well, but then nothing differs.
+  # A rebuilt spare is a member in sync too, but then nothing differs.
   [[ $state == in_sync && ($wrong || $(<"$sysfs/mismatch_cnt") != 0) ]] && verdict=0 || verdict=1
 }
 

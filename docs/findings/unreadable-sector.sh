@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A RAID 5 without one of its members, and a sector of another one that cannot be read: does a read of it ever end?
-# As root: [LIST=bbl] unreadable-sector.sh MEMBER MEMBER MEMBER [SPARE]   (16 MiB or more each; all that is on them is lost)
+# A RAID 5 has lost a member, and a sector of another member is unreadable: does a read of that sector ever end?
+# As root: [LIST=bbl] unreadable-sector.sh MEMBER MEMBER MEMBER [SPARE]   (16 MiB or more each; all data on them is lost)
 #   LIST   no-bbl: the members have no bad-block lists (bbl)
-#   SPARE  the rebuild on it meets the sector; without one, dd does
-# Exit status: 0 it is tried for more than ten seconds (reproduced), 1 it ends (refuted), 2 it could not be tried.
+#   SPARE  the rebuild onto it reads the sector; without a spare, dd reads it
+# Exit status: 0 md retries for more than ten seconds (reproduced), 1 the read ends (refuted), 2 this could not be tried.
 set -euo pipefail
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 readonly array=/dev/md119 sysfs=/sys/block/md119/md name=finding offset=4096
@@ -17,7 +17,7 @@ clean_up() {
   exit "$verdict"
 }
 
-# layer COMMAND DEVICE TARGET: device mapper's layer of a member, in which the first 4 KiB of data are what TARGET makes of them.
+# layer COMMAND DEVICE TARGET: device mapper's layer on a member, in which TARGET serves the first 4 KiB of data.
 layer() {
   local size after=$((offset + 8))
   size="$(blockdev --getsz "$2")"
@@ -26,14 +26,14 @@ layer() {
 
 node() { dmsetup info --noheadings -co blkdevname "${name}1"; }
 
-# How many reads of the member have ended (iostats.rst, field 1).
+# Prints how many reads of the member have ended (iostats.rst, field 1).
 reads() { awk '{ print $1 }' "/sys/block/$(node)/stat"; }
 
 goes_on() { if [[ $reader ]]; then kill -0 "$reader" 2>/dev/null; else [[ $(<"$sysfs/sync_action") != idle ]]; fi; }
 
 prepare() {
   for device; do dd if=/dev/zero of="$device" bs=1M count=4 oflag=direct status=none; done
-  # Each try takes 10 ms, as long as one of a drive that gives up at once.
+  # Each retry takes 10 ms, as on a drive that gives up immediately.
   dmsetup create "${name}0" --table "0 8 error"
   layer create "$2" "linear $2 $offset"
   mdadm --quiet --create "$array" --run --level=5 --raid-devices=3 --assume-clean --bitmap=none --size=8M --data-offset=2M "$1" "/dev/mapper/${name}1" "$3"
@@ -69,7 +69,7 @@ main() {
   echo "$( ((verdict)) && echo "it ended" || echo "it goes on"), after $(($(reads) - before)) reads of the second member"
   grep -A 2 "^${array#/dev/}" /proc/mdstat
   echo "bad blocks of the second member: $(tr '\n' ' ' <"$sysfs/dev-$(node)/bad_blocks")"
-  # Whoever waits is let go.
+  # Let the waiting process finish.
   layer reload "$2" "linear $2 $offset"
   dmsetup resume "${name}1"
   [[ ! $reader ]] || wait "$reader" || echo "dd's status: $?"
