@@ -45,7 +45,7 @@ def md_tests(
     checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, built unless --on names an mdadm.")],
     *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; default: all.")],
     list_tests: Annotated[
-        bool, Parameter(name="--list", negative="", help="List the tests with their known failures; run none.")
+        bool, Parameter(name="--list", negative="", help="List the tests and their known failures, and run none.")
     ] = False,
     keep_going: Annotated[
         bool,
@@ -66,14 +66,14 @@ def md_tests(
 ) -> int:
     """Run mdadm's own tests and report the outcome of each one: passed, failed, or failed as known upstream.
 
-    They run only in an embedded kernel: uml:, in virtual time if such a kernel was built, or qemu:. The checkout is
-    only read, and each result is stored at once. The exit status is 0 if each test passed, was skipped, or failed as
-    known upstream.
+    They run only in an embedded kernel: uml: (in virtual time if such a kernel was built) or qemu:. The checkout is
+    only read, and each result is stored immediately. The exit status is 0 if each test passed, was skipped, or failed
+    as known upstream.
     """
     context = current()
     suite = find_suite(checkout)
     if resume and tests:
-        raise SpecError("--resume runs the remaining tests of the stored run", hint="name no tests with it")
+        raise SpecError("--resume runs the remaining tests of the stored run", hint="leave out the tests, or --resume")
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="create it first")
     chosen = chosen_tests(suite, tests)

@@ -1,4 +1,4 @@
-"""The part that mdadm's test suite adds to raidlab."""
+"""What the runner of mdadm's test suite adds to raidlab."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def _md_tests() -> Loaded:
     return md_tests
 
 
-PLUGIN = Plugin((Command("md-tests", _md_tests, "Run mdadm's own test suite, without harm to this computer."),))
+PLUGIN = Plugin((Command("md-tests", _md_tests, "Run mdadm's own test suite without risk to this computer."),))

@@ -1,10 +1,10 @@
 """Prepares an embedded machine for mdadm's test suite. All changes end with the machine.
 
-Runs in the agent of a machine, with the standard library only:
+Runs in the agent of a machine, with the standard library only. Its arguments are:
 
     FOLDER_ON_THE_COMPUTER DATA_DEVICE WITNESS_SOURCE WITNESS_KIND WITNESS_OPTIONS
 
-It copies the suite from the computer's folder, which the machine sees at its own path. It mounts the device, which has
+It copies the suite from the computer's folder, which the machine sees at the same path. It mounts the device, which has
 a file system, on /var/tmp, where the suite keeps its files. It mounts the only folder of the computer that the machine
 may write to (mount(2): source, type and options), so that a test's log survives a crash of the machine. It hides the
 computer's configuration of mdadm and udev. Raises OSError with the system's message.
@@ -25,7 +25,7 @@ LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
 """The folder of mdadm and mdmon, first in the agent's PATH."""
 WITNESS = f"{RUN_FOLDER}/suite-witness"
-"""The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end; uncached 9p)."""
+"""The folder of the running test's log; writes go straight to the computer's file (hostfs_write_end; uncached 9p)."""
 DATA = "/var/tmp"  # the suite's default
 # sys/mount.h
 MS_BIND = 4096
@@ -73,7 +73,7 @@ def copy_tree(source: str, target: str) -> None:
 
 
 def cover_configuration() -> None:
-    """Hide the computer's configuration files; files that do not exist need no cover."""
+    """Hide those of the computer's configuration files of mdadm and udev that exist."""
     for folder in COVERED:
         if os.path.isdir(folder):
             mount("tmpfs", folder, "tmpfs", "mode=755")
@@ -98,8 +98,8 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     for name, text in STAND_INS.items():
         put(f"{BIN}/{name}", text.encode(), 0o755)
     cover_configuration()
-    # Some tests take the root device in /proc/mounts for a disk in use, and this disk is one. With 9p that device is a
-    # word, and so a name in the folder in which the suite runs.
+    # Some tests need a disk in use, for which they take the root device in /proc/mounts; the data disk is one. With 9p
+    # the root device is a mere word, and thus the name of a file in the folder in which the suite runs.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
     root = os.path.join(SUITE, next(source for source, place, *_ in mounts if place == "/"))
     if not os.path.lexists(root):

@@ -45,7 +45,7 @@ class SuiteOutcome(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
-    """The test was stopped at a time limit, by the machine's or this computer's clock, or at the limit of its log."""
+    """The test was stopped at its time limit, by the machine's or this computer's clock, or at its log's size limit."""
     LOST = "machine lost"
     """The kernel crashed or stopped responding."""
     UNSTARTED = "not started"
@@ -76,7 +76,7 @@ class EndOfTest:
     limit: LimitReached | None = None
     limit_number: float = 0.0
     loss: str = ""
-    """The reason why the machine was lost; else empty."""
+    """The reason why the machine was lost; empty if it was not."""
     console: str = ""
     """Kernel messages during the test."""
     machine_seconds: float | None = None
@@ -90,11 +90,11 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     test: Name
     outcome: SuiteOutcome
     why: str = ""
-    """The reason of the outcome, in one line."""
+    """The reason for the outcome, in one line."""
     upstream: str = ""
     """The first line of its ``.broken`` file; empty without such a file."""
     kernel: tuple[str, ...] = ()
-    """First lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
+    """The first lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
     machine_seconds: float | None = None
     """Duration by the machine's clock; None if the machine was lost."""
     computer_seconds: float = 0.0
@@ -118,7 +118,7 @@ _ERROR = re.compile(r"^\s*(?:\*\*(?:Error|Fatal)\*\*\s*:?|(?:FATAL )?ERROR:)\s*(
 _SAVING = re.compile(r"^\++ save_log( fail)?$", re.MULTILINE)
 """The trace line at which a failed test begins to save its log."""
 _HOUSEKEEPING = re.compile(r"^\++ (?:trap|exit|return|rv=|case |(?:cat|rm -f) \S*/stderr$)")
-"""Traced commands to ignore: the suite's function ``mdadm`` after the program has run, and the end of a test."""
+"""Traced commands to ignore: those of the suite's function ``mdadm`` after its program, and those at a test's end."""
 _OWN_MDADM = re.compile(r"^/\S+/mdadm ")
 _COMPLAINT = re.compile(
     r"^(?:\[[ 0-9.]+\] )?("
@@ -168,7 +168,7 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
         return SuiteOutcome.SKIPPED, found[1] if found else ""
     if "succeeded" in after and end.status == 0:
         return _passed(end.log)
-    return SuiteOutcome.FAILED, f"the suite exited with status {end.status} and did not report the test"
+    return SuiteOutcome.FAILED, f"the suite exited with status {end.status} without reporting a result"
 
 
 def _passed(log: str) -> tuple[SuiteOutcome, str]:
@@ -181,7 +181,7 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
 
 
 def reason_of_failure(log: str) -> str:
-    """The reason of a failure: the test's own error message, else the last message in the log and the last command."""
+    """The reason for a failure: the test's own error message, else the last message in the log and the last command."""
     own = _SAVING.split(log, maxsplit=1)[0]
     if errors := _ERROR.findall(own):
         return str(errors[-1])
@@ -217,10 +217,10 @@ def _commands(log: str) -> Iterator[str]:
 SCRIPT = "test"
 FUNCTIONS = "tests/func.sh"
 RULES_FOLDER = "udev-rules"
-"""In a copy of the suite: mdadm's udev rules, under the names with which its Makefile installs them."""
+"""In a copy of the suite: mdadm's udev rules, under the names under which its Makefile installs them."""
 PROGRAMS = ("mdadm", "mdmon")
 MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
-"""Programs of single tests. Without them, those tests skip themselves or fail."""
+"""Programs that only some tests need; without them, these tests skip themselves or fail."""
 _RULES = {
     "01-md-raid-creating.rules": "udev-md-raid-creating.rules",
     "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
@@ -229,7 +229,7 @@ _RULES = {
 """Name in /lib/udev/rules.d -> name in mdadm's sources (target install-udev of its Makefile)."""
 _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
-"""Suffixes of other files beside tests: notes on failures, instructions for the suite, backups of editors."""
+"""Suffixes of other files in the tests' folder: notes on failures, instructions for the suite, and backups."""
 _PATTERN = re.compile(r"[*?\[]")
 _SIZE = "^{name}=([0-9]{{1,9}})$"
 _MOST_FILE_BYTES = 32 * MIB
@@ -251,7 +251,7 @@ _TOOLS = {
     "hostname": "hostname",
     "modprobe": "kmod",
 }
-"""Program -> package of Debian and Ubuntu, for programs that the suite checks (check_env in func.sh) or needs."""
+"""Program -> package of Debian and Ubuntu, for programs that the suite checks for (check_env in func.sh) or needs."""
 _UDEVD = ("/lib/systemd/systemd-udevd", "/usr/lib/systemd/systemd-udevd", "/sbin/udevd")
 
 
@@ -264,7 +264,7 @@ class Suite:
     broken: Mapping[str, str]
     """Test -> content of its ``.broken`` file, which says that the test fails sometimes or always."""
     file_kib: tuple[int, int] | None
-    """Size of the files for the first eight loop devices, and for the others, in KiB; None if func.sh has none."""
+    """Size of the files for the first eight loop devices, and for the others, in KiB; None if func.sh sets none."""
 
 
 def find_suite(folder: Path) -> Suite:
@@ -272,7 +272,7 @@ def find_suite(folder: Path) -> Suite:
     quoted = f"'{folder}'"
     if not folder.is_dir():
         raise SpecError(
-            f"{quoted} is not a folder", hint="name one with mdadm's sources, such as a clone of its git repository"
+            f"{quoted} is not a folder", hint="name a folder with mdadm's sources, such as a clone of its repository"
         )
     lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
     if lacking:
@@ -295,7 +295,7 @@ def is_test(name: str) -> bool:
 
 
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
-    """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests without words.
+    """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests if it is empty.
 
     The order is that of the suite. Raises SpecError, with the nearest name, for a word that matches no test.
     """
@@ -313,7 +313,7 @@ def require_built(suite: Suite) -> None:
     """Raise RequirementMissing unless mdadm and mdmon have been built."""
     if missing := [name for name in PROGRAMS if not _is_program(suite.folder / name)]:
         raise RequirementMissing(
-            f"{' and '.join(missing)} not built in '{suite.folder}'",
+            f"{' and '.join(missing)} must first be built in '{suite.folder}'",
             hint=f"make -C {suite.folder} {' '.join((*PROGRAMS, *MORE_PROGRAMS[:2]))}   "
             "(needs the packages gcc, make, pkg-config and libudev-dev)",
         )
@@ -379,7 +379,7 @@ def _needed_files(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
 
 
 def _data(path: Path) -> bytes:
-    return read_plain(path, _MOST_FILE_BYTES, error=SpecError, hint="take a checkout of mdadm's sources")
+    return read_plain(path, _MOST_FILE_BYTES, error=SpecError, hint="use a checkout of mdadm's sources")
 
 
 def _text(path: Path, most_bytes: int) -> str:
@@ -438,11 +438,11 @@ class SuiteJournal:
         return tuple(test for test in self.run.tests if test not in done)
 
     def note_machine(self, mdadm: str, kernel: str) -> None:
-        """Store the versions of mdadm and the kernel. Raises SpecError if earlier results have others."""
+        """Store the versions of mdadm and the kernel. Raises SpecError if earlier results are from other versions."""
         if self.results and (mdadm, kernel) != (self.run.mdadm, self.run.kernel):
             raise SpecError(
-                f"the results so far are from '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
-                f"{kernel}",
+                f"the results so far are from '{self.run.mdadm}' on Linux {self.run.kernel}, but this is '{mdadm}' on "
+                f"Linux {kernel}",
                 hint=_NEW_RUN,
             )
         self.run = msgspec.structs.replace(self.run, mdadm=mdadm, kernel=kernel)
@@ -545,7 +545,7 @@ def result_table(journal: SuiteJournal) -> Table:
     ]
     times = ("machine's time", "computer's time")
     table = Table.listing(("test", "outcome", *times, "reason"), rows, right=times)
-    title = f"{run.mdadm}, its own tests on Linux {run.kernel}{virtual}"
+    title = f"Tests of mdadm's suite: {run.mdadm} on Linux {run.kernel}{virtual}"
     return replace(table, title=title, notes=notes_of(journal))
 
 
@@ -571,7 +571,7 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
 
 
 def explanation(result: SuiteResult) -> str:
-    """The kernel complaint, the reason of the outcome, and upstream's note, in one line."""
+    """The kernel complaint, the reason for the outcome, and upstream's note, in one line."""
     parts = [f"kernel: {result.kernel[0]}"] if result.kernel else []
     parts += [result.why] if result.why else []
     parts += [f"upstream: {result.upstream}"] if result.upstream else []

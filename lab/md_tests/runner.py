@@ -1,4 +1,7 @@
-"""Runs tests of mdadm's suite in embedded machines, with a new machine after each test that did not simply pass."""
+"""Runs tests of mdadm's suite in embedded machines, one after another.
+
+A machine is reused only after a test that passed or was skipped, without a kernel complaint or a remaining array.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _START_UDEV_SECONDS = 30.0
 _COMMAND_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
 """``w`` prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
-# IMSM, Intel's metadata, on disks without an Intel controller; env-imsm-template sets the same variables, but later.
+# Allow IMSM, Intel's metadata, without an Intel controller; env-imsm-template sets the same variables, but only later.
 _SCRIPT = """
 cd "$1" || exit 9
 test -z "$3" || truncate --size "$3K" "$4"/mdtest{0,1,2,3,4,5,6,7} || exit 9
@@ -77,10 +80,10 @@ class SuiteMachine:
         self.mdadm = (version.stdout or version.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
-        """Run one test until it ends, reaches a limit, or the machine is lost, which is reported and not raised.
+        """Run one test until it ends or reaches a limit, or until the machine is lost, which is not raised as an error.
 
-        The logs, by the ending of their names: ``log`` of the test, ``kernel.log``, and ``state.log``, which the suite
-        saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
+        Also returns the logs, by the endings of their names: ``log`` of the test, ``kernel.log``, and ``state.log``,
+        which the suite saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
         """
         clock = self._lab.host.clock
         begun, start = clock.monotonic_seconds(), self._witness.console.stat().st_size
@@ -127,7 +130,7 @@ class SuiteMachine:
         return EndOfTest(done.status, done.stdout + done.stderr, machine_seconds=done.duration_seconds), saved
 
     def _state_of_stuck(self) -> str:
-        """The content of /proc/mdstat; the kernel prints its blocked tasks to the console."""
+        """The content of /proc/mdstat. The kernel also prints its blocked tasks to the console."""
         machine = self._lab.machine
         shown = ""
         with suppress(CommandTimedOut):
@@ -136,7 +139,7 @@ class SuiteMachine:
         return shown
 
     def has_arrays(self) -> bool:
-        """Whether arrays are left, with which the suite refuses to run the next test; also True if this is unknown."""
+        """Whether arrays are left, so that the suite would refuse the next test; also True if that is unknown."""
         try:
             text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
         except LabError:
@@ -276,7 +279,7 @@ _REUSABLE = (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED)
 def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
     """The machine for the tests: the embedded kernel, by default in virtual time if such a kernel was built.
 
-    A stock kernel in QEMU serves too. Raises SpecError if the user chose a machine of another kind.
+    A stock kernel in QEMU is also possible. Raises SpecError if the user chose a machine of another kind.
     """
     if not target.is_embedded:
         if is_chosen:
@@ -305,7 +308,7 @@ def run_tests(
     on_machine: Callable[[Machine], None],
     on_start: Callable[[str], None],
 ) -> Generator[SuiteResult, None, None]:
-    """Run the tests without a result; yields each result when it is stored.
+    """Run the tests that have no result yet; yields each result once it is stored.
 
     Raises LabError if no machine can be started, or if the suite does not start on a new one.
     """

@@ -143,7 +143,7 @@ def test_which_time_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_results_as_a_table_for_programs_and_as_progress(journal: SuiteJournal) -> None:
     text = result_table(journal).as_text()
-    assert text.startswith("mdadm - v4.6, its own tests on Linux 6.1.192 in virtual time\n")
+    assert text.startswith("Tests of mdadm's suite: mdadm - v4.6 on Linux 6.1.192 in virtual time\n")
     assert "2 passed, 1 failed, as upstream knows, 1 machine lost, 1 with kernel complaints" in text
     assert "passed, although marked as broken upstream: 00c" in text
     assert "not run yet: 1 test" in text
