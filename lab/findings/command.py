@@ -28,10 +28,10 @@ app = App(name="findings")
 @app.command(name="run")
 def run(
     *scripts: Annotated[Path, Parameter(help="Scripts such as docs/findings/*.sh.")],
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The record of the runs, JSON.")] = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The record of the runs, as JSON.")] = None,
     kernel: Annotated[tuple[str, ...], Parameter(help="A kernel, as in 'qemu:?kernel=6.12'; repeatable.")] = (),
     mdadm: Annotated[tuple[str, ...], Parameter(help="An mdadm, as in 'uml:?mdadm=4.4'; repeatable.")] = (),
-    repeat: Annotated[int, number(RepeatCount, help="How many runs of each script on each machine.")] = 5,
+    repeat: Annotated[int, number(RepeatCount, help="The number of runs of each script on each machine.")] = 5,
     limit: Annotated[float, number(Seconds, help="Time limit of a run by the machine's clock, in seconds.")] = 300.0,
 ) -> int:
     """Run scripts on blank disks on every kernel with every mdadm, and print how often each finding was reproduced.
@@ -41,15 +41,17 @@ def run(
     """
     context = current()
     if not scripts:
-        raise SpecError("no script is named", hint=f"such as: raidlab findings run docs/findings/*.sh {_OUTPUT}")
+        hint = f"name at least one: raidlab findings run docs/findings/*.sh {_OUTPUT}"
+        raise SpecError("no script is named", hint=hint)
     if output is None:
-        # A record of its own would have the runs of earlier calls, which are not repeated.
+        # A default file would contain the runs of earlier calls, which would then not be repeated.
         raise SpecError("no file is named for the record of the runs", hint=f"add {_OUTPUT}, or another file")
     chosen = [read_script(path) for path in scripts]
     names = [script.name for script in chosen]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SpecError(
-            f"several scripts are named {', '.join(twice)}", hint="name each once: the record knows them by their names"
+            f"several scripts are named {', '.join(twice)}",
+            hint="name each script once, or rename one: the record distinguishes scripts by their names",
         )
     if not output.absolute().parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
@@ -74,7 +76,7 @@ def show(
     *,
     into: Annotated[
         Path | None,
-        Parameter(help="A Markdown page: fill in the columns 'Linux 6.1' and 'UML 6.1' of rows that name a script."),
+        Parameter(help="Fill in a Markdown page: columns such as 'Linux 6.1' and 'UML 6.1', rows that name a script."),
     ] = None,
 ) -> int:
     """Print how often each finding was reproduced, by kernel and mdadm."""
@@ -99,5 +101,5 @@ def _machine(context: Context, kernel: str, mdadm: str) -> Target:
         if value and key in target.options:
             raise SpecError(f"the {key} is named twice: {target}, and --{key} {value}", hint="name it once")
         target = target.with_option(key, value) if value else target
-    # A root image has its own kernel.
+    # Parsing it again rejects a kernel together with a root image, which has its own.
     return parse_target(str(target))

@@ -1,4 +1,4 @@
-"""The part that running the scripts of findings adds to raidlab."""
+"""What the runner of the scripts of findings adds to raidlab."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def _findings() -> Loaded:
     return app
 
 
-PLUGIN = Plugin((Command("findings", _findings, "Scripts that reproduce findings, on kernels and versions of mdadm."),))
+PLUGIN = Plugin((Command("findings", _findings, "Reproduce findings on several kernels and versions of mdadm."),))

@@ -1,7 +1,7 @@
 """Scripts that reproduce findings, the record of their runs, and the table of outcomes.
 
-A script's second or third line is a comment such as ``# As root: NAME.sh MEMBER MEMBER SPARE``: it is given as many
-blank disks as there are words after its name, without those in brackets. Its exit status is the outcome.
+A script's second or third line is a comment such as ``# As root: NAME.sh MEMBER MEMBER SPARE``: the script is given as
+many blank disks as there are words after its name, except those in brackets. Its exit status is the outcome.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OF_STATUS = {0: Outcome.REPRODUCED, 1: Outcome.REFUTED}
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script that tries whether a finding is true on this machine."""
+    """A script that tries to reproduce a finding on a machine."""
 
     name: str
     text: str
@@ -74,7 +74,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: SecondsOrZero
     """Duration by the machine's clock."""
     starts_read_only: bool
-    """Whether assembled arrays waited for their first write (md_mod's parameter start_ro)."""
+    """Whether arrays were assembled as read-auto (md_mod's parameter start_ro)."""
     has_udev: bool
     """Whether udev's daemon was running."""
 
@@ -113,12 +113,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format_version: FormatVersion = FORMAT_VERSION
 
     def cell(self, script: Script, target: str) -> Cell | None:
-        """The runs of this very script on this target."""
+        """The runs of exactly this version of a script on this target; None if there are none."""
         same = (cell for cell in self.cells if (cell.script, cell.target) == (script.name, target))
         return next((cell for cell in same if cell.digest == script.digest), None)
 
     def with_cell(self, new: Cell) -> Record:
-        """The record with this cell, in the place of an earlier one of the same script and target."""
+        """The record with this cell, in place of any earlier one of the same script and target."""
         others = [cell for cell in self.cells if (cell.script, cell.target) != (new.script, new.target)]
         return Record(cells=tuple(sorted([*others, new], key=lambda cell: (cell.script, cell.target))))
 
@@ -131,18 +131,21 @@ def read_script(path: Path) -> Script:
     if not 0 < len(disks) <= MOST_DISKS:
         raise SpecError(
             f"'{path}' does not say which disks it needs",
-            hint=f"write a comment in it: # As root: {path.name} MEMBER MEMBER   (one word each, {MOST_DISKS} at most)",
+            hint=f"add a comment to it: # As root: {path.name} MEMBER MEMBER   (a word per disk, {MOST_DISKS} at most)",
         )
     return Script(path.name, text, len(disks))
 
 
 def read_record(path: Path) -> Record:
-    """Read a record; an empty one if there is no file. Raises SpecError for a file of another kind."""
+    """Read a record; an empty one if there is no file. Raises SpecError for any other kind of file."""
     if not os.path.lexists(path):
         return Record()
     found = read_own_json(path, Record)
     if found.format_version != FORMAT_VERSION:
-        raise SpecError(f"'{path}' has another format", hint="name another file, or use the raidlab that wrote it")
+        raise SpecError(
+            f"'{path}' has format {found.format_version}, and this raidlab reads {FORMAT_VERSION}",
+            hint="name another file, or use the raidlab version that wrote it",
+        )
     return found
 
 

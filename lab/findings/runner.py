@@ -27,7 +27,7 @@ from lab.units import MIB
 DISK_BYTES = 40 * MIB
 _START_RO = "/sys/module/md_mod/parameters/start_ro"
 _START_SECONDS = 60.0
-# udev's daemon has no fixed place (systemd-udevd(8)).
+# udev's daemon has no fixed path (systemd-udevd(8)).
 _START_UDEV = """
 for daemon in /lib/systemd/systemd-udevd /usr/lib/systemd/systemd-udevd /sbin/udevd; do
   test -x "$daemon" && exec "$daemon" --daemon
@@ -37,7 +37,7 @@ exit 1
 _BLANK = 'for disk; do blkdiscard --force --zeroout "$disk" || exit; done'
 _BLOCK_DEVICES = "/sys/block"
 _DMSETUP_WARNING = "Udev is running and DM_DISABLE_UDEV"
-"""The scripts remove their dm devices last, and dmsetup then prints this warning: it is no reason for an outcome."""
+"""The scripts remove their dm devices last, and dmsetup then prints this warning, which does not explain an outcome."""
 
 
 def measure(
@@ -76,7 +76,7 @@ def measure(
 
 
 def _due(scripts: Sequence[Script], target: Target, repeats: int, output: Path) -> list[tuple[Script, int]]:
-    """The runs that the record lacks, with their numbers: the first run of each script, then the second."""
+    """The runs that the record lacks, with their numbers: the first run of each script, then the second, and so on."""
     record = read_record(output)
     cells = [(script, record.cell(script, str(target))) for script in scripts]
     return [
@@ -142,8 +142,9 @@ class ScriptMachine:
     def _prepare(self, disks: int, *, starts_read_only: bool, has_udev: bool) -> None:
         if has_udev != self._has_udev:
             argv = ("sh", "-c", _START_UDEV) if has_udev else ("udevadm", "control", "--exit")
+            verb = "started" if has_udev else "ended"
             if self._machine.run(argv, timeout_seconds=_START_SECONDS, check=False).status:
-                raise ToolMissing("udev's daemon does not start and end on the machine", hint="apt install udev")
+                raise ToolMissing(f"udev's daemon could not be {verb} on the machine", hint="apt install udev")
             self._has_udev = has_udev
         self._machine.write(_START_RO, str(int(starts_read_only)))
         self._machine.run(("sh", "-c", _BLANK, "sh", *self._nodes[:disks]))
