@@ -41,8 +41,8 @@ def creation_argv(
 ) -> list[str]:
     """The mdadm command line that creates ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
 
-    ``policy`` is a key of ``POLICIES``; ``more`` are further fields of ArraySpec. ``assume_clean`` is dropped at a
-    level without redundancy; ``chunk_bytes`` has no effect at a level without chunks.
+    ``policy`` is a key of ``POLICIES``; ``more`` are further fields of ArraySpec. ``assume_clean`` is ignored at
+    levels without redundancy, and ``chunk_bytes`` at levels without chunks.
     """
     spec = ArraySpec(
         level,
@@ -57,7 +57,10 @@ def creation_argv(
 
 @dataclass(frozen=True)
 class BlockMap:
-    """The layout of the blocks on ``members`` members of ``member_bytes`` each. Raises SpecError for too few."""
+    """The layout of the blocks on ``members`` members of ``member_bytes`` each.
+
+    Raises SpecError if the level needs more members.
+    """
 
     level: Level
     members: int
@@ -74,7 +77,7 @@ class BlockMap:
 
     @cached_property
     def _chunks(self) -> dict[int, list[tuple[int, int]]]:
-        """Chunk -> (slot, chunk of the member) of each copy."""
+        """Chunk of the array -> (slot, chunk on the member) of each copy."""
         size = self.chunk_bytes // SECTOR_BYTES
         places = map(self._geometry.places, range(0, self._geometry.size_sectors, size))
         return {number: [(each.slot, each.sector // size) for each in found] for number, found in enumerate(places)}
@@ -89,12 +92,12 @@ class BlockMap:
 
     @property
     def row_blocks(self) -> int:
-        """Data blocks of a full stripe; for mirrors, of a row of chunks."""
+        """Number of data blocks in a full stripe; for mirrors, in a row of chunks."""
         return max(1, self.level.full_stripe_bytes(self.members, self.chunk_bytes) // BLOCK_BYTES)
 
     @property
     def stripe_blocks(self) -> int:
-        """Blocks of a full stripe; 0 at levels without parity, where a full-stripe write saves nothing."""
+        """Number of data blocks in a full stripe; 0 at levels without parity, where full-stripe writes save nothing."""
         return self.row_blocks if self.has_parity else 0
 
     def geometry(self) -> dict[str, Any]:
@@ -145,7 +148,7 @@ class BlockMap:
     def is_readable(self, block: int, missing: Collection[int], bad: Collection[tuple[int, int]] = ()) -> bool:
         """Whether a block can be read or reconstructed without the slots ``missing`` and the pages ``bad``.
 
-        ``bad`` contains (slot, page).
+        ``bad`` contains (slot, page) pairs.
         """
         places = self.places(block)
         if any(slot not in missing and (slot, page) not in bad for slot, page in places):
@@ -161,7 +164,7 @@ class BlockMap:
         return frozenset(block for block in range(self.blocks) if not self.is_readable(block, failed))
 
     def on_slots(self, slots: Collection[int]) -> frozenset[int]:
-        """Data blocks whose data or copy is held by a member in these slots."""
+        """Data blocks that a member in one of these slots holds, or of which it holds a copy."""
         return frozenset(block for block in range(self.blocks) if any(slot in slots for slot, _ in self.places(block)))
 
     def described(self, block: int) -> str:
@@ -186,8 +189,8 @@ class BlockMap:
                 return numbers
             case _:
                 raise SpecError(
-                    f"'{words}' names no blocks",
-                    hint="write slots, lost with or blocks, and numbers such as 0 3-5",
+                    f"'{words}' does not say which blocks are meant",
+                    hint="write slots, lost with or blocks, followed by numbers such as 0 3-5",
                 )
 
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:
@@ -218,7 +221,7 @@ def _parity(stripe: StripeMap, members: int) -> list[Any]:
     q = next((slot for slot, kind in kinds.items() if kind is ChunkKind.Q), None)
     data = [slot for slot, kind in kinds.items() if not kind.is_parity]
     if q is not None:
-        # The powers of 2 in Q are assigned in slot order from the slot after Q, with wrap-around (raid6_d0() in
-        # drivers/md/raid5.c).
+        # The powers of 2 in Q are assigned in slot order, starting with the slot after Q and wrapping around
+        # (raid6_d0() in drivers/md/raid5.c).
         data.sort(key=lambda slot: (slot - q - 1) % members)
     return ["parity", stripe.number, data, p, q]

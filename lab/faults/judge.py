@@ -5,14 +5,14 @@ acknowledged write is present", each limited to the blocks that it can affect:
 
     write hole          blocks of strips that were being written, on a member that is missing, with the policies resync
                         and bitmap: dirty and degraded (md(4), start_dirty_degraded)
-    PPL, written part   blocks that were being written themselves, on a member that is missing
+    PPL, written part   blocks that were themselves being written, on a member that is missing
                         (Documentation/driver-api/md/raid5-ppl.rst)
     corruption          deliberately corrupted data, until they are rewritten: no level of md knows which copy is
                         correct (md(4), SCRUBBING AND MISMATCHES)
-    known bugs          of md and mdadm: each explains only the damage that it can cause, under the condition under
-                        which it occurs, and is counted by name (docs/findings.md)
+    known bugs          of md and mdadm: each explains only the damage that it can cause, in the conditions in which it
+                        occurs, and is counted by name (docs/findings.md)
 
-An unreadable block is correct only if the level cannot reconstruct it without the missing members. Further differences
+An unreadable block is correct only if the level cannot reconstruct it without the missing members. Other differences
 are: a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
 counts mismatches that do not exist or misses those that do, and a kernel complaint.
 """
@@ -77,7 +77,7 @@ class DriveState:
 
     @property
     def is_being_replaced(self) -> bool:
-        """Whether it takes the place of a member that is still in the array."""
+        """Whether it is replacing a member that is still in the array."""
         return self.is_waiting and "replacement" in self.words and self.slot >= 0
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class ExpectedArray:
     reshaped_blocks: int = 0
     """Number of blocks of the array that a reshape has moved."""
     is_enlarged: bool = False
-    """Whether the members were enlarged and their new part may not be synced yet."""
+    """Whether the members were enlarged, and their new part may still have to be synced."""
     lost_new_part: bool = False
     """Whether the array was started before its new part was synced: a known bug then leaves it unsynced."""
     has_synced: bool = True
@@ -157,7 +157,7 @@ class ExpectedArray:
 
     @property
     def is_alive(self) -> bool:
-        """Whether all data can be read by the level's arithmetic."""
+        """Whether, by the level's arithmetic, all data can be read."""
         return self.shape.raid.survives(self.missing, self.members)
 
     @property
@@ -174,7 +174,7 @@ class ExpectedArray:
         )
 
     def on_line(self, line: str) -> None:
-        """Update the set of pulled drives from a line to the drives' driver."""
+        """Update the set of pulled drives from a line that was sent to the drives' driver."""
         word, _, rest = line.partition(" ")
         if word == "pull":
             self.pulled.add(int(rest))
@@ -207,7 +207,7 @@ class ExpectedArray:
         self.mark_at_risk()
 
     def on_enlarged(self, *, is_by_member: bool) -> None:
-        """Note that the array has a new part to be synced, which a known bug may omit if there is a bitmap."""
+        """Note that a new part of the array must be synced; if there is a bitmap, a known bug may leave it unsynced."""
         self.is_enlarged = True
         self.lost_new_part |= is_by_member and self.shape.policy is HistoryPolicy.BITMAP
 
@@ -246,7 +246,7 @@ class ExpectedArray:
         blocks = set(blocks)
         self.open_blocks |= blocks
         self.has_died |= not is_cut
-        # A journal contains full stripes, hence it closes the write hole (raid5-cache.rst).
+        # A journal contains full stripes, so it closes the write hole (raid5-cache.rst).
         if self.map.has_parity and not (is_cut and self.shape.policy.has_journal):
             for each in self.maps.values():
                 self.torn |= each.strips(blocks)
@@ -265,7 +265,10 @@ class ExpectedArray:
             self.at_risk |= dict.fromkeys(exposed, HOLE)
 
     def on_started(self) -> None:
-        """Note a start: a replayed log has repaired the strips that it protects; known md bugs may leave damage."""
+        """Note that the array was started.
+
+        A replayed log has repaired the strips that it protects; known bugs in md may leave damage.
+        """
         self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
         if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
@@ -399,7 +402,7 @@ class HistoryJudge:
         if self.expected.is_broken or not self.expected.is_alive:
             self.explained[REFUSED] += count
         else:
-            self.differ("write failed", step, f"{count} writes failed, although the present members are sufficient")
+            self.differ("write failed", step, f"{count} writes failed, although enough members are present")
 
     def _on_create(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if seen.get("status") != 0:
@@ -433,7 +436,7 @@ class HistoryJudge:
         waived = {each.slot for drive, each in expected.drives.items() if drive in expected.waived and each.slot >= 0}
         lost = expected.missing | {member.slot} | waived
         if expected.shape.raid.survives(lost, expected.members):
-            self.differ("fail refused", step, f"drive{act.drive}: {refused}, although the level survives without it")
+            self.differ("fail refused", step, f"drive{act.drive}: {refused}, although the level survives its loss")
         elif not expected.map.has_parity:
             expected.is_broken = True
 
@@ -487,7 +490,7 @@ class HistoryJudge:
         return journal is not None and newest is not None and journal == newest + 1
 
     def _is_spare_taken(self, seen: dict[str, Any]) -> bool:
-        """Whether a drive that had yet to be rebuilt is in sync although its own superblock says spare."""
+        """Whether a drive that had yet to be rebuilt is in sync, although its superblock says that it is a spare."""
         return any(
             role == SPARE_ROLE
             and (drive := int(node.removeprefix("/dev/drive"))) in self.expected.in_sync
@@ -509,8 +512,8 @@ class HistoryJudge:
             return
         must = expected.sure if was_cut else {drive for drive, each in self.before.items() if each.is_in_sync}
         for drive in sorted(must - expected.waived - expected.pulled - expected.in_sync):
-            now = expected.drives.get(drive, "not taken")
-            self.differ("member left out", step, f"drive{drive} was in sync, and is {now}")
+            now = expected.drives.get(drive, "not in the array")
+            self.differ("member left out", step, f"drive{drive} was in sync, and is now {now}")
         out = {
             drive
             for drive in expected.in_sync
@@ -518,7 +521,7 @@ class HistoryJudge:
         }
         for drive in sorted(out - (expected.waived if was_cut else set())):
             before = self.before.get(drive, "not in the array")
-            self.differ("stale member taken", step, f"drive{drive} was {before}, and is in sync now")
+            self.differ("stale member taken", step, f"drive{drive} was {before}, and is now in sync")
 
     def _on_look(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if "absent" in seen:
@@ -545,7 +548,7 @@ class HistoryJudge:
             elif is_old_place_read and block < expected.reshaped_blocks:
                 self.explained[KnownBug.RESHAPE_READS.value] += 1
             else:
-                texts_by_verdict.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
+                texts_by_verdict.setdefault(verdict, []).append(f"block {block} holds {found}, allowed: {allowed}")
         for verdict, texts in texts_by_verdict.items():
             self.differ(verdict, step, f"{len(texts)} blocks: " + "; ".join(texts[:MOST_LISTED]))
 
@@ -563,7 +566,7 @@ class HistoryJudge:
     def _on_rest(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         expected = self.expected
         if not seen["idle"]:
-            self.differ("stood still", step, f"md is at {seen['state'].get('sync_action')} after all this time")
+            self.differ("stood still", step, f"md's sync_action is still {seen['state'].get('sync_action')}")
             return
         if not seen.get("members"):
             return
@@ -581,7 +584,7 @@ class HistoryJudge:
                 text = f"drive{drive} is {expected.drives[drive]}, and slots {vacant} are vacant"
                 self.differ("not rebuilt", step, text)
         if expected.is_alive and not expected.missing and seen["state"].get("resync_start", "none") != "none":
-            self.differ("not resynced", step, f"md is idle, and resync_start is {seen['state']['resync_start']}")
+            self.differ("not resynced", step, f"md is idle, but resync_start is {seen['state']['resync_start']}")
         expected.on_rest()
 
     def _on_parity(self, step: PlannedStep, seen: dict[str, Any]) -> None:
@@ -601,7 +604,7 @@ class HistoryJudge:
             self.explained[KnownBug.NEW_PART.value] += 1
             wrong = [row for row in wrong if row not in new_part]
         if wrong:
-            self.differ("redundancy does not fit", step, f"rows {wrong[:16]} of parity or copies disagree")
+            self.differ("redundancy does not fit", step, f"parity or copies are inconsistent in rows {wrong[:16]}")
 
     def _on_fill(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if "failures" not in seen:
@@ -614,7 +617,7 @@ class HistoryJudge:
     def _on_scrubbed(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         expected, act = self.expected, self._act(step)
         if not seen["idle"]:
-            self.differ("stood still", step, "the scrub does not end")
+            self.differ("stood still", step, "the scrub did not end")
             return
         if expected.missing or expected.is_reshaping or self.is_scrub_refused or not act:
             return
@@ -622,11 +625,11 @@ class HistoryJudge:
         if act.kind is ActKind.CORRUPT:
             if not count and self.has_spoiled:
                 what = f"{act.number} bytes of drive{act.drive} were inverted at {act.at}"
-                self.differ("scrub missed corruption", step, f"{what}, and check counts no mismatch")
+                self.differ("scrub missed corruption", step, f"{what}, but check counted no mismatches")
         elif count and expected.is_consistent and self.was_whole:
             # A scrub that is requested while a resync or a rebuild is pending runs in its place, and counts what that
             # sync would repair (md_choose_sync_action() in drivers/md/md.c).
-            text = f"{act.word} counts {count} mismatched sectors, although nothing was corrupted"
+            text = f"{act.word} counted {count} mismatched sectors, although nothing was corrupted"
             self.differ("scrub counts", step, text)
 
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:

@@ -42,7 +42,9 @@ class BadPlace:
     found: str
     allowed: str
     stripe: int | None = None
-    """Row of chunks from the start of the members' data; None for files, RAID 1, and anything but a single md array."""
+    """The row of chunks, from the start of the members' data; None for files, for RAID 1, and unless ``where`` is an md
+    array.
+    """
     members: tuple[str, ...] = ()
     """Devices that hold the block, a copy of it or its parity."""
 
@@ -72,7 +74,7 @@ class OracleVerdict:
         total = sum(self.verdicts.values())
         words = ", ".join(f"{count} {word}" for word, count in self.verdicts.items())
         if self.is_intact:
-            return f"all {total} blocks are as they must be ({words})"
+            return f"all {total} blocks are correct ({words})"
         return f"of {total} blocks: {words}; first {self.bad[0]}" if self.bad else f"of {total} blocks: {words}"
 
 
@@ -93,8 +95,8 @@ MOST_LEDGER_BYTES = 64 * MIB
 _FILL_BLOCKS = 64
 """Blocks per write of a fill (guest/player.py, MOST_BLOCKS)."""
 _CALL_OPERATIONS = 64
-"""Default maximum number of operations with unknown results after the loss of the machine: one run of the program
-carries out no more.
+"""Default maximum number of operations whose results are unknown after the loss of the machine: one run of the program
+carries out at most this many.
 """
 _REPORTED_OPERATIONS = 8
 
@@ -118,11 +120,11 @@ class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
     seed: str
     first_block: int = 0
     block_count: int = 0
-    """Blocks of 4 KiB; used for a device only."""
+    """In blocks of 4 KiB; used for devices only."""
     mix: dict[str, int] = {}
     """Parameters of guest/player.py (Writer) or guest/file_ledger.py (FilePlan)."""
     fills: int = 0
-    """Number of fills; it is part of the content's seed, so data of earlier fills never match the current ones."""
+    """Number of fills; it is part of the content's seed, so data of earlier fills never match current data."""
     format_version: FormatVersion = 1
 
     @property
@@ -144,9 +146,9 @@ class _Asked(msgspec.Struct, frozen=True):
 class Oracle:
     """Known writes to one device or below one folder of a lab.
 
-    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` continues an existing ledger or begins one; then
-    ``fill()``, ``advance(100)``, ``check()``. No other program may write to the device, or to that part of it. A file
-    system must be mounted, and its folders d0 and d1 belong to the oracle.
+    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` continues an existing ledger or begins a new one; then call
+    ``fill()``, ``advance(100)``, ``check()``. No other program may write to the device, or to the part of it that the
+    oracle uses. A file system must be mounted, and its folders d0 and d1 belong to the oracle.
     """
 
     def __init__(self, lab: Lab, file: Path, region: OracleRegion) -> None:
@@ -171,9 +173,9 @@ class Oracle:
     ) -> Oracle:
         """The oracle of a device or a mount point; its ledger is a file in ``folder``, which must exist.
 
-        ``first_block`` and ``block_count``, in blocks of 4 KiB, are the part of the device to use; None: to the end. If
-        a ledger exists, all parameters but ``where`` come from it. Raises LabError for a damaged ledger, CommandFailed
-        if there is no such device.
+        ``first_block`` and ``block_count`` are the part of the device to use, in blocks of 4 KiB; None: up to the end.
+        If a ledger exists, all parameters except ``where`` are taken from it. Raises LabError for a damaged ledger, and
+        CommandFailed if the device does not exist.
         """
         file = folder / f"oracle-{where.strip('/').replace('/', '-')}.jsonl"
         if file.exists():
@@ -188,7 +190,7 @@ class Oracle:
     def fill(self) -> None:
         """Begin a new ledger: write one generation of every block, or some files.
 
-        Raises DeviceRefused, or LabError if a write failed.
+        Raises DeviceRefused if the guard refuses the device, and LabError if a write failed.
         """
         self.events, self._open_operations = [], 0
         self.region = replace(self.region, fills=self.region.fills + 1)
@@ -204,8 +206,8 @@ class Oracle:
     def advance(self, operations: int, *, most_in_doubt: int = _CALL_OPERATIONS) -> None:
         """Carry out further operations: writes and flushes, or operations on files; none is in flight afterwards.
 
-        ``most_in_doubt`` limits the operations whose results are unknown if the machine is lost. Raises LabError with
-        the system's message if any failed, MachineLost.
+        ``most_in_doubt`` limits the number of operations whose results are unknown if the machine is lost. Raises
+        LabError with the system's message if any operation failed, and MachineLost.
         """
         step = "work" if self.region.has_files else "advance"
         while operations > 0:
@@ -220,7 +222,8 @@ class Oracle:
     def going_on(self) -> Iterator[None]:
         """Carry out operations continuously on another thread, during the faults that the caller injects.
 
-        Raises their first error at the end. In virtual time, a concurrent load must run aside (``Load``).
+        The first error of an operation is raised at the end of the context. In virtual time, a concurrent load must
+        have ``is_aside`` (lab/session/load.py).
         """
         is_over, failures = threading.Event(), list[Exception]()
 
@@ -244,9 +247,9 @@ class Oracle:
     def check(self, after: Loss = Loss.NOTHING) -> OracleVerdict:
         """Read all data and compare them with the ledger.
 
-        After a loss, operations in flight may have taken effect or not, and so may file data that were only in the page
-        cache. What is found then must remain from then on. Must not be called inside ``going_on``. Raises LabError if
-        nothing can be read, MachineLost.
+        After a loss, an operation that was in flight may or may not have taken effect, and file data that were only in
+        the page cache may or may not be present. Whatever this check finds must be present from then on. Must not be
+        called inside ``going_on``. Raises LabError if nothing can be read, and MachineLost.
         """
         self._close_window()
         is_lost = after is not Loss.NOTHING
@@ -296,7 +299,7 @@ class Oracle:
             self._note(_Asked(events=events))
 
     def _close_window(self) -> None:
-        """After the loss of the machine, record the operations that it may have carried out unreported."""
+        """After the loss of the machine, record the operations that it may have carried out without reporting them."""
         if not self._open_operations:
             return
         count, self._open_operations = self._open_operations, 0

@@ -2,9 +2,9 @@
 
 The drives of the lab's own kernel (``make uml-kernel``) keep a record, in virtual and in real time; so do those that a
 program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have plain lab disks, which are
-sufficient for all tests that need no record.
+sufficient for all tests that do not need a record.
 
-A program of the fault lab on a machine (guest/) receives a job as JSON and prints one JSON document per line.
+The fault lab's programs on a machine (guest/) receive a job as JSON and print one JSON document per line.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB
 """Small, because whole arrays are read repeatedly."""
 
-# For a journal, discards may have been switched off; see accept_discards() in guest/player.py. A drive that keeps
-# refusing them is filled with zeros, and its name is printed.
+# Discards may have been switched off on the drive of a journal; see accept_discards() in guest/player.py. A drive that
+# still refuses them is filled with zeros, and its name is printed.
 _ACCEPT_DISCARDS = """
 for drive; do
   cd "/sys/block/$drive/queue" && test "$(cat discard_max_bytes)" = 0 || continue
@@ -59,7 +59,7 @@ class FaultPlace:
 
     @property
     def has_own_kernel(self) -> bool:
-        """Whether the kernel is the lab's own, which has all of device mapper's targets built in."""
+        """Whether the kernel is the lab's own, which has all device-mapper targets built in."""
         return self.has_record and all(node.startswith(KERNEL_DRIVE_NODE) for node in self.nodes)
 
     def blank(self) -> None:
@@ -71,7 +71,7 @@ class FaultPlace:
 
     @property
     def is_as_new(self) -> bool:
-        """Whether all drives accept discards, which some kernels cannot switch on again; see accept_discards()."""
+        """Whether all drives accept discards: some kernels cannot switch them on again (see accept_discards())."""
         paths = [f"/sys/block/{disk.kernel_name}/queue/discard_max_bytes" for disk in self.lab.disks]
         return not self.has_record or "0" not in {
             (text or "").strip() for text in self.lab.machine.read(paths).values()
@@ -79,9 +79,9 @@ class FaultPlace:
 
 
 class SilenceWatchdog:
-    """Closes a machine that has reported nothing for this many seconds of real time; its users then get MachineLost.
+    """Closes a machine that has not reported anything for ``seconds`` of real time; its callers then get MachineLost.
 
-    In virtual time a program that computes endlessly stops the machine's clock, so nothing on the machine can end it.
+    In virtual time, a program that computes endlessly stops the machine's clock, so nothing on the machine can end it.
     """
 
     def __init__(self, machine: Machine, seconds: float = LONGEST_SILENCE_SECONDS) -> None:
@@ -105,7 +105,7 @@ class SilenceWatchdog:
         self._last = self._clock.monotonic_seconds()
 
     def _watch(self) -> None:
-        # Not the whole time at once: the limit may become shorter meanwhile.
+        # Wait in short steps, because the limit may become shorter meanwhile.
         while not self._is_over.wait(min(1.0, max(0.05, self._last + self.seconds - self._clock.monotonic_seconds()))):
             if self._clock.monotonic_seconds() - self._last >= self.seconds:
                 self.is_silent = True
@@ -117,7 +117,7 @@ class SilenceWatchdog:
 def with_own_kernel(target: Target, host: Host) -> Target:
     """The target with the kernel that the lab builds; in virtual time unless the target specifies real time.
 
-    Raises ToolMissing, with the command that builds the kernel.
+    Raises ToolMissing, with the command that builds the kernel in its hint.
     """
     if target.kind is not TargetKind.UML:
         return target
@@ -179,13 +179,12 @@ def run_program(
                 has_ended = has_ended or "end" in document
                 yield document
     except (KeyboardInterrupt, Interrupted):
-        # The machine is closed on an interrupt anyway; in virtual time its agent would receive a stop only after a
-        # while.
+        # An interrupt closes the machine anyway, and in virtual time a request to stop would reach its agent late.
         has_ended = True
         raise
     finally:
         if not has_ended:
-            # The program has ended with a lost machine.
+            # If the machine is lost, the program has ended too.
             with suppress(MachineLost):
                 running.stop(signal_number=9)
     result = running.result()
@@ -193,9 +192,9 @@ def run_program(
         message = (result.stderr.strip().splitlines() or ["no message"])[-1]
         raise LabError(
             f"the program {path} on {machine.facts.target} exited with status {result.status}: {message}",
-            hint="run it again; if it happens again, the machine has too little memory"
+            hint="run it again; if it happens again, the machine may have too little memory"
             if machine.facts.is_embedded
-            else "the machine's kernel may have killed it: raidlab exec dmesg",
+            else "check whether the machine's kernel killed it: raidlab exec dmesg",
         )
 
 
@@ -206,7 +205,7 @@ def _document(line: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise LabError(
-            f"the machine's answer is not a document: {line[:80]}",
+            f"the machine sent a line that is not a JSON document: {line[:80]}",
             hint="check whether anything else writes to its serial line",
         )
     return found

@@ -1,8 +1,9 @@
-"""md on the machine: superblocks, starting arrays by the driver's ioctls, and comparing members directly.
+"""md on the machine: reads superblocks, starts arrays with md's ioctls, and compares members directly.
 
-With mdadm, an embedded kernel needs 90 ms to start an array, of which the driver accounts for a tenth. To try thousands
-of crash points, this module therefore does what mdadm --assemble does for consistent members: it adds the freshest
-member first, and none that lags more than one event behind (Assemble.c, super_1_validate() in drivers/md/md.c).
+Starting an array with mdadm takes 90 ms in an embedded kernel, and md accounts for only a tenth of that. So that
+thousands of crash points can be tried, this module does what mdadm --assemble does for consistent members: it adds the
+freshest member first, and no member that is more than one event behind (Assemble.c, super_1_validate() in
+drivers/md/md.c).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
 def read_text(path: str) -> str:
     """The content of a small file, without surrounding white space; empty if it cannot be read.
 
-    It makes as few system calls as possible, because they are slow in an embedded kernel.
+    As few system calls as possible are made, because they are slow in an embedded kernel.
     """
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -71,14 +72,15 @@ def write_text(path: str, text: str) -> str:
 
 
 def pause(seconds: float) -> None:
-    """Let time pass; in virtual time this is free."""
+    """Sleep; in virtual time this takes hardly any real time."""
     select.select((), (), (), seconds)
 
 
 def skip_modprobe() -> None:
     """Disable modprobe on a kernel that has all drivers built in.
 
-    At each start md requests the module of its level, which costs an embedded kernel two processes.
+    Whenever an array is started, md requests the module of its level, for which an embedded kernel would start two
+    processes.
     """
     if os.path.exists("/sys/class/misc/lab-drives"):
         write_text("/proc/sys/kernel/modprobe", "\0")
@@ -99,16 +101,16 @@ def buffer(name: object, length: int) -> memoryview:
 
 
 def read_into(path: str, at: int, view: memoryview) -> int:
-    """Read from a device with O_DIRECT; returns the number of bytes.
+    """Read from a device; returns the number of bytes.
 
-    The page cache is not updated when a drive is restored.
+    It is read with O_DIRECT, because restoring a drive does not update the page cache.
     """
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         return os.preadv(fd, [view], at)
 
 
 def read_direct(path: str, at: int, length: int) -> bytes:
-    """As ``read_into``, but returns the bytes."""
+    """Like ``read_into``, but returns the bytes."""
     view = buffer("read", length)
     return bytes(view[: read_into(path, at, view)])
 
@@ -116,7 +118,7 @@ def read_direct(path: str, at: int, length: int) -> bytes:
 class MemberLabel:
     """The fields of a superblock of format 1.2 (struct mdp_superblock_1 in linux/raid/md_p.h).
 
-    Raises ValueError if there is none.
+    Raises ValueError if the device has no superblock.
     """
 
     def __init__(self, node: str) -> None:
@@ -195,8 +197,8 @@ class QuickArray:
                 try:
                     fcntl.ioctl(fd, ADD_NEW_DISK, info)
                 except OSError:
-                    # md rejects a member that does not belong to the array, or is unsuitable, and continues with the
-                    # others; so does mdadm.
+                    # md rejects a member that does not belong to the array or is unsuitable. Like mdadm, continue
+                    # with the others.
                     continue
             fcntl.ioctl(fd, RUN_ARRAY, bytes(12))
         except OSError as error:
@@ -209,7 +211,7 @@ class QuickArray:
         return ""
 
     def _open(self) -> int:
-        """Open the array's device; a processor may still be deleting the array that was stopped (md_open(): ENODEV)."""
+        """Open the array's device, which fails while md is still deleting the stopped array (md_open(): ENODEV)."""
         deadline = time.monotonic() + 10
         while True:
             try:
@@ -231,7 +233,7 @@ class QuickArray:
 
 
 def sync_is_due(folder: str) -> bool:
-    """Whether md will start a sync by itself: a resync, a rebuild, a replacement, or the rest of a reshape."""
+    """Whether md will start a sync on its own: a resync, a rebuild, a replacement, or the rest of a reshape."""
     if read_text(f"{folder}/array_state") not in ("clean", "active", "active-idle", "write-pending"):
         return False
     if any(read_text(f"{folder}/{name}") not in ("none", "") for name in ("resync_start", "reshape_position")):
@@ -245,17 +247,17 @@ def sync_is_due(folder: str) -> bool:
 
 
 class IdleWatch:
-    """Tells by repeated readings when md is idle: in three in a row, and for DUE_SECONDS if a sync is due.
+    """Decides whether md is idle: in three readings in a row, and for DUE_SECONDS if a sync is due.
 
-    md's thread starts a sync only when it runs, so a pending one is not visible at once. One that is due may never
-    start: if the array is broken, or no spare is large enough.
+    md's thread starts a sync only when it runs, so a pending sync is not visible immediately. A sync that is due may
+    never start, for example because the array is broken or no spare is large enough.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder, self.readings, self.seconds = folder, 0, 0.0
 
     def is_idle(self, seconds: float) -> bool:
-        """Read again, ``seconds`` after the last reading."""
+        """Read again, ``seconds`` after the last reading; returns whether md is idle."""
         action = read_text(f"{self.folder}/sync_action")
         if action not in ("idle", ""):
             self.readings, self.seconds = 0, 0.0
@@ -266,7 +268,7 @@ class IdleWatch:
 
 
 def wait_idle(folder: str, seconds: float) -> bool:
-    """Wait until md is idle; returns False if it is not after ``seconds``."""
+    """Wait until md is idle; returns False if it is still busy after ``seconds``."""
     watch, waited, step = IdleWatch(folder), 0.0, 0.005
     watch.is_idle(0.0)
     while waited < seconds:
@@ -279,11 +281,11 @@ def wait_idle(folder: str, seconds: float) -> bool:
 
 
 def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int) -> list[int]:
-    """The indices of rows with inconsistent copies or parity; rows of missing members are skipped.
+    """The indices of rows with inconsistent copies or parity; parity rows with a missing member are skipped.
 
     A row is ``["copies", [[slot, chunk], …]]``, or ``["parity", chunk, [data slots in order], P's slot, Q's slot or
-    null]``. ``chunk`` is the index of a chunk from the start of the member's data; the parameter ``chunk`` is its size
-    in bytes.
+    null]``. In a row, ``chunk`` is the index of a chunk from the start of the member's data; the parameter ``chunk`` is
+    the size of a chunk in bytes.
     """
     found = []
     for number, row in enumerate(rows):
@@ -306,7 +308,10 @@ def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int)
 
 
 def wrong_rows(folder: str, geometry: dict[str, Any]) -> list[int]:
-    """As ``disagreeing``, for the members in sync of a running array, with ``rows``, ``chunk`` and ``member_bytes``."""
+    """Like ``disagreeing``, for the in-sync members of a running array.
+
+    ``geometry`` has ``rows``, ``chunk`` and ``member_bytes``. Raises OSError if a member cannot be read.
+    """
     data = {}
     for name in sorted(os.listdir(folder)):
         if name.startswith("dev-") and "in_sync" in read_text(f"{folder}/{name}/state").split(","):

@@ -1,4 +1,4 @@
-"""Runs the histories of a campaign: the steps of the player, and those that only random histories need.
+"""Runs the histories of a campaign: the steps of the player, and further steps that only random histories need.
 
 Each history begins with ``begin``, which removes all traces of an earlier one. A step that can no longer be carried
 out, such as a write to an array that is gone, is reported and does not end the history; the judge evaluates it.
@@ -67,7 +67,7 @@ def kernel_name(node: str) -> str:
 
 
 def only_durable(events: list[list[Any]]) -> Ledger:
-    """The ledger after a power cut: a write that no flush had made durable counts as never acknowledged, also later."""
+    """The ledger after a power cut, without the acknowledgements of writes that no flush had made durable."""
     before = Ledger(events)
     flushed = max((each["came"] for each in before.flushes.values() if each["ended"]), default=0)
     lost = {number for number, each in before.writes.items() if each["ended"] >= flushed and not each["through"]}
@@ -110,7 +110,7 @@ class CampaignPlayer(Player):
         pause(EVEN_SECONDS - time.monotonic() % EVEN_SECONDS)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """As the player's; a drive in sysfs is named as its node."""
+        """Like the player's step, but a path below /sys/block may name a drive as its node does."""
         folder, _, rest = path.removeprefix("/sys/block/").partition("/")
         if folder.startswith("drive"):
             path = f"/sys/block/{kernel_name(f'/dev/{folder}')}/{rest}"
@@ -151,7 +151,7 @@ class CampaignPlayer(Player):
             return {"absent": str(error.strerror)}
 
     def do_load(self, writes: Sequence[Sequence[int]], depth: int) -> dict[str, Any]:
-        """Start writes ``[first block, blocks, is O_DSYNC]``; no blocks means a flush. Some remain in flight."""
+        """Start writes ``[first block, blocks, is O_DSYNC]``; 0 blocks mean a flush. Some remain in flight."""
         if not self.writer:
             return {"absent": "no writer"}
         for first, count, is_through in writes:
@@ -175,7 +175,7 @@ class CampaignPlayer(Player):
         return {"failures": self.writer.failures - before}
 
     def do_fill(self) -> dict[str, Any]:
-        """Write one generation of every block and flush; ``failures`` counts those of this step only."""
+        """Write one generation of every block and flush; ``failures`` counts only the failures of this step."""
         if not self.writer:
             return {"absent": "no writer"}
         self.writer.drain()
@@ -191,7 +191,7 @@ class CampaignPlayer(Player):
         return {"refused": stop_array(self.node)}
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """A power cut: each drive is restored to a state that it could have now, without any later write.
+        """A power cut: each drive is restored to a state that a cut at this moment could leave, without later writes.
 
         Requests in flight complete first, because a power cut does not cause drive errors either. ``open`` lists the
         blocks for which several generations are allowed.
@@ -209,7 +209,7 @@ class CampaignPlayer(Player):
         for number in numbers:
             drives(f"plug {number}")
         restore_drives(cut, record, numbers)
-        # Acknowledgements after the power cut reached no one, and writes that were not flushed may be lost.
+        # Acknowledgements after the power cut do not count, and writes that were not flushed may be lost.
         self.ledger = only_durable(self.ledger.events[:known])
         self.is_unsettled = True
         return {"cut": cut.word(), "refused": refused, "requests": len(record.requests), **self.do_unsure(), **seen}
@@ -237,11 +237,11 @@ class CampaignPlayer(Player):
             return {"absent": str(error.strerror), **self.state()}
 
     def do_settle(self) -> dict[str, Any]:
-        """As the player's, but only after a power cut, and after a flush of all requests in flight."""
+        """Like the player's step, but only after a power cut, and after a flush of all requests in flight."""
         if not self.is_unsettled:
             return {}
         if self.writer:
-            # The blocks as read must be durable, also in another power cut.
+            # What is read from the blocks must be durable, even in another power cut.
             self.do_flush()
         self.is_unsettled = False
         try:
@@ -258,7 +258,7 @@ class CampaignPlayer(Player):
         return {}
 
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
-        """Assemble the array by mdadm from the drives with a superblock; ``is_forced``: by force if refused."""
+        """Assemble the array with mdadm from the drives with a superblock; ``is_forced``: by force if refused."""
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
         labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)

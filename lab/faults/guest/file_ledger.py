@@ -1,19 +1,20 @@
 """The ledger of files: operations on a file system, which of them were acknowledged and synced, and what may be found.
 
 A *file* has a number that it keeps when it is renamed; a new file with an old name gets another number. Content is
-counted in sectors of 512 bytes; a write fills its sectors with the generation of its number (ledger.py), generation 0
-is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files have content in common.
+counted in sectors of 512 bytes. The number of a write is the generation with which it fills its sectors (ledger.py);
+generation 0 is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files have content
+in common.
 
 What ext4 (data=ordered, the default) and XFS promise after a power cut, with sources:
 
-    data      of a file: everything written before an fsync(2) or fdatasync(2) that has ended, and its size; a write
-              with O_DSYNC itself (open(2)). Later writes may be present or not, each sector independently; a file may
-              have grown less than its data, or have zeros in their place.
-    names     as they were when an fsync of their folder began that has ended: "an explicit fsync() on a file descriptor
-              for the directory is also needed" (fsync(2)).
+    data      of a file, and its size: everything written before a completed fsync(2) or fdatasync(2) began, and every
+              completed write with O_DSYNC (open(2)). Later writes may be present or not, each sector independently; the
+              file may be shorter than they made it, or have zeros in place of their data.
+    names     as they were when the last completed fsync of their folder began: "an explicit fsync() on a file
+              descriptor for the directory is also needed" (fsync(2)).
     changes   of names after that: each is present completely or not at all, including rename(2) over another file,
-              since both file systems keep a journal of their metadata.
-    others    a file contains only its own data and zeros: no data of another file, and none that was in its blocks
+              because both file systems keep a journal of their metadata.
+    others    a file contains only its own data and zeros: no data of another file, and nothing that was in its blocks
               before (data=ordered, Documentation/admin-guide/ext4.rst; XFS marks new blocks as unwritten until their
               data are on the disk).
 
@@ -21,8 +22,8 @@ Applications should not rely on anything beyond that, such as the order of chang
 Systems Are Not Created Equal, OSDI 2014).
 
 The plan chooses the operations by a seed: many small concurrent jobs, as in real programs. The next operation depends
-only on the operations submitted so far, never on timing. So a client that lost its machine can determine what the
-machine may have been doing (``FilePlan.skip``).
+only on the operations submitted so far, never on timing. A client that has lost its machine can therefore determine
+what the machine may have been doing (``FilePlan.skip``).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CHANGES = (CREATE, RENAME, UNLINK)
 
 
 def folder_of(name: str) -> str:
-    """Such as ``d0`` for ``d0/f3``."""
+    """The folder of a name, such as ``d0`` for ``d0/f3``."""
     return name.partition("/")[0]
 
 
@@ -64,7 +65,7 @@ def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int
 
 
 class FileStates:
-    """The contents of files that are allowed.
+    """The allowed names and contents of files.
 
     ``names``: name -> files that it may refer to, oldest first; 0: no file. ``files``: file -> (minimum size in bytes,
     maximum size, sector -> generations, oldest first); other sectors are zeros. ``folders``: folder -> (names that are
@@ -78,7 +79,7 @@ class FileStates:
 
 
 class FileLedger:
-    """The writer's knowledge; ``events`` contains all of it, as lists that JSON can represent, numbered from 1."""
+    """Everything that the writer knows; ``events`` contains all of it, as lists for JSON, numbered from 1."""
 
     def __init__(self, events: Iterable[list[Any]] = ()) -> None:
         self.events: list[list[Any]] = []
@@ -95,7 +96,7 @@ class FileLedger:
 
         ``create N FILE NAME``, ``rename N NAME NAME``, ``unlink N NAME``, ``write N FILE SECTOR COUNT THROUGH``
         (THROUGH 1: O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER``, ``syncfs N``; ``acknowledged N`` and ``failed
-        N`` of any of them. ``begin N MIX``: a writer starts its plan. ``fresh N``: a fault is over and all earlier
+        N`` for any of them. ``begin N MIX``: a writer starts its plan. ``fresh N``: a fault is over and all earlier
         events are obsolete; each existing file is then described by ``there N FILE NAME [[GENERATION, SECTORS], …]``,
         from its beginning to its end.
         """
@@ -122,12 +123,12 @@ class FileLedger:
         yield from self.events[start:at]
 
     def has_ended(self, number: int, at: int) -> int:
-        """The event at which operation ``number`` was acknowledged, if not after ``at``; otherwise 0."""
+        """The event at which operation ``number`` was acknowledged; 0 if that had not happened by event ``at``."""
         ended = self.ended.get(number, 0)
         return ended if ended <= at else 0
 
     def present(self) -> tuple[dict[str, int], dict[int, int]]:
-        """Name -> file and file -> sectors, as programs see them if all requested operations succeeded."""
+        """Name -> file, and file -> number of sectors, as programs see them if all requested operations succeeded."""
         names: dict[str, int] = {}
         sizes: dict[int, int] = {}
         for kind, _, *more in self.since_fresh(len(self.events)):
@@ -154,7 +155,7 @@ class FileLedger:
         return found
 
     def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> FileStates:
-        """The contents of files that are allowed after event ``at`` (None: after all events)."""
+        """The names and contents of files that are allowed after event ``at`` (None: after all events)."""
         at = len(self.events) if at is None else at
         synced = self.synced_before(at, is_power_cut=is_power_cut)
         states = FileStates()
@@ -226,7 +227,7 @@ FILE_MIX = {"names": 10, "depth": 3, "largest": 16, "unsynced": 4, "through": 8,
 class Operation:
     """One system call, as recorded in the ledger.
 
-    ``waits``: operations that must have ended before; ``is_direct``: with O_DIRECT; ``is_data_only``: fdatasync(2).
+    ``waits``: operations that must end before it starts; ``is_direct``: with O_DIRECT; ``is_data_only``: fdatasync(2).
     """
 
     __slots__ = ("event", "is_data_only", "is_direct", "waits")
@@ -242,10 +243,10 @@ class Operation:
 
 
 class FilePlan:
-    """The endless sequence of operations of a seed.
+    """The endless sequence of operations that follows from a seed.
 
     ``mix``: number of file ``names``, ``depth`` (concurrent jobs), and ``largest`` (maximum size in blocks of 4 KiB).
-    One sync in ``unsynced`` is omitted, one write in ``through`` is O_DSYNC, one burst of writes in ``direct`` is
+    One sync in ``unsynced`` is omitted, one write in ``through`` uses O_DSYNC, one burst of writes in ``direct`` uses
     O_DIRECT, and one job in ``everything`` is a syncfs(2) (0: none).
     """
 
@@ -319,11 +320,11 @@ class FilePlan:
         return Operation([FOLDER_SYNC, self.number(), folder_of(name)], waits)
 
     def some_blocks(self) -> int:
-        """The number of sectors of one to four blocks, most often one."""
+        """The number of sectors in one, two or four blocks, most often one."""
         return BLOCK_SECTORS * self.chance.choice((1, 1, 2, 4))
 
     def written(self, name: str, fewest: int) -> Generator[Operation, None, tuple[int, ...]]:
-        """Creates a file and writes it from its beginning; returns the number of its sync, if there is one."""
+        """Creates a file and writes it from its beginning; returns the number of its sync, or an empty tuple."""
         yield self.created(name)
         file = self.names[name]
         for _ in range(self.chance.randint(fewest, 3)):
@@ -387,7 +388,7 @@ class FilePlan:
             yield self.sync(file, tuple(under_way))
 
     def replace(self, name: str) -> Generator[Operation, None, None]:
-        """Like an editor: writes a new file, syncs it, renames it over the old one, and syncs the folder."""
+        """Writes a new file, syncs it, renames it over the old one, and syncs the folder, like an editor."""
         folder = folder_of(name)
         other = f"{folder}/.{name[len(folder) + 1 :]}.new"
         if other in self.names:

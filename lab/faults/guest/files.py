@@ -1,7 +1,7 @@
-"""Files under the oracle on the machine: the writer, the verdict, and histories.
+"""The oracle's files on the machine: the writer, the verdict, and histories with files.
 
-Direct writes and syncs use io_submit(2), so that several are in flight while one thread knows their order. All other
-operations are synchronous.
+Direct writes and syncs use io_submit(2), so that several can be in flight while a single thread knows their order. All
+other operations are synchronous.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class Files:
         return f"{self.root}/{name}"
 
     def get(self, file: int, *, is_direct: bool = False) -> int:
-        """A descriptor of a file. Raises OSError, also for a file that could not be created."""
+        """A descriptor of a file. Raises OSError, including for a file that could not be created."""
         found = self.open.get((file, is_direct))
         if found is None:
             if file not in self.paths:
-                raise FileNotFoundError(errno.ENOENT, "it could not be made")
+                raise FileNotFoundError(errno.ENOENT, "the file could not be created")
             flags = os.O_RDWR | (os.O_DIRECT if is_direct else 0)
             found = self.open[file, is_direct] = os.open(self.path(self.paths[file]), flags)
         return found
@@ -142,7 +142,7 @@ class FileWriter(RequestWriter):
         self.reap(0)
 
     def carry_out(self, operation: Operation) -> None:
-        """Start an operation. Raises OSError if it fails at once."""
+        """Start an operation. Raises OSError if it fails immediately."""
         kind, number, *more = operation.event
         if kind == FILE_WRITE:
             self.write(operation)
@@ -199,7 +199,7 @@ def content_of(content: Content, file: int, first: int, count: int, generation: 
 
 
 ARBITRARY = "in flight, anything"
-"""A block with a write in flight that may hold anything according to the promises of the array."""
+"""The verdict on a block with a write in flight, which may hold anything according to the promises of the array."""
 
 
 class Found:
@@ -226,7 +226,7 @@ def read_files(root: str) -> dict[str, Found]:
 
 
 def read_file(path: str) -> Found:
-    """Read one file; a longer one than the oracle writes is truncated."""
+    """Read one file, at most slightly more than the oracle writes to a file."""
     fd = -1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -239,7 +239,7 @@ def read_file(path: str) -> Found:
 
 
 class FileVerdict:
-    """How the data of a name match one file; ``generations`` are those of the sectors, None for any other content."""
+    """How well the data found match one file; ``generations`` are those of the sectors, None for any other content."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, int] = {}
@@ -295,7 +295,7 @@ def judged_file(
 
 
 def sector_generation(content: Content, file: int, sector: int, data: bytes) -> int | None:
-    """The generation of a sector: 0 for zeros and beyond the end, None for content of no generation of it."""
+    """The generation of a sector: 0 for zeros and beyond the end, None for content that is not a generation of it."""
     piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
     if not any(piece):
         return 0
@@ -308,7 +308,7 @@ def sector_generation(content: Content, file: int, sector: int, data: bytes) -> 
 
 
 def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str:
-    """As for blocks of a device (ledger.py, ``judged``), but each sector has its own allowed generations."""
+    """The verdict on a block, as on a device (ledger.py, ``judged``), but with allowed generations for each sector."""
     if any(generation is None for generation in generations):
         return CORRUPT
     if any(generation not in allowed[index] for index, generation in enumerate(generations)):
@@ -321,7 +321,7 @@ def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str
 
 
 def describe_sector(sector: bytes) -> str:
-    """A description of the content of a sector that belongs to no generation of it."""
+    """A description of the content of a sector that is not a generation of this sector."""
     if not any(sector):
         return "zeros"
     identity = identity_of(sector) if len(sector) == SECTOR_BYTES else None
@@ -330,7 +330,7 @@ def describe_sector(sector: bytes) -> str:
     number, generation = identity
     file, block = divmod(number, FILE_BLOCKS)
     if file < FIRST_FILE:
-        return f"what lay on the device before: its block {number}"
+        return f"earlier content of the device: its block {number}"
     return f"block {block} of file {file}, generation {generation}"
 
 
@@ -345,7 +345,10 @@ class FilesCheck:
         self.blocks: dict[str, int] = {}
         self.bad: list[list[Any]] = []
         self.seen: dict[str, dict[int, FileVerdict | None]] = {}
-        """Name -> possible files with the match of the data, 0: no file; empty if that cannot be determined."""
+        """Name -> the files that it may be, each with how well the data match it; empty if that cannot be determined.
+
+        File 0 stands for no file.
+        """
         for name in sorted({*states.names, *found}):
             self.check_name(name)
         for folder, (sure, later) in sorted(states.folders.items()):
@@ -381,7 +384,7 @@ class FilesCheck:
     def count(self, word: str, name: str, seen: str = "", allowed: list[int] | None = None) -> None:
         self.files[word] = self.files.get(word, 0) + 1
         if word not in ALLOWED:
-            # The name then gives no information about the other names.
+            # Nothing about the other names follows from such a name.
             self.seen[name] = {}
             self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
 
@@ -391,7 +394,7 @@ class FilesCheck:
         if not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
             shown = ", ".join(f"{name} is {' or '.join(map(str, self.seen[name]))}" for name in sorted(names))
             self.files[CORRUPT] = self.files.get(CORRUPT, 0) + 1
-            self.bad.append([folder, 0, CORRUPT, shown, "names that whole changes of them give"])
+            self.bad.append([folder, 0, CORRUPT, shown, "names that result from complete changes"])
 
     def fits(self, state: dict[str, int], names: list[str]) -> bool:
         return all(not self.seen[name] or state.get(name, 0) in self.seen[name] for name in names)
@@ -411,7 +414,7 @@ class FilesCheck:
 
 
 def named(names: list[str], state: tuple[int, ...]) -> dict[str, int]:
-    """Name -> file, without names that refer to no file."""
+    """Name -> file, only for names that refer to a file."""
     return {names[index]: file for index, file in enumerate(state) if file}
 
 
@@ -470,7 +473,7 @@ class FilePlayer(Player):
             os.close(fd)
 
     def do_tell(self) -> dict[str, Any]:
-        """Events since the last call; a client stores them in case the machine is lost."""
+        """The events since the last call, which the client stores in case the machine is lost."""
         events, self.sent = self.ledger.events[self.sent :], len(self.ledger.events)
         return {"new": events}
 
@@ -501,7 +504,7 @@ class FilePlayer(Player):
 
 
 def note_there(ledger: FileLedger, check: FilesCheck) -> None:
-    """Restart the ledger with the files found, after a fault."""
+    """Restart the ledger after a fault, with the files that were found."""
     number = ledger.newest + 1
     ledger.add(FRESH, number)
     for name, files in sorted(check.seen.items()):

@@ -1,28 +1,29 @@
 """The oracle's ledger and the drives' record: what must be on the drives, and what a power cut could have left there.
 
-The client reads both too.
+The client also uses this module to read them.
 
 A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic number,
-the number of the block, its generation, and a checksum (BLAKE2b) of the rest of the sector with these two numbers. It
-is not a CRC, because the CRC of the exclusive or of three sectors, which wrong parity produces, would be valid too. The
-rest follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never zeros,
-and is unique.
+the number of the block, its generation, and a checksum (BLAKE2b) of these two numbers and the rest of the sector. It is
+not a CRC, because wrong parity produces the exclusive or of three sectors, which would have a valid CRC again. The rest
+follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never all zeros, and
+is unique.
 
 Events of the ledger are numbered from 1 in the order in which the writer observed them. Generation 0 of a block is its
 content before the ledger began. No two writes to the same block are ever in flight at the same time, so its generations
 are ordered. What must be present, by the kind of fault (Documentation/block/writeback_cache_control.rst for flush and
 FUA):
 
-    running    an acknowledged write is present; one in flight, or one that failed, may be present or not, or in part
-    power cut  the same for writes that were flushed before the cut; each later write may be present or not
+    running    an acknowledged write is present; any other write may be present, absent, or present in part
+    power cut  an acknowledged write that was flushed, or was O_DSYNC, is present; any other write may be present,
+               absent, or present in part
 
-The record is that of the lab's own drives (provision/kernel/driver/lab_record.h): every write, flush and discard of
-every drive with its data, each with the numbers of the events at which it was submitted and ended. A write is *sure*
-once it has ended and a flush that was submitted later has ended too, or if it was FUA. All other submitted writes are
-*open*: each may be on the medium or not, wholly or in part, because a drive writes out its cache in any order.
+The lab's own drives keep the record (provision/kernel/driver/lab_record.h): every write, flush and discard of every
+drive with its data, and with the numbers of the events at which it was submitted and ended. A write is *sure* once it
+has ended and was FUA, or once a flush that was submitted after its end has ended too. All other submitted writes are
+*open*: each may be on the medium wholly, in part or not at all, because a drive writes out its cache in any order.
 
-In a steady cut the fate of a request depends on its position, not on earlier requests. If writes are removed from a
-history, the cut therefore affects the remaining ones as before, which makes shrinking effective.
+In a steady cut, the fate of a request depends on its position and not on other requests elsewhere. If writes are
+removed from a history, the cut therefore affects the remaining ones as before, which makes shrinking effective.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def sum_of(number: int, generation: int, rest: bytes) -> int:
 
 
 def identity_of(sector: bytes) -> tuple[int, int] | None:
-    """The block and generation named by a sector; None if it is not a valid sector of the oracle."""
+    """The block and generation that a sector names; None if it is not a valid sector of the oracle."""
     magic, number, generation, checksum = HEADER.unpack_from(sector)
     if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != checksum:
         return None
@@ -111,7 +112,7 @@ ALLOWED = (INTACT, OLD, NEW, TORN)
 
 
 class Ledger:
-    """The writer's knowledge; ``events`` contains all of it, as lists that JSON can represent."""
+    """Everything that the writer knows; ``events`` contains all of it, as lists that JSON can represent."""
 
     def __init__(self, events: Iterable[list[Any]] = ()) -> None:
         self.events: list[list[Any]] = []
@@ -126,8 +127,8 @@ class Ledger:
         """Append an event; returns its number.
 
         ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH 1: O_DSYNC), ``flush N``, ``acknowledged
-        N`` and ``failed N`` of either; ``settled BLOCK G``: after a fault, the block was found to hold generation G
-        permanently.
+        N`` and ``failed N`` for either; ``settled BLOCK G``: after a fault, the block was found to hold generation G,
+        which it must keep.
         """
         self.events.append([kind, number, *more])
         at = len(self.events)
@@ -150,13 +151,13 @@ class Ledger:
         return max([0, *self.writes, *self.flushes])
 
     def blocks(self) -> list[int]:
-        """The blocks that were ever written, sorted."""
+        """All blocks that have been written, sorted."""
         return sorted(self.versions)
 
     def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> dict[int, list[int]]:
-        """Block -> the generations that it may hold, wholly or in part, after event ``at`` (None: after all).
+        """Block -> the generations that it may hold, wholly or in part, after event ``at`` (None: after all events).
 
-        They are sorted, oldest first. The first one must be present if none of the others is.
+        The generations are sorted, oldest first. The first one must be present if none of the others is.
         """
         at = len(self.events) if at is None else at
         durable_before = at + 1
@@ -194,7 +195,7 @@ def judged(found: list[int | None], allowed: list[int]) -> str:
         return CORRUPT
     if all(each in allowed for each in found):
         return TORN
-    # All sectors hold generations of this block, but at least one that is too old or was replaced.
+    # All sectors hold generations of this block, but at least one of these generations is out of date.
     return LOST
 
 
@@ -216,7 +217,7 @@ class Request:
 
 
 class Record:
-    """A whole record; ``marks`` are (event, value) pairs for the events of the ledger, in order."""
+    """A whole record; ``marks`` are (event of the record, number of events in the ledger at that time), in order."""
 
     def __init__(self, data: bytes) -> None:
         whole = len(data) - len(data) % RECORD.size
@@ -229,7 +230,7 @@ class Record:
         self.drives = sorted(self.by_drive)
 
     def moments(self) -> list[int]:
-        """The events after which the drives' state differs: the ends of requests, sorted."""
+        """The events that can change what the drives hold: the ends of requests, sorted."""
         return sorted({each.ended for each in self.requests if each.kind != MARK and each.ended != NEVER})
 
     def ledger_event(self, at: int) -> int:
@@ -237,7 +238,7 @@ class Record:
         return max((value for event, value in self.marks if event <= at), default=0)
 
     def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
-        """The sure and the open writes and discards of a drive after an event, in the order of their ends."""
+        """The sure writes and discards of a drive after event ``at``, and the open ones, in the order of their ends."""
         requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
         flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
         sure: list[Request] = []
@@ -251,7 +252,7 @@ class Record:
 
 
 class Cut:
-    """A state that a power cut could leave: after which event, and which open writes each drive has.
+    """A state that a power cut after event ``at`` could leave.
 
     ``retained`` maps a drive to the indices of its open writes that are on the medium; ``torn`` maps an index to the
     range of sectors that is on the medium; ``missing`` drives are lost at the same time.
@@ -269,7 +270,7 @@ class Cut:
         self.at, self.retained, self.torn, self.missing = at, retained, torn or {}, tuple(missing)
 
     def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
-        """The indices from which to restore each drive, for the driver's ``restore`` line."""
+        """Drive -> the indices of the requests that restore it, as the driver's ``restore`` line expects them."""
         found = {}
         for drive in drives:
             sure, open_ = record.split(drive, self.at)
@@ -291,7 +292,7 @@ class Cut:
 
 
 def cut_of(word: str) -> Cut:
-    """The cut of a word. Raises ValueError for an invalid word."""
+    """The cut that ``word`` describes. Raises ValueError for an invalid word."""
     at, retained, torn, missing = [*word.split(":"), "", "", ""][:4]
     writes_of, sectors_of = {}, {}
     for part in filter(None, retained.split(",")):
@@ -305,7 +306,7 @@ def cut_of(word: str) -> Cut:
 
 
 def joined(indices: Iterable[int], torn: dict[int, tuple[int, int]]) -> str:
-    """Indices for the driver, such as ``3 5-9 12:0-7``."""
+    """The indices as text for the driver, such as ``3 5-9 12:0-7``."""
     spans: list[list[int]] = []
     for index in indices:
         if spans and index == spans[-1][1] + 1 and index not in torn and spans[-1][1] not in torn:
@@ -328,11 +329,11 @@ KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE)
 def chosen_cut(
     record: Record, at: int, kind: str, chance: random.Random, missing: Sequence[int] = (), torn_sectors: int = 1
 ) -> Cut:
-    """A cut of a kind at a moment, chosen independently for each drive.
+    """A cut of this kind after event ``at``, chosen independently for each drive.
 
     ``ended``: all writes that had ended, as after a crash of the kernel only; ``flushed``: only the sure writes;
-    ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: any open writes;
-    ``torn``: any, one of them only in part, in units of ``torn_sectors`` sectors of 512 bytes.
+    ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: some of the open
+    writes; ``torn``: as ``subset``, with one write only in part, in units of ``torn_sectors`` sectors of 512 bytes.
     """
     retained: dict[int, list[int]] = {}
     torn: dict[int, tuple[int, int]] = {}
@@ -365,7 +366,7 @@ def lot(seed: str, *words: object) -> int:
 
 
 def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
-    """As ``chosen_cut``, but steady: random choices depend on the seed and the position of a request."""
+    """Like ``chosen_cut``, but steady: random choices depend on the seed and the position of a request."""
     if kind not in (PREFIX, SUBSET, TORN_WRITE):
         return chosen_cut(record, at, kind, random.Random(seed))
     retained: dict[int, list[int]] = {}

@@ -24,7 +24,7 @@ def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
 
 
 def syndrome(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """The Q parity of RAID 6 over data chunks in order: the sum of each times a power of 2, by Horner's rule."""
+    """The Q parity of RAID 6: the sum of 2^i times data chunk i in GF(2^8), computed by Horner's rule."""
     q = bytes(len(pieces[0]))
     for piece in reversed(pieces):
         q = exclusive_or((double(q), piece))

@@ -311,7 +311,7 @@ WHOLE = sectors(F, (2, 12))
         ),
         (
             Content("before").block(77, 3)[:512] + WHOLE[512:],
-            [["d0/f0", 0, CORRUPT, "what lay on the device before: its block 77", [2]]],
+            [["d0/f0", 0, CORRUPT, "earlier content of the device: its block 77", [2]]],
         ),
         (WHOLE[:-1], None),
     ],

@@ -104,7 +104,7 @@ def test_unexpected_states_are_reported_as_differences(
 def test_a_wrong_block_is_reported_with_allowed_versions(verdict: str) -> None:
     judge = judge_of(Act(ActKind.CHECK))
     assert look(judge, WHOLE, [7, verdict, [1], [3]]) == [verdict]
-    assert "block 7 holds [1], allowed are [3]" in judge.differences[0].text
+    assert "block 7 holds [1], allowed: [3]" in judge.differences[0].text
 
 
 def test_a_member_lost_without_a_reason_is_reported_and_a_failed_one_is_not() -> None:

@@ -191,7 +191,7 @@ def test_where_a_bad_block_lies(status: ArrayStatus, offset: int, expected: tupl
 def test_a_verdict_is_a_sentence() -> None:
     good = OracleVerdict({"intact": 3, "in-flight old": 1}, ())
     assert good.is_intact
-    assert good.sentence == "all 4 blocks are as they must be (3 intact, 1 in-flight old)"
+    assert good.sentence == "all 4 blocks are correct (3 intact, 1 in-flight old)"
     place = BadPlace("/dev/md0", 8192, "silently corrupt", "zeros", "generations [3]", 7, ("/dev/d0", "/dev/d3"))
     bad = OracleVerdict({"intact": 3, "silently corrupt": 1}, (place,))
     assert not bad.is_intact

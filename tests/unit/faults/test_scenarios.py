@@ -140,7 +140,7 @@ def test_an_expectation_without_a_valid_reference_is_rejected() -> None:
         check("seconds", "< slow.seconds")
     with pytest.raises(SpecError, match="compares no blocks"):
         check("corrupt_at", "blocks 4")
-    with pytest.raises(SpecError, match="names no blocks"):
+    with pytest.raises(SpecError, match="does not say which blocks are meant"):
         check("corrupt_at", "= members 4")
 
 
