@@ -3,22 +3,22 @@
 ::
 
     STATE/faults/campaigns/<run>/campaign.json   the options of the campaign
-    STATE/faults/campaigns/<run>/done.jsonl      one seed per line, stored before the next, so a campaign can be resumed
-    STATE/faults/findings/<id>/finding.json      what was found, where, and how it is replayed
+    STATE/faults/campaigns/<run>/done.jsonl      one seed per line, stored when it is done, so a campaign can be resumed
+    STATE/faults/findings/<id>/finding.json      what was found and where, and how to replay it
     STATE/faults/findings/<id>/history.json      the history
-    STATE/faults/findings/<id>/commands.sh       the same with plain mdadm, for root on any computer
+    STATE/faults/findings/<id>/commands.sh       the same history with plain mdadm, for root on any computer
     STATE/faults/findings/<id>/versions.json     kernel, mdadm, programs, raidlab
     STATE/faults/findings/<id>/seen.jsonl        the documents of the player, step by step
     STATE/faults/findings/<id>/...               kernel log, superblocks, /proc/mdstat, and the record of the drives
 
-Histories run on a kernel with or without planted md bugs: defects that campaigns must find. They are in a kernel of
-their own, which can switch on one at a time at run time (planted.toml; the patches: provision/kernel/planted). With
-none switched on, that kernel behaves like the one with virtual time.
+Histories run on a kernel with or without planted bugs in md: defects that campaigns must find. The planted bugs are in
+a separate kernel, in which one of them at a time can be switched on at run time (planted.toml; the patches:
+provision/kernel/planted). With none switched on, that kernel behaves like the usual one with virtual time.
 
 The folder of a finding is written under a temporary name and then renamed, so an interrupted campaign leaves a complete
 folder or none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of their
-unflushed writes; the drives of the script keep all writes at a power cut, as after a crash of the kernel alone, and a
-comment in it states this.
+unflushed writes; the drives of the script keep all completed writes at a power cut, as after a crash of the kernel
+alone, and a comment in the script says so.
 
 Each finding is replayed alone and shrunk. Shrinking is delta debugging (Zeller and Hildebrandt, Simplifying and
 Isolating Failure-Inducing Input, 2002): parts are removed, large ones first, as long as the remainder still shows the
@@ -153,7 +153,7 @@ class Arena:
     planted: int = 0
     change: Change = unchanged
     is_control: bool = False
-    """Run on the kernel with planted bugs, but with none of them switched on."""
+    """Whether to run on the kernel with planted bugs, but with none of them switched on."""
 
     @contextmanager
     def opened(self) -> Iterator[FaultPlace]:
@@ -193,8 +193,8 @@ def play(
 ) -> Iterator[HistoryOutcome]:
     """Run histories one after the other in one process, and yield each outcome as the history ends.
 
-    If the machine is lost or hangs, that is the outcome of the current history, and the last one; so is an outcome
-    after which the machine cannot be trusted. After ``is_stopped`` nothing more is yielded.
+    If the machine is lost or hangs, that is the outcome of the current history. It is the last outcome, as is any other
+    after which the machine cannot be trusted. Once ``is_stopped`` returns True, nothing more is yielded.
     """
     plans = [planned(history, has_evidence=has_evidence) for history in histories]
     jobs = [job_of(history, plan, **more) for history, plan in zip(histories, plans, strict=True)]
@@ -253,7 +253,7 @@ class Repeats:
     kernel_release: str
 
     def seen(self, kind: str) -> int:
-        """The number of times that a difference of this kind was seen; of any kind if it is empty."""
+        """The number of runs that showed a difference of this kind, or any difference if ``kind`` is empty."""
         return sum(kind in each.kinds if kind else bool(each.differences) for each in self.outcomes)
 
     def verdict(self, kind: str) -> str:
@@ -271,7 +271,7 @@ def repeated(
     *,
     on_played: Callable[[int], object] = lambda _: None,
 ) -> Repeats:
-    """Play a history this many times, each time after ``before``, on one machine for as long as it is usable."""
+    """Run a history this many times, each time after ``before``, on one machine for as long as it is usable."""
     outcomes: list[HistoryOutcome] = []
     cpu_count, release = 0, ""
     while len(outcomes) < times:
@@ -280,7 +280,7 @@ def repeated(
             cpu_count, release = facts.cpu_count, facts.kernel_release
             batch = [*before, history] * (times - len(outcomes))
             for number, outcome in enumerate(play(place, batch, change=arena.change), 1):
-                # A machine that is lost before the history has begun says nothing about it.
+                # The loss of the machine before the history has begun counts as a run too.
                 if number % (len(before) + 1) == 0 or outcome.is_over:
                     outcomes.append(outcome)
                     on_played(len(outcomes))
@@ -452,7 +452,7 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
     if act.kind is ActKind.LOAD:
         depth = history.shape.depth
         if depth > 1:
-            yield f"# In raidlab up to {depth} of these are in flight at once, some still when the next act begins."
+            yield f"# In raidlab, up to {depth} of these are in flight together, some even when the next act begins."
         for first, count, is_through in act.writes:
             yield f"w {first} {count}{' dsync' * is_through}" if count else "flush"
     elif act.kind is ActKind.SLOW:
@@ -481,7 +481,7 @@ def _corruption(act: Act) -> Iterator[str]:
 
 def _power_cut(act: Act) -> Iterator[str]:
     if act.word != ALL:
-        yield f"# In raidlab each drive also loses unflushed writes ('{act.word}') or keeps writes in flight:"
+        yield f"# In raidlab, each drive also loses unflushed writes ('{act.word}') or keeps writes in flight;"
         yield "# these drives keep all completed writes."
     yield "cut"
     if act.drive >= 0:
@@ -538,7 +538,7 @@ def _from_machine(place: FaultPlace) -> dict[str, bytes]:
             packed = machine.run(("sh", "-c", f"head -c {MOST_RECORD_BYTES} {path} | gzip -nc | base64 -w0")).stdout
             data = base64.b64decode(packed)
             if len(gzip.decompress(data)) >= MOST_RECORD_BYTES:
-                files[f"{name}.cut-off"] = f"the first {MOST_RECORD_BYTES} bytes alone\n".encode()
+                files[f"{name}.cut-off"] = f"only the first {MOST_RECORD_BYTES} bytes\n".encode()
             files[name] = data
     except LabError as error:
         files["not-gathered.txt"] = f"{error.message}\n".encode()
@@ -627,7 +627,7 @@ class Shrinker:
         items = tuple(items)
         size = max(1, len(items) // 2)
         while items:
-            # Without one part of this size, the last part first: late items are the ones most often irrelevant.
+            # Without one part of this size, the last part first: late items are irrelevant most often.
             rests = [items[:start] + items[start + size :] for start in reversed(range(0, len(items), size))]
             found = self._take_first([made(rest) for rest in rests])
             if found is not None:
@@ -724,7 +724,7 @@ def campaign_runs(host: Host) -> RunFolders:
         "campaign",
         ("campaign.json",),
         begin_hint="begin one: raidlab fault campaign",
-        list_hint="give 'latest', or leave --resume out for a new one",
+        list_hint="use 'latest', or omit --resume to begin a new one",
         state_root=host.state.root,
     )
 
@@ -756,7 +756,7 @@ WORKERS = 2
 JOIN_SECONDS = 0.2
 Calls = Callable[[Callable[[bytes], bytes], bytes], bytes]
 """Calls a function of a module with bytes, in another process or on another computer, and returns its answer."""
-WITHOUT_PLANTED = "shows without the planted bug too"
+WITHOUT_PLANTED = "also shown without the planted bug"
 
 
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -776,7 +776,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Campaign:
-    """A campaign, which ends with its seeds or its time or, with ``stops_at_first``, with the first finding."""
+    """A campaign: it ends when its seeds or its time run out or, with ``stops_at_first``, at the first finding."""
 
     journal: CampaignJournal
     arena: Arena
@@ -810,7 +810,7 @@ class Campaign:
         self._found_after: float | None = None
 
     def run(self) -> CampaignSummary:
-        """Run the campaign to its end. Raises the error that ended it early; findings up to then remain stored."""
+        """Run the campaign to its end. Raises the error that ended it early; findings made before remain stored."""
         self._began = time.monotonic()
         self.store.remove_leftovers()
         self._left = self._left_by_an_earlier_part()
@@ -937,7 +937,7 @@ class Campaign:
         if len(due) == len(outcome.differences):
             return outcome
         kinds = ", ".join(sorted(outcome.kinds & shown))
-        self.notice(f"seed {outcome.history.seed}: {kinds}: {WITHOUT_PLANTED}, and does not count")
+        self.notice(f"seed {outcome.history.seed}: {kinds}: {WITHOUT_PLANTED}, so it does not count")
         explained = outcome.explained + Counter({WITHOUT_PLANTED: len(outcome.differences) - len(due)})
         return replace(outcome, differences=due, explained=explained)
 
@@ -968,7 +968,7 @@ class Campaign:
             self.store.put(record, history, {**files, "commands.sh": script_of(record, history)})
         except ResultError as error:
             raise ResultError(
-                f"{error.message}; it was '{record.kind}' of {record.id}, which can be replayed without being stored",
+                f"{error.message}; the finding, '{record.kind}' of {record.id}, can be replayed without being stored",
                 hint=f"{error.hint}; then: raidlab fault replay {record.id}",
             ) from error
 
@@ -996,7 +996,7 @@ class Campaign:
 
     def _shrunk(self, record: FindingRecord, whole: FaultHistory, outcome: HistoryOutcome) -> list[FaultHistory]:
         def report(history: FaultHistory) -> None:
-            self.notice(f"{record.id}: {history.operations} operations, {history.writes} writes show it too")
+            self.notice(f"{record.id}: also shown by {history.operations} operations and {history.writes} writes")
 
         stopped = self._stopped.is_set
         shrinker = Shrinker(self.arena, record.kind, most_plays=self.most_plays, is_stopped=stopped, on_progress=report)
@@ -1021,7 +1021,7 @@ class Campaign:
                 final = record_of(finding_id, outcome, record.kind, self.arena, **more)
                 self._store(final, history, files)
                 original = self.store.find(record.id)
-                # Another campaign may have found the same.
+                # Another campaign may have found the same difference.
                 if final.id != record.id and original and original.record.run == self.journal.run.id:
                     self.store.remove(record.id)
                 self.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")

@@ -1,14 +1,14 @@
 """Crash points: the states that a power cut during a recorded history could have left, each tried and judged.
 
-A configuration is a level, a consistency policy, what md does when the power fails, and a load. Its history is run on
-recorded drives. Machines then try the crash points in parallel: each state is restored to the drives, and the array is
-started and compared with what md promises (promises.toml). One result per configuration is stored::
+A configuration consists of a level, a consistency policy, what md does when the power fails, and a load. Its history is
+run on recorded drives. Machines then try the crash points in parallel: each state is restored to the drives, and the
+array is started and compared with what md promises (promises.toml). One result per configuration is stored::
 
     STATE/faults/points/<id>.json
 
-In real time the same history never gives the same requests twice, so a recording that shows something wrong is stored
-whole, with what the drives held when it began. Its crash points can then be tried again on any machine, with or without
-drives that record::
+In real time, the same history never leads to the same requests twice, so a recording that shows something wrong is
+stored completely, including what the drives held when it began. Its crash points can then be tried again on any
+machine, with or without drives that record::
 
     STATE/faults/recordings/<id>.json
 """
@@ -172,7 +172,7 @@ class CutConfiguration:
 
     @property
     def operations(self) -> int:
-        """Operations of the load; a write-back journal needs more, so that some data reach the members."""
+        """Number of operations of the load; a write-back journal needs more, so that some data reach the members."""
         return 240 if self.policy.is_write_back and self.moment == "idle" else 60
 
     @property
@@ -193,7 +193,7 @@ class CutConfiguration:
 
     @property
     def may_be_lost(self) -> tuple[int, ...]:
-        """Drives any one of which may be lost together with the power, because the level survives its loss."""
+        """Drives of which any one may also be lost in the power cut, because the level survives its loss."""
         if self.moment == "reshape":
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
@@ -242,7 +242,7 @@ def impossible(level: str, policy: str, moment: str) -> Impossible | None:
 
 
 def all_configurations() -> tuple[CutConfiguration, ...]:
-    """Every supported combination: with each load for arrays in sync at RAID 1 and 5, otherwise with the mixed load."""
+    """Every supported combination: RAID 1 and 5 in sync with each load, all others with the mixed load."""
     found = []
     for policy in promises().policy:
         for level in policy.levels:
@@ -257,7 +257,7 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 def find_configuration(name: str) -> CutConfiguration:
     """The configuration with this name.
 
-    Raises SpecError; its hint is the nearest name, or the reason why the combination is not supported.
+    Raises SpecError for any other name, with the nearest name or the reason why md does not support it in the hint.
     """
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -314,7 +314,7 @@ RECORDING_FORMAT = 1
 
 
 class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drive's state is made of, beside the record; each compressed by gzip."""
+    """The data from which the drives' states are computed, in addition to the record; all compressed by gzip."""
 
     data: bytes
     """The data of the recorded writes, as in /dev/lab-record-data."""
@@ -322,7 +322,7 @@ class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
     """Number of a drive -> what it held when the recording began."""
 
     def job(self, record: bytes) -> dict[str, Any]:
-        """The same for a program on a machine (``DriveStates`` in guest/player.py), with the record."""
+        """These data and the record, as a program on a machine expects them (``DriveStates`` in guest/player.py)."""
 
         def text(data: bytes) -> str:
             return base64.b64encode(data).decode()
@@ -345,13 +345,13 @@ class StoredRecording(msgspec.Struct, frozen=True, kw_only=True):
     cuts: tuple[str, ...]
     """The crash points that showed something wrong."""
     events: list[list[Any]]
-    """Those of the ledger."""
+    """The events of the ledger."""
     record: bytes
     images: DriveImages
 
 
 def images_of(place: FaultPlace, drives: Sequence[int]) -> DriveImages:
-    """Read the images from drives that have been recorded; afterwards each holds what it held at the beginning."""
+    """Read the images from drives that have been recorded; afterwards each drive holds its base again."""
 
     def packed(command: str) -> bytes:
         return base64.b64decode(place.lab.machine.run(("sh", "-c", f"{command} | gzip -1nc | base64 -w0")).stdout)
@@ -375,7 +375,7 @@ class DriveRecording:
     seed: str
     events: list[list[Any]]
     encoded: bytes
-    """The record as the driver gave it."""
+    """The record as the driver returned it."""
     images: DriveImages | None = None
     """Only in real time, where the history cannot be recorded again."""
 
@@ -391,8 +391,8 @@ class DriveRecording:
     def cuts(self, count: int | None) -> list[Cut]:
         """``count`` crash points chosen by the seed; None: all.
 
-        All means, at every moment, every subset of the open writes if they are few, otherwise none, all and some
-        subsets; each of them without a lost member and with each member that may be lost.
+        All means, at every moment, every subset of the open writes if there are few, otherwise none, all and some
+        subsets of them, and each of these both without a lost member and with each member that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -407,7 +407,7 @@ class DriveRecording:
         return found
 
     def require(self, cut: Cut) -> None:
-        """Raises SpecError unless the cut is one of this recording."""
+        """Raise SpecError unless the cut is a crash point of this recording."""
         moments = self.record.moments()
         wrong = "" if moments and moments[0] <= cut.at <= moments[-1] else f"it has no event {cut.at}"
         counts: dict[int, int] = {}
@@ -425,8 +425,8 @@ class DriveRecording:
         if wrong:
             raise SpecError(
                 f"'{cut.word()[:60]}' is not a crash point of this recording: {wrong}",
-                hint="give --seed, --operations and the kernel as they were when 'fault points' printed it; in real "
-                "time give --recording",
+                hint="use the --seed, --operations and kernel with which 'fault points' printed it; in real time, use "
+                "--recording",
             )
 
     def _every_cut(self) -> Iterator[Cut]:
@@ -462,7 +462,7 @@ def make_recording(
         elif (reason := went_wrong(seen)) is not None:
             raise LabError(
                 f"{configuration.name} could not be recorded: step {seen['step']} ({steps[seen['step']]}): {reason}",
-                hint="raidlab fault points --list shows what can be",
+                hint="'raidlab fault points --list' shows which configurations can be recorded",
             )
     encoded = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
     images = None if place.lab.machine.facts.is_virtual_time else images_of(place, configuration.drives)
@@ -700,10 +700,10 @@ class Judge:
         return {number for number, row in enumerate(self._row_chunks) if chunks & row}
 
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
-        """The blocks that a reshape which moves data by a chunk reads again after it has overwritten them.
+        """The blocks that a reshape may have overwritten, but reads again when it continues after the cut.
 
-        These are the written blocks between its recorded position and the point from which it reads so far ahead of its
-        writes that it records the position in time (reshape_request() in drivers/md/raid5.c).
+        These are the written blocks between its recorded position and the point beyond which it reads so far ahead of
+        its writes that it records its position in time (reshape_request() in drivers/md/raid5.c).
         """
         if not labels or labels[0]["reshape_position"] is None:
             return set()
@@ -774,9 +774,9 @@ class Explored:
     """The fingerprint of the recording; in virtual time the same on every machine."""
     tally: Tally
     seconds: float
-    """Seconds of this computer's clock."""
+    """Duration in seconds, by this computer's clock."""
     error: LabError | None = None
-    """Why the configuration could not be tried, or not to its end."""
+    """Why the configuration could not be tried, or not completely."""
     last: str = ""
     """The crash point that was being tried when the error occurred."""
     recording: str = ""
@@ -795,7 +795,7 @@ def explore(
 ) -> Explored:
     """Record a configuration and try this many of its crash points (None: all; feasible for a short recording only).
 
-    If the machine is lost, the result has the points tried until then. Raises LabError if recording fails.
+    If the machine is lost, the result has the points that had been tried. Raises LabError if recording fails.
     """
     started, tally = time.monotonic(), Tally()
     recording = make_recording(place, configuration, seed, operations=operations)
@@ -829,10 +829,10 @@ def try_and_store(
     on_notice: Callable[[str], None] = lambda _: None,
     on_machine: Callable[[Machine], None] = lambda _: None,
 ) -> Explored:
-    """Try crash points of one configuration on a machine of its own, and store the result.
+    """Try crash points of one configuration on a separate machine, and store the result.
 
-    Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost; then no
-    result is stored, only the recording of broken points.
+    Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost. In these
+    cases no result is stored, but a recording that shows something wrong is.
     """
     with open_place(target, host, drives=MOST_DRIVES, on_notice=on_notice) as place:
         on_machine(place.lab.machine)
@@ -856,8 +856,8 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[Callable[[bytes], bytes], bytes], bytes] | None = None
-    """Calls ``module:name`` with bytes on a cluster's worker, where the configurations are then tried, without
-    ``on_point``; None: they are tried on this computer.
+    """Calls a function of a module with bytes on a cluster's worker, where the configurations are then tried, without
+    calling ``on_point``; None: they are tried on this computer.
     """
 
     def one(self, configuration: CutConfiguration, seed: str, machine: _MachineHolder | None = None) -> Explored:
@@ -890,7 +890,7 @@ class Exploration:
 class _MachineHolder:
     """A machine, which stays open for the next configuration if ``stays_open``.
 
-    In virtual time a recording is the same each time on a newly started machine only.
+    In virtual time, only a newly started machine makes the same recording each time.
     """
 
     def __init__(self, target: Target, host: Host, *, stays_open: bool) -> None:

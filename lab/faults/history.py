@@ -1,18 +1,19 @@
 """Histories: a small array and the acts on it, generated from a seed and identified by an id.
 
-An id is ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits stand between these (``c1-l5-ppl-7``:
-level 5 and PPL only), and the remaining parts of a shrunk history at the end: ``c1-7-s0_2w1.4.5`` has the acts 0 and 2,
-and of the writes of act 2 those with the numbers 1, 4 and 5. The id is all that a replay needs.
+An id looks like ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits stand between the two
+(``c1-l5-ppl-7``: level 5 and PPL only), and the remaining parts of a shrunk history at the end:
+``c1-7-s0_2w1.4.5`` has acts 0 and 2, and only writes 1, 4 and 5 of act 2. The id is all that a replay needs.
 
 The generator chooses sensible acts by a model of the array that knows the arithmetic of the level. The model is
 optimistic: it assumes that a rebuild is complete after the next rest. What md really did is judged afterwards
-(judge.py), so an error in the model does not invalidate a history, it only reduces variety. Damage is bounded, as in
+(judge.py), so an error in the model only reduces variety and does not invalidate a history. Damage is bounded, as in
 ztest of ZFS, because irreparable damage would excuse every difference: no fault while an earlier one could still be
 hidden, at most one corruption between scrubs, and no more missing members than the level survives, except in tests of
 exactly that.
 
-The steps of the player on the machine (guest/campaign.py) follow from the history alone, so a part of it can be run
-like the whole. Where md decides otherwise than the model expected, mdadm refuses, which the judge takes into account.
+The steps of the player on the machine (guest/campaign.py) follow from the history alone, so a part of a history can be
+run like a whole one. If md has decided differently from the model, mdadm may refuse an act, which the judge takes into
+account.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from lab.plans import Plan
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""Stands in an id for no acts: the initial array is sufficient."""
+"""The part of an id that stands for no acts: the initial array shows the difference by itself."""
 VERSION = 1
 """Version of the generator; to be incremented when seeds produce different histories."""
 MOST_SEED = 2**32 - 1
@@ -55,7 +56,7 @@ class HistoryPolicy(StrEnum):
     BITMAP = "bitmap"
     PPL = "ppl"
     JOURNAL = "journal"
-    """Write-through: data and parity are in the log before they are on the members."""
+    """Write-through: data and parity are written to the journal before they are written to the members."""
     WRITE_BACK = "write-back"
     """Write-back: a write is acknowledged once it is in the journal."""
 
@@ -199,7 +200,8 @@ class Bounds:
             raise SpecError(f"'{self.policy}' is not a consistency policy", hint=f"choose one of {known}")
         if self.level and self.policy and not HistoryPolicy(self.policy).fits(self.level):
             raise SpecError(
-                f"md has no {self.policy} on RAID {self.level}", hint="PPL needs RAID 5; a journal needs RAID 4, 5 or 6"
+                f"md does not support {self.policy} on RAID {self.level}",
+                hint="PPL needs RAID 5; a journal needs RAID 4, 5 or 6",
             )
 
     def words(self) -> str:
@@ -298,7 +300,7 @@ MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3
 FEWEST_ACTS, MOST_ACTS = 4, 12
 MOST_CUTS = 2
 CHANCES = 1 << 16
-"""Number of seeds for what a power cut leaves on the drives."""
+"""Number of different seeds for the choice of what a power cut leaves on the drives."""
 CUT_KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, SUBSET, TORN_WRITE)
 DEAD_CHANCE = 0.15
 """Probability of choosing a failure that the level does not survive, where one is possible."""
@@ -446,7 +448,7 @@ class Chooser:
         ]
 
     def load(self) -> Act:
-        """Choose writes: anywhere in the array, repeatedly in a small region, or at its end."""
+        """Choose writes: anywhere in the array, repeatedly in a small region, or at the end of the array."""
         blocks, writable = self.map.blocks, self.shape.writable
         first, count = 0, writable
         place = self.chance.random()
@@ -474,7 +476,7 @@ class Chooser:
         return [drive for drive in sorted(self.in_sync - self.pulled) if self.survives(drive)]
 
     def fail(self) -> Act:
-        """Fail a member whose loss the level survives; sometimes one whose loss it does not survive."""
+        """Fail a member whose loss the level survives, or sometimes one whose loss it does not survive."""
         drives = sorted(self.in_sync - self.pulled)
         bearable = self._bearable()
         unbearable = [drive for drive in drives if not self.survives(drive)]
@@ -622,10 +624,10 @@ class Chooser:
 
 
 JUNK_BYTES = 5 * MIB
-"""Bytes of random data on each drive, which cover all of the member's data."""
+"""Length of the random data on each drive, which cover all of the member's data."""
 COMMAND_SECONDS = 60.0
 IDLE_SECONDS = 4000.0
-"""On the machine's clock: a rebuild on the slowest drive at the lowest speed takes several hundred seconds."""
+"""By the machine's clock: a rebuild on the slowest drive at the lowest speed takes several hundred seconds."""
 
 
 class Purpose(StrEnum):
@@ -697,8 +699,8 @@ _OPERATIONS: Mapping[ActKind, Callable[[str, str], Plan]] = {
 def commands(act: Act, shape: ArrayShape, node_of: Callable[[int], str]) -> Iterator[Sequence[str]]:
     """The command lines of an act that is an operation on the array.
 
-    Campaigns also do what the lab's own actions avoid, because md and mdadm allow it: md chooses the spare of a
-    replacement, RAID 10 is reshaped, and members are enlarged in part.
+    Campaigns also do what the lab's own actions avoid, because md and mdadm allow it: md chooses the spare for a
+    replacement, RAID 10 is reshaped, and the component size grows to less than the drives would allow.
     """
     if act.kind in _OPERATIONS:
         plan = _OPERATIONS[act.kind](ARRAY, node_of(act.drive))
@@ -752,7 +754,7 @@ class Stepwise:
         yield self.make(Purpose.FILL, "fill")
 
     def started(self) -> Iterator[PlannedStep]:
-        """The settings that a start resets."""
+        """Repeat the settings that are lost when the array is started."""
         if self.shape.sync_kib:
             yield self.part("write", f"{MD}/sync_speed_min", str(self.shape.sync_kib))
             yield self.part("write", f"{MD}/sync_speed_max", str(self.shape.sync_kib))
@@ -790,7 +792,7 @@ class Stepwise:
     def on_load(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("load", [list(write) for write in act.writes], self.shape.depth)
 
-    # Failing and removing use mdadm's ioctls directly: a process takes too long while requests are in flight.
+    # Failing and removing use mdadm's ioctls directly: starting mdadm takes too long while requests are in flight.
 
     def on_fail(self, act: Act) -> Iterator[PlannedStep]:
         yield self.make(Purpose.TOOL, "manage", "fail", node(act.drive))

@@ -1,12 +1,13 @@
-"""Scenarios: one TOML file each with an array, steps and variants, and the facts that their expectations compare.
+"""Scenarios, each a TOML file with an array, steps and variants, and the facts that their expectations compare.
 
-A step is an action of lab.actions, or one that only the fault lab has. An action on an array is the one of lessons and
-of the command line, with the same name, arguments and command lines (lab.arrays.operations). The fault lab's own are
-the oracle's writes and verdicts, layers below members, power cuts and measurements, which must happen on the machine
-within microseconds. Each is compiled to steps of the program there. A variant runs the same steps on another array or
-with other ``values``: ``{name}`` in a text stands for a value of the variant or one of ``built_in_values``.
+A step is an action of lab.actions, or one that only the fault lab has. Actions on arrays are those of lessons and of
+the command line, with the same names, arguments and command lines (lab.arrays.operations). The fault lab's own actions
+are the oracle's writes and verdicts, layers below members, power cuts and measurements, which must happen on the
+machine within microseconds. Each action is compiled to steps of the program on the machine. A variant runs the same
+steps on another array or with other ``values``: ``{name}`` in a text stands for a value of the variant or one of
+``built_in_values``.
 
-Evidence is the documents of a step from the program on the machine. Facts are the single values in it:
+The evidence of a step is the documents that the program on the machine reports for it. Facts are its single values:
 
     data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks
     corrupt_at, lost_at, unreadable_at, bad_at                 block numbers, compared with the level's arithmetic
@@ -19,12 +20,12 @@ Evidence is the documents of a step from the program on the machine. Facts are t
 An expectation is a value; a list of alternative values; ``~ TEXT``: the fact contains TEXT; ``!~ TEXT``: it does not;
 or a comparison such as ``> 0``, ``<= 3``, ``< 0.5 * full.read_sectors``, where ``full`` is the name under which an
 earlier step kept its facts. For block numbers: ``= slots 0 1`` means exactly these blocks, ``in blocks 4-7`` a subset.
-These are not the checks of lessons (lab.checks): a check holds or not for the sampled state of an open lab, and has a
+Expectations are not the checks of lessons (lab.checks): a check applies to the sampled state of an open lab, and has a
 sentence for students; an expectation compares measured values with each other and with the level's arithmetic, after
 the whole history has run.
 
 ``code`` names a function in this module, for scenarios whose steps are generated. ``random_histories``: long random
-runs from a seed, with a model of what each operation may do (as ztest of ZFS). Damage is bounded, so that by the
+runs from a seed, with a model of what each operation may do (like ztest of ZFS). Damage is bounded, so that by the
 arithmetic of the level no data may be lost.
 """
 
@@ -218,7 +219,7 @@ class StepFacts:
                 return numbers_in(str(found)) == self.places.meant(expected[1:])
             if expected.startswith("in "):
                 return numbers_in(str(found)) <= self.places.meant(expected[3:])
-            raise SpecError(f"'{expected}' compares no blocks", hint="write '= slots 0 1', or 'in blocks 4-7'")
+            raise SpecError(f"'{expected}' does not compare blocks", hint="write '= slots 0 1', or 'in blocks 4-7'")
         if expected.startswith("~"):
             return expected[1:].strip() in str(found)
         if expected.startswith("!~"):
@@ -347,7 +348,7 @@ class Stage:
         return self.blocks or self.array.places.blocks
 
     def opened(self, **mix: int) -> GuestSteps:
-        """The steps after which the writer is open with these parameters."""
+        """The steps that open the writer with these parameters; none if it is already open with them."""
         full_mix = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
         if self.is_open and full_mix == self.mix:
             return []
@@ -356,7 +357,7 @@ class Stage:
         return steps
 
     def closed(self) -> GuestSteps:
-        """The steps after which the writer is closed."""
+        """The steps that close the writer; none if it is not open."""
         steps: GuestSteps = [["close"]] if self.is_open else []
         self.is_open = False
         return steps
@@ -388,10 +389,10 @@ Expectation = int | float | str | bool | list[int | float | str]
 class SceneAction(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act", omit_defaults=True
 ):
-    """An action that only the fault lab has, and the base class of these."""
+    """Base class of the actions that only the fault lab has."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """The steps of the program on the machine: its method with this name, called with the fields in order."""
+        """The steps of the program on the machine: its method with the name of the action, and the fields in order."""
         return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
@@ -409,9 +410,9 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     only: tuple[str, ...] = ()
     """The variants in which the step runs; empty: all variants."""
     expect: dict[str, Expectation] = {}
-    """Fact -> expected value, for the evidence after this step (FACTS)."""
+    """Fact (one of ``KNOWN``, or as ``NUMBERED``) -> expected value, for the evidence of this step."""
     is_timed: bool = False
-    """Whether the expectations compare times; they are checked in virtual time only, independently of other load."""
+    """Whether the expectations compare times; they are checked only in virtual time, unaffected by other load."""
     keep: str = ""
     """A name under which the facts are kept, for expectations of later steps and variants."""
 
@@ -427,11 +428,11 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def _planned(action: Action, stage: Stage) -> GuestSteps:
-    """The plan of an action of lab.actions, which the program on the machine runs."""
+    """The steps of an action of lab.actions: usually its plan, which the program on the machine runs."""
     if isinstance(action, Wait):
         return [["idle", IDLE_SECONDS]]
     if isinstance(action, Pull | PlugIn):
-        # The machine's program tells the driver itself: requests that the drive has in flight fail.
+        # The program on the machine controls the driver directly; requests that the drive has in flight fail.
         return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
     assert isinstance(action, PlanAction)
     # All that a plan needs from a session is its arrays; only the program on the machine knows a scenario's arrays.
@@ -494,7 +495,7 @@ class ScenarioArray:
         return operations.stop(self.name)
 
     def grow(self, *, disks: Sequence[str], count: int | None, level: str | None) -> Plan:
-        """Onto the drives that follow its members; those not in ``disks`` must be spares."""
+        """Grow onto the drives that follow the members; those not in ``disks`` must be spares."""
         stage, added = self.stage, [f"@{disk}" for disk in disks]
         members, old = stage.members, stage.level
         if count is None:
@@ -533,7 +534,7 @@ class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble")
     options: tuple[str, ...] | None = None
     """mdadm options instead of the lab's own."""
     activates: bool = True
-    """Whether to make it active at once: here md starts arrays read-auto."""
+    """Whether to make the array active immediately: on these machines md starts arrays read-auto."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
@@ -637,14 +638,14 @@ class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
 
 
 def held_at(stage: Stage, percent: float) -> int:
-    """The position of a limit in sectors: whole chunks, at least one."""
+    """The position of a limit in sectors: a whole number of chunks, at least one."""
     chunk = stage.array.chunk_bytes // 512
     sectors = stage.array.member_bytes // 512
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
 
 def md_file(name: str) -> str:
-    """The path of one of md's attributes; an absolute path remains."""
+    """The path of one of md's attributes; an absolute path is returned unchanged."""
     return name if name.startswith("/") else f"{MD}/{name}"
 
 
@@ -710,8 +711,8 @@ class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
     """Puts a device-mapper device between a drive and md, or replaces its table while it is in use (``again``).
 
     ``kind``: linear, dust, flakey, integrity, snapshot (an overlay: ``arguments`` is the drive that receives the
-    writes, such as ``#4``), shorter (by this many sectors) or loop (a loop device with sectors of this many bytes).
-    ``arguments``: the arguments after the offset in its table (Documentation/admin-guide/device-mapper).
+    writes, such as ``#4``), shorter (by ``arguments`` sectors) or loop (a loop device with sectors of ``arguments``
+    bytes). For other kinds ``arguments`` follow the offset in the table (Documentation/admin-guide/device-mapper).
     """
 
     disk: int
@@ -720,7 +721,7 @@ class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
     data_only: bool = False
     """Whether it begins at the member's data; the superblock and lists before them remain unaffected."""
     again: bool = False
-    """Whether the device exists and its table is replaced."""
+    """Whether the device already exists, and only its table is replaced."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -746,13 +747,13 @@ class UnlayerStep(SceneAction, frozen=True, kw_only=True, tag="unlayer"):
 
 
 class SumStep(SceneAction, frozen=True, kw_only=True, tag="sum"):
-    """Whether the bare drives have the same content as at the first such step: fact ``same``."""
+    """Compares the content of the bare drives with that at the first such step; the fact ``same`` is the result."""
 
     disks: tuple[int, ...]
 
 
 class ChangedWriteStep(SceneAction, frozen=True, kw_only=True, tag="changed-write"):
-    """A write whose data the program changes while it is in flight."""
+    """Writes a block, and changes its data while the write is in flight."""
 
     block: int
     after_milliseconds: float
@@ -856,7 +857,7 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
 
 
 class CopiesStep(SceneAction, frozen=True, kw_only=True, tag="copies"):
-    """The verdict on a block on each member of a mirror: facts ``copy_0`` and so on."""
+    """The verdict on each copy of a block in a mirror: facts ``copy_0`` and so on."""
 
     block: int
 
@@ -889,7 +890,10 @@ class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
 
 
 def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
-    """Slot, and byte on the drive, of a block's ``data``, ``copy N``, ``P`` or ``Q``. Raises SpecError for no place."""
+    """The slot and the byte on the drive of a block's ``data``, ``copy N``, ``P`` or ``Q``.
+
+    Raises SpecError if the block has none.
+    """
     places = stage.array.places
     known = {f"copy {number}": place for number, place in enumerate(places.places(block))}
     found = (known | places.parity_places(block)).get("copy 0" if on == "data" else on)
@@ -899,25 +903,28 @@ def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
 
 
 def byte_on(stage: Stage, block: int, member: int) -> int:
-    """The byte on a member's drive of a block's data, copy or parity there. Raises SpecError if it has none."""
+    """The byte on a member's drive at which it holds a block's data, copy or parity.
+
+    Raises SpecError if it holds none of them.
+    """
     places = stage.array.places
     for slot, page in (*places.places(block), *places.parity_places(block).values()):
         if slot == member:
             return DATA_OFFSET_BYTES + page * BLOCK_BYTES
-    raise SpecError(f"member {member} has nothing of block {block}", hint=places.described(block))
+    raise SpecError(f"member {member} holds neither data nor parity of block {block}", hint=places.described(block))
 
 
 def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
-    """Raises SpecError for an unknown kind of power cut."""
+    """Raise SpecError for an unknown kind of power cut."""
     for kind in kinds:
         if kind not in KINDS:
             raise SpecError(f"there is no power cut of the kind '{kind}'", hint=f"known: {', '.join(KINDS)}")
 
 
 class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
-    """Tries the states that a power cut during the recording could have left: each is started, recovered and judged.
+    """Tries the states that a power cut during the recording could have left.
 
-    The writer closes the array, which is stopped first.
+    The writer is closed and the array is stopped; then the array is started, recovered and judged in each state.
     """
 
     kinds: tuple[str, ...]
@@ -943,7 +950,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
 
 
 class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
-    """Loses each set of ``count`` members: they fail in the running array, then they are missing at its start.
+    """Loses each set of ``count`` members: they fail in the running array, and then they are missing when it starts.
 
     Facts: ``sets``, ``survived``, ``differing``.
     """
@@ -979,11 +986,11 @@ def difference(seen: dict[str, Any], stage: Stage) -> str:
     if seen["refused"]:
         return f"the whole array did not start: {seen['refused']}"
     if set(verdicts) - {"intact", "unreadable"}:
-        return f"invented data: {verdicts}"
+        return f"wrong data: {verdicts}"
     if unreadable != lost:
-        return f"{len(unreadable)} blocks cannot be read, and {len(lost)} should be lost"
+        return f"{len(unreadable)} blocks cannot be read, but {len(lost)} should be lost"
     if survives and seen["degraded"] != str(len(failed)):
-        return f"degraded says {seen['degraded']}"
+        return f"degraded is {seen['degraded']}"
     if survives == bool(seen["restart_refused"]):
         return "it starts without them" if not survives else f"it does not start: {seen['restart_refused']}"
     if survives and set(seen["restarted"]["verdicts"]) != {"intact"}:
@@ -996,7 +1003,7 @@ class MeterStep(SceneAction, frozen=True, kw_only=True, tag="meter"):
 
 
 class MeteredStep(SceneAction, frozen=True, kw_only=True, tag="metered"):
-    """The counts since ``meter``: reads, read_sectors, writes, write_sectors, flushes; and ``lasted``, the seconds."""
+    """The counts since ``meter``: reads, read_sectors, writes, write_sectors, flushes; and ``lasted``, in seconds."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["metered"], ["state"]]
@@ -1110,7 +1117,7 @@ class UnmountStep(SceneAction, frozen=True, kw_only=True, tag="unmount"):
 
 
 class OracleOnStep(SceneAction, frozen=True, kw_only=True, tag="oracle-on"):
-    """Moves the oracle's data to a file of the mounted file system, of this many blocks."""
+    """Moves the oracle's data to a file on the mounted file system; ``blocks`` is the number of its blocks."""
 
     path: str
     blocks: int
@@ -1166,7 +1173,7 @@ def expecting(does: SceneAction | Action, **expect: Expectation) -> SceneStep:
 
 
 def framed(does: Does) -> SceneStep:
-    """The step itself, or a step that does this."""
+    """The step itself, or a step with this action and without expectations."""
     return does if isinstance(does, SceneStep) else SceneStep(does=does)
 
 
@@ -1174,17 +1181,17 @@ NO_COMPLAINTS = expecting(LogStep(), complaints=0)
 
 
 class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A defect of md because of which a variant ends otherwise on some kernels."""
+    """A defect of md that makes a variant end differently on some kernels."""
 
     finding: Annotated[int, msgspec.Meta(ge=1)]
     """Its number in docs/findings.md."""
     since: str
     """The first Linux version that has it, or on which it was first seen."""
     hangs: bool = False
-    """Whether the machine can no longer be used then, because a request to the array never completes."""
+    """Whether the machine can no longer be used afterwards, because a request to the array never completes."""
     facts: tuple[str, ...] = ()
-    """The facts that may then differ from what is expected. Any other difference, and a step that cannot be carried
-    out, is not explained by the defect.
+    """The facts that may then differ from what is expected. The defect does not explain other differences, nor a step
+    that cannot be carried out.
     """
 
     def is_in(self, kernel_release: str) -> bool:
@@ -1197,7 +1204,7 @@ class KernelRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     since: str = ""
     """The first Linux version; empty: any."""
     before: str = ""
-    """The first Linux version that behaves otherwise; empty: none."""
+    """The first later Linux version that behaves differently; empty: none."""
 
     def includes(self, kernel_release: str) -> bool:
         version = version_numbers(kernel_release)
@@ -1217,7 +1224,7 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scenario says of itself, which its outcome repeats."""
+    """The description of a scenario, which its outcome repeats."""
 
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
     id: Name
@@ -1229,7 +1236,7 @@ class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...]
     """Manual pages, kernel documents or functions from which the requirements follow."""
     notes: tuple[str, ...] = ()
-    """Where and why md differs from what the catalogue expected; what of it the scenario shows, and what not."""
+    """Where and why md differs from what the catalogue expected, and which of these differences the scenario shows."""
 
     @property
     def text(self) -> dict[str, Any]:
@@ -1243,7 +1250,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     is_first: bool = False
     """Whether the catalogue gives it priority."""
     code: str = ""
-    """Key of ``FUNCTIONS``: generates the variants of a scenario that a table cannot express."""
+    """Key of the function in ``FUNCTIONS`` that generates the variants, if a table cannot express them."""
     array: dict[str, Any] = {}
     variants: tuple[SceneVariant, ...] = ()
     steps: tuple[dict[str, Any], ...] = ()
@@ -1322,7 +1329,7 @@ def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
     if issubclass(words().get(str(tree.get("act")), SceneAction), Action):
-        # Disks have names there, and numbers here.
+        # The actions of lab.actions have names of disks; the steps of scenarios have numbers.
         written = {key: str(value) if type(value) is int else value for key, value in written.items()}
     does = make_tagged(written, words(), what="step", key="act", where=source)
     step = convert_tree({**framing, "does": does}, SceneStep, source=source)
@@ -1339,7 +1346,7 @@ def read_scenario(path: Path) -> Scenario:
     scenario = read_toml(path, Scenario)
     name = f"{scenario.number:02d}-{scenario.id}"
     if path.stem != name:
-        raise SpecError(f"'{path.name}' does not match its number and id", hint=f"{name}.toml")
+        raise SpecError(f"'{path.name}' does not match its number and id", hint=f"name it {name}.toml")
     for variant in scenario.ready(1):
         stage = variant.stage()
         for step in variant.steps:
@@ -1385,7 +1392,7 @@ class ArrayModel:
     chance: random.Random
     slots: dict[int, int | None] = field(default_factory=dict)
     faulty: list[int] = field(default_factory=list)
-    """Drives that md lists as faulty. After a start md no longer lists them, and they keep stale superblocks."""
+    """Drives that md lists as faulty. After a start md no longer lists them, but they keep their stale superblocks."""
     free: list[int] = field(default_factory=list)
     has_moved: bool = False
 
@@ -1475,9 +1482,9 @@ class ArrayModel:
         ]
 
     def corrupt(self) -> list[Does]:
-        """Corrupt a block, only in a complete RAID 6, because no other level can locate the wrong chunk.
+        """Corrupt a block and repair it immediately, before any later operation depends on it.
 
-        The block is repaired at once, before any later operation depends on it.
+        This is done only in a complete RAID 6, because no other level can locate the wrong chunk.
         """
         if self.missing or self.has_moved or self.array.level != "raid6":
             return self.write()
@@ -1492,7 +1499,7 @@ class ArrayModel:
 
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
-    """One history per array, and the first one again on another machine, which must be identical down to each write."""
+    """One history per array, and the first one again on another machine, where each write must be the same."""
     for number, array in enumerate((*ARRAYS, ARRAYS[0])):
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"

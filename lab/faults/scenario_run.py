@@ -1,10 +1,10 @@
 """Runs scenarios on separate machines, judges the results, and stores and shows the outcomes.
 
-An outcome has each check with the expected and the found value, and the evidence. Outcomes are stored immediately::
+An outcome has every check, with the expected value and the value found, and the evidence. It is stored immediately::
 
     STATE/faults/scenarios/<id>/run.json         the options and the machine
     STATE/faults/scenarios/<id>/outcomes.jsonl   one scenario per line, never changed afterwards
-    STATE/faults/scenarios/<id>/documents.jsonl  with --keep: all documents of the machine
+    STATE/faults/scenarios/<id>/documents.jsonl  with --keep: all documents from the machine
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FaultVerdict(StrEnum):
 
     AS_EXPECTED = "as expected"
     KNOWN_DEFECT = "a known defect of md"
-    """What differs is a finding of docs/findings.md, which this kernel has."""
+    """All differences are explained by a finding in docs/findings.md that affects this kernel."""
     NOT_AS_EXPECTED = "NOT as expected"
     NOT_POSSIBLE = "not possible here"
     MACHINE_LOST = "machine lost"
@@ -84,9 +84,9 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     blocks: tuple[str, ...] = ()
     """The first blocks with a verdict that is not allowed: their places and their content."""
     evidence: dict[str, Any] = {}
-    """Documents of the machine; stored for steps with expectations only."""
+    """Documents from the machine; stored only for steps with expectations."""
     problem: str = ""
-    """Why the step could not be carried out; empty: it was carried out."""
+    """Why the step could not be carried out; empty if it was."""
 
     @property
     def is_expected(self) -> bool:
@@ -104,9 +104,9 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     array: str
     steps: tuple[StepOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-    """What this machine does not provide for it, as texts; empty: it was run."""
+    """What it needs and this machine does not provide, as texts; empty if it was run."""
     finding: int = 0
-    """The known defect of md that explains what differs; 0: nothing differs, or no known defect explains it."""
+    """The number of the known defect of md that explains the differences; 0: no differences, or not explained."""
 
     @property
     def is_expected(self) -> bool:
@@ -124,7 +124,7 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
                 yield f"{self.name}: {step.do}: {step.problem}"
             for check in step.checks:
                 if not check.is_met:
-                    yield f"{self.name}: after {step.do}: {check.what} is {check.found}, and must be {check.wanted}"
+                    yield f"{self.name}: after {step.do}: {check.what} is {check.found}, but must be {check.wanted}"
 
 
 class ScenarioOutcome(ScenarioText, frozen=True, kw_only=True, omit_defaults=True):
@@ -170,7 +170,7 @@ FORMAT_VERSION = 1
 
 
 class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a run, and its machine."""
+    """The options of a run, and its machine."""
 
     format_version: FormatVersion = FORMAT_VERSION
     id: Name
@@ -312,7 +312,7 @@ def _notes(stored: StoredScenarios) -> Iterator[str]:
         for line in outcome.unmet:
             yield f"{outcome.number} {line}"
     if stored.left:
-        yield f"not played: {', '.join(stored.left)}"
+        yield f"not run: {', '.join(stored.left)}"
 
 
 def scenario_table(scenarios: Sequence[Scenario]) -> Table:
@@ -368,8 +368,8 @@ def step_lines(step: StepOutcome) -> list[str]:
         lines.append(f"  {text}")
     lines += [f"  {block}" for block in step.blocks]
     for check in step.checks:
-        sign, more = ("✓", "") if check.is_met else ("✗", f", and must be {check.wanted}")
-        # A command's output has several lines.
+        sign, more = ("✓", "") if check.is_met else ("✗", f", but must be {check.wanted}")
+        # A command's output may have several lines.
         lines += f"  {sign} {check.what}: {check.found.strip()}{more}".replace("\n", "\n    ").splitlines()
     return lines
 
@@ -398,7 +398,7 @@ _EVIDENCE = (
     *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
     *("right_after", "settled", "idle", "late"),
 )
-"""The keys of the machine's documents that are stored as evidence."""
+"""The keys of the documents from the machine that are stored as evidence."""
 _LONGEST_OUTPUT = 600
 _WRITING = ("fill", "write", "flush", "load", "under-load")
 
@@ -589,7 +589,8 @@ def play_all(
                     if runner.is_machine_lost or (left and not place.is_as_new):
                         break
         except MachineLost:
-            # After a scenario only the next one needs a machine: a new one. Each has played one, so this ends.
+            # The machine was lost after a scenario had ended, so the next one runs on a new machine. Each machine runs
+            # at least one scenario, so this loop ends.
             if runner is None:
                 raise
 
@@ -604,7 +605,7 @@ def play_and_store(
     on_notice: Callable[[str], None] = _nothing,
     on_machine: Callable[[Machine], None] = _nothing,
 ) -> ScenarioOutcome:
-    """Run one scenario on a machine of its own, as a stored run. Raises LabError if no machine can be opened."""
+    """Run one scenario on a separate machine, and store the run. Raises LabError if no machine can be opened."""
     target = with_own_kernel(target, host)
     journal = begun_run(host, str(target), seed, [scenario.id])
 
@@ -635,7 +636,7 @@ class ScenarioRunner:
     longest_silence_seconds: float = LONGEST_SILENCE_SECONDS
     is_machine_lost: bool = field(default=False, init=False)
     _playing: VariantOutcome | None = field(default=None, init=False)
-    """The variant that the machine runs, as it ends if a known defect of md hangs."""
+    """The outcome of the current variant if a known defect makes md hang in it; None if no such defect applies."""
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
         """Run one scenario; the loss of the machine during it is a separate verdict."""
@@ -729,15 +730,15 @@ class ScenarioRunner:
                 yield document
 
     def _require_drives(self, scenario: Scenario) -> None:
-        """Check with the guard that the drives are the lab's and unused, and that the machine has no other arrays."""
+        """Raise DeviceRefused unless the drives are the lab's and unused, and the machine has no other arrays."""
         lab = self.place.lab
-        why = f"Scenario {scenario.number} builds its arrays on these drives, again and again."
+        why = f"Scenario {scenario.number} repeatedly creates its arrays on these drives."
         lab.execute(Plan.of(scenario.title, [Step(("true",), why, writes_devices=self.place.nodes)]))
         if not lab.machine.facts.is_embedded:
             arrays = [name for name in lab.machine.list_dirs(["/sys/block"])["/sys/block"] if name.startswith("md")]
             if arrays:
                 raise DeviceRefused(
-                    f"{lab.machine.facts.target} has arrays already: {', '.join(arrays)}",
+                    f"{lab.machine.facts.target} already has arrays: {', '.join(arrays)}",
                     hint="run scenarios on a machine where nothing can be lost: --on uml:",
                 )
 
@@ -752,7 +753,7 @@ class ScenarioRunner:
             listed = machine.run(("sh", "-c", f"modprobe -qa {tried}; dmsetup targets"), check=False).stdout
             known = {line.split()[0] for line in listed.splitlines() if line.split()}
             lacks += [f"dm:{target}" for target in targets if target not in known]
-        return tuple(NEEDS.get(need, f"the device mapper's target {need.partition(':')[2]}") for need in lacks)
+        return tuple(NEEDS.get(need, f"the device-mapper target {need.partition(':')[2]}") for need in lacks)
 
     def _judged(
         self, played: PlayedVariant, documents: Documents, stored: dict[str, dict[str, Any]]
@@ -762,7 +763,7 @@ class ScenarioRunner:
             if step.keep:
                 stored[step.keep] = facts
             if self._playing:
-                # A hang explains nothing that went wrong before it.
+                # A hang does not explain what went wrong before it.
                 steps = (*self._playing.steps, outcome)
                 finding = self._playing.finding if outcome.is_expected else 0
                 self._playing = msgspec.structs.replace(self._playing, steps=steps, finding=finding)

@@ -2,13 +2,13 @@
 
 It reads a job as JSON from its standard input and prints one JSON document per line: ``{"step": …}`` after each step,
 ``{"alive": true}`` during a long one, ``{"end": …}`` at the end of a history. One process runs a whole history, because
-in virtual time the speed of the client must have no influence. A step is a list whose first item is the name of a
-method of the player without ``do_``: ``["run", ["mdadm", …], 60]``. A job with ``cuts`` has the geometry, the ledger
-and the members of a recording: each cut is restored to the drives, and the array is started and judged, one document
-per cut.
+in virtual time the speed of the client must not influence the history. A step is a list whose first item is the name of
+a method of the player without ``do_``: ``["run", ["mdadm", …], 60]``. A job with ``cuts`` has the geometry, the ledger
+and the members of a recording: the drives are restored to the state of each cut, and the array is started and judged,
+with one document per cut.
 
-Writes of the oracle use O_DIRECT and the asynchronous interface of the kernel (io_submit(2)), because a single thread
-must know the order in which they were submitted and ended. While the drives are recorded
+The oracle's writes use O_DIRECT and the kernel's asynchronous interface (io_submit(2)), because a single thread must
+know the order in which they were submitted and ended. While the drives are recorded
 (provision/kernel/driver/lab_record.h), each event of the ledger is also marked in the record, so that the two can be
 correlated.
 """
@@ -105,7 +105,7 @@ class Asynchronous:
             raise OSError(ctypes.get_errno(), "io_submit")
 
     def ended(self, least: int) -> list[tuple[int, int]]:
-        """(tag, result) of ended requests; waits for at least ``least``. A negative result is an error number."""
+        """(tag, result) of ended requests, at least ``least`` of them. A negative result is a negated error number."""
         count = self.call(
             self.events_call, self.context, ctypes.c_long(least), ctypes.c_long(MOST_UNDER_WAY), self.events, None
         )
@@ -118,7 +118,7 @@ class Asynchronous:
 
 
 class RequestWriter:
-    """Writes with several requests in flight, whose start and result are events of a ledger."""
+    """Keeps several requests in flight, and records their starts and results as events of a ledger."""
 
     def __init__(self, ledger: Any, slot_bytes: int, mark_fd: int) -> None:
         self.ledger, self.slot_bytes, self.mark_fd = ledger, slot_bytes, mark_fd
@@ -138,7 +138,7 @@ class RequestWriter:
             os.write(self.mark_fd, f"mark {at}".encode())
 
     def buffered(self, data: bytes) -> int:
-        """Copy data to the slot of the next request; returns their address."""
+        """Copy data to the slot of the next request; returns the address of the copy."""
         start = self.free[-1] * self.slot_bytes
         self.buffer[start : start + len(data)] = data
         return self.address + start
@@ -157,7 +157,7 @@ class RequestWriter:
             self.first_failure = self.first_failure or why
 
     def reap(self, least: int) -> None:
-        """Record ended requests, after waiting for at least ``least``."""
+        """Record ended requests, after waiting until at least ``least`` have ended."""
         for number, result in self.asynchronous.ended(least):
             slot, _, length = self.under_way.pop(number)
             self.free.append(slot)
@@ -176,8 +176,8 @@ class Writer(RequestWriter):
     """Writes generations of blocks to one device or file, and records the result of each write.
 
     ``mix`` determines the operations of ``advance``: at most ``depth`` requests in flight, on the ``count`` blocks from
-    ``first`` on; one operation in ``flush`` is a flush, one write in ``through`` is O_DSYNC (0: none). Writes have up
-    to ``largest`` blocks, and one in ``whole`` is a full stripe of ``stripe`` blocks.
+    ``first`` on; one operation in ``flush`` is a flush, and one write in ``through`` uses O_DSYNC (0: none). Writes
+    have up to ``largest`` blocks, and one in ``whole`` is a full stripe of ``stripe`` blocks.
     """
 
     def __init__(self, path: str, content: Content, ledger: Ledger, mix: dict[str, int], mark_fd: int = -1) -> None:
@@ -264,7 +264,7 @@ def read_piece(fd: int, view: memoryview, offset: int) -> bool:
 
 
 def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int]) -> tuple[str, list[Any]]:
-    """The verdict on a block, and the generation of each sector or, if it is corrupt, what it appears to be."""
+    """The verdict on a block, and the generation of each sector or, for a corrupt block, what it appears to be."""
     if len(allowed) == 1 and data == content.block(block, allowed[0]):
         return INTACT, allowed
     whole = bytes(data)
@@ -277,9 +277,9 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
     """The verdict on every block, read with O_DIRECT.
 
     ``{"verdicts": {verdict: count}, "bad": [[block, verdict, found, allowed], …], "found": {block: generation}}``.
-    ``bad`` has the first ``most_bad`` blocks with a verdict that is not allowed, with the generation of each sector or
-    what they appear to be. ``found`` has the blocks with several allowed generations, and the one that is present, None
-    if torn.
+    ``bad`` has the first ``most_bad`` blocks with a verdict that is not allowed, each with the generations of its
+    sectors or what the block appears to be. ``found`` maps each block with several allowed generations to the one that
+    is present; None: torn.
     """
     view = buffer("check", PIECE_BYTES)
     seen: dict[str, Any] = {"verdicts": {}, "bad": [], "found": {}}
@@ -341,7 +341,7 @@ class Alive:
 
 
 def drives(line: str) -> None:
-    """Send a line to the drives' driver. Raises OSError if it is refused."""
+    """Send a line to the drives' driver. Raises OSError if the driver refuses it."""
     with opened(CONTROL, os.O_WRONLY) as fd:
         os.write(fd, line.encode())
 
@@ -350,7 +350,7 @@ RECORD_TRIES, RECORD_PAUSE_SECONDS = 100, 0.05
 
 
 def record_drive(number: int) -> None:
-    """Start recording a drive, once it has no request in flight. Raises OSError if it always has one."""
+    """Start recording a drive once it has no request in flight. Raises OSError if that does not happen in time."""
     for tries in range(RECORD_TRIES):
         try:
             drives(f"record {number}")
@@ -424,10 +424,10 @@ def clear_device(node: str, *, can_discard: bool) -> None:
 
 
 def accept_discards(queue: str) -> bool:
-    """Switch discards on again, if they were switched off; returns whether the device accepts them.
+    """Switch discards on again if they were switched off; returns whether the device accepts them.
 
-    The kernel takes only multiples of their granularity (queue_max_discard_store()). In Linux 6.12 and
-    7.2 a device without discards has the granularity 0, of which nothing is a multiple, so they stay off.
+    The kernel accepts only multiples of the discard granularity (queue_max_discard_store()). In Linux 6.12 and 7.2 the
+    granularity of a device is 0 while its discards are switched off, so they cannot be switched on again.
     """
     node = f"{queue}/discard_max_bytes"
     granule = int(read_text(f"{queue}/discard_granularity") or 0)
@@ -503,7 +503,7 @@ class Player:
         self.log = KernelLog()
 
     def play(self) -> None:
-        """Run all steps, or up to one that cannot be carried out."""
+        """Run the steps, up to the first one that cannot be carried out."""
         steps = self.job["steps"]
         for number, step in enumerate(steps):
             began = time.monotonic()
@@ -571,7 +571,7 @@ class Player:
         return {"idle": wait_idle(self.folder, seconds), **self.state()}
 
     def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until a file is equal to one of these words, or begins with a number not less than the first one."""
+        """Wait until a file's content is one of these words, or begins with a number not less than the first word."""
         waited, step = 0.0, 0.002
         while waited < seconds:
             text = read_text(path)
@@ -609,7 +609,8 @@ class Player:
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
         """A power cut or a crash of the kernel: the array is gone, and each drive is restored to a possible state.
 
-        Everything after this moment is undone, so md is stopped cleanly, and no request waits for a drive.
+        Everything that happens after this moment is undone, so md can be stopped cleanly, and no request has to wait
+        for a drive.
         """
         events = self.ledger.events[:]
         os.write(self.mark_fd, f"mark {len(events)}".encode())
@@ -679,7 +680,7 @@ class Player:
             return {"bytes": os.pwrite(fd, buffer, at)}
 
     def state(self) -> dict[str, Any]:
-        """The attributes of md, and its members: node -> [slot or -1, state, bad blocks if there are any]."""
+        """md's attributes, and the members: node -> [slot or -1, state, bad blocks if there are any]."""
         state: dict[str, str] = {}
         members: dict[str, Any] = {}
         for _ in range(STATE_READS):
@@ -690,7 +691,7 @@ class Player:
         return {"state": {name: text for name, text in state.items() if text}, "members": members}
 
     def member_node(self, name: str) -> str:
-        """The node by which the history names a member, from the kernel's name of it."""
+        """The node by which the history names the member that the kernel calls ``name``."""
         return f"/dev/{name}"
 
     def members(self) -> dict[str, Any]:
@@ -700,7 +701,7 @@ class Player:
                 slot = read_text(f"{self.folder}/{name}/slot")
                 seen: list[Any] = [int(slot) if slot.isdigit() else -1, read_text(f"{self.folder}/{name}/state")]
                 if bad := read_text(f"{self.folder}/{name}/bad_blocks"):
-                    # The file has sectors from the start of the drive; the member's data begin at the offset.
+                    # The file counts sectors from the start of the drive; the member's data begin at the offset.
                     offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
                     lines = [line.split() for line in bad.splitlines()]
                     seen.append([[int(first) - offset, int(count)] for first, count in lines])
@@ -720,9 +721,9 @@ SETTLE_SECONDS = 600.0
 
 
 class DriveStates:
-    """The states of drives in a stored recording, made without their driver.
+    """The states of the drives of a stored recording, computed without their driver.
 
-    ``images`` has the record, and compressed by gzip its ``data`` and the ``bases`` of the drives, all as base64.
+    ``images`` has the ``record``, and the ``data`` and the drives' ``bases`` compressed by gzip, all as base64.
     """
 
     def __init__(self, images: dict[str, Any]) -> None:
@@ -751,7 +752,7 @@ class DriveStates:
         return image
 
     def put(self, node: str, number: int, words: str) -> None:
-        """Write this content to a device, past the page cache."""
+        """Write this content to a device, bypassing the page cache."""
         image, piece = self.of(number, words), buffer("put", PIECE_BYTES)
         with opened(node, os.O_WRONLY | os.O_DIRECT) as fd:
             for at in range(0, len(image), PIECE_BYTES):
@@ -763,7 +764,7 @@ class DriveStates:
 class Points:
     """The crash points of one recording; ``members`` maps drive numbers to nodes.
 
-    Its drives restore their states themselves, unless the job has ``images`` of a stored recording.
+    The drives themselves restore their states, unless the job has the ``images`` of a stored recording.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -804,7 +805,7 @@ class Points:
         return seen
 
     def begin(self, nodes: list[str], seen: dict[str, Any]) -> bool:
-        """Start the array, by force if necessary; returns whether it runs. ``seen`` gets the reasons for refusals."""
+        """Start the array, by force if necessary; returns whether it runs. Reasons for refusals are put in ``seen``."""
         for word, is_forced in (("refused", False), ("dead", True)):
             reason = self.start(nodes, is_forced=is_forced)
             if not reason:

@@ -1,10 +1,10 @@
-"""Runs scenarios on the machine: the steps of the player, and further steps of scenarios.
+"""Runs scenarios on the machine: the steps of the player, and further steps that only scenarios need.
 
-Its job: ``histories``, each as the player's, with ``nodes`` (the bare drives), ``has_record``, ``has_journal``,
-``members`` (their number; the first drives are the members), ``data_offset`` (in bytes) and ``stripe_blocks``. Each
-document has the ``seconds`` that its step took, on the machine's clock.
+Each of the job's ``histories`` is like the player's, and also has ``nodes`` (the bare drives), ``has_record``,
+``has_journal``, ``members`` (the number of members, which are the first drives), ``data_offset`` (in bytes) and
+``stripe_blocks``. Each document has the ``seconds`` that its step took by the machine's clock.
 
-A layer is a device of device mapper over a whole drive. Commands refer to drives by number: ``@2`` is drive 2 as md
+A layer is a device-mapper device over a whole drive. Commands refer to drives by number: ``@2`` is drive 2 as md
 sees it, with all layers over it, and ``#2`` is the bare drive.
 """
 
@@ -78,7 +78,7 @@ DEFAULTS = {
 }
 MOUNT_FOLDER = "/run/raidlab/mnt/fault"
 WORK_FOLDER = "/run/raidlab/fault"
-"""Files of a scenario; empty at its start."""
+"""The folder for a scenario's files, which is empty when the scenario starts."""
 MOST_SHOWN, MOST_EXAMPLES, LONGEST_LOG = 6, 3, 400
 MEMBER_FILES = ("slot", "state", "errors", "bad_blocks", "recovery_start")
 METERS = {"reads": 0, "read_sectors": 2, "writes": 4, "write_sectors": 6, "flushes": 15}
@@ -222,7 +222,7 @@ class ScenarioPlayer(Player):
     def do_layer(self, number: int, table: str) -> dict[str, Any]:
         """Create a device-mapper device over a drive; ``{size}`` in its table becomes the drive's size in sectors."""
         name = f"{LAYER_PREFIX}{number}"
-        # With --verifyudev, dmsetup creates the node itself if no udev runs.
+        # With --verifyudev, dmsetup creates the node itself if udev is not running.
         made = command(["dmsetup", "--verifyudev", "create", name], 30.0, self.table_text(number, table))
         if made["status"] == 0:
             self.over[number] = f"{MAPPER_FOLDER}/{name}"
@@ -247,7 +247,7 @@ class ScenarioPlayer(Player):
         return made
 
     def do_flip_found(self, number: int, block: int, length: int) -> dict[str, Any]:
-        """Invert bytes of a block that is searched for on a bare drive, because a layer determines its place."""
+        """Find the place at which a layer has stored a block on the bare drive, and invert bytes there."""
         whole = read_direct(self.bare[number], 0, device_bytes(self.bare[number]))
         versions = sorted(self.ledger.allowed()[block], reverse=True)
         places = (whole.find(self.content.block(block, version)) for version in versions)
@@ -273,7 +273,7 @@ class ScenarioPlayer(Player):
         return made
 
     def do_sum(self, numbers: list[int]) -> dict[str, Any]:
-        """Whether bare drives have the same content as at the first call with these drives."""
+        """Whether these bare drives have the same content as at the first call for the same drives."""
         nodes = [self.bare[each] for each in numbers]
         sums = [hashlib.sha256(read_direct(node, 0, device_bytes(node))).hexdigest() for node in nodes]
         self.first_sums.setdefault(tuple(numbers), sums)
@@ -362,7 +362,7 @@ class ScenarioPlayer(Player):
         }
 
     def do_world(self, verb: str, name: str = "") -> dict[str, Any]:
-        """Ledgers of the halves of an array that are written to separately.
+        """Manage the ledgers of the halves of an array that are written to separately.
 
         ``keep`` saves the current ledger under a name, ``take`` restores it, and ``which`` returns the names of the
         saved ledgers that match the data.
@@ -384,7 +384,7 @@ class ScenarioPlayer(Player):
         return {"fingerprint": int.from_bytes(digest.digest()[:6], "big")}
 
     def do_copies(self, block: int) -> dict[str, Any]:
-        """The verdict on a block on each member of a mirror; ``copies``: slot -> verdict."""
+        """The verdict on each copy of a block in a mirror; ``copies``: slot -> verdict."""
         allowed = self.ledger.allowed(is_power_cut=self.is_cut)[block]
         at, copies = self.job["data_offset"] + block * BLOCK_BYTES, {}
         for slot in range(self.job["members"]):
@@ -426,7 +426,7 @@ class ScenarioPlayer(Player):
     # Counts and times
 
     def counts(self) -> dict[str, int]:
-        """The request counts of the drives so far: in total, and ``reads_2`` and ``writes_2`` of each drive."""
+        """The drives' request counts so far: the totals, and the reads and writes of each, such as ``reads_2``."""
         total = dict.fromkeys(METERS, 0)
         for number, node in enumerate(self.bare):
             fields = read_text(f"/sys/block/{os.path.basename(node)}/stat").split()
@@ -444,7 +444,7 @@ class ScenarioPlayer(Player):
         return {"lasted": time.monotonic() - self.metered_from, **{name: now[name] - self.meter[name] for name in now}}
 
     def do_reads(self, count: int) -> dict[str, Any]:
-        """Single reads of one block, at places chosen by the seed; ``each`` is the mean time of a read in seconds."""
+        """Read single blocks at places chosen by the seed; ``each`` is the mean time of a read in seconds."""
         chance, blocks = random.Random(f"{self.content.seed}:reads"), self.ledger.blocks()
         view, began, failures = buffer("reads", BLOCK_BYTES), time.monotonic(), 0
         for _ in range(count):
@@ -525,7 +525,7 @@ class ScenarioPlayer(Player):
         return {"output": text[-TAIL:]}
 
     def do_file(self, path: str, text: str) -> None:
-        """Create a file below /run, such as a configuration of mdadm."""
+        """Create a file below /run, such as a configuration file for mdadm."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.filled(text))
@@ -565,10 +565,10 @@ class ScenarioPlayer(Player):
         return summary.value()
 
     def do_sets(self, members: list[int], sets: list[list[int]]) -> dict[str, Any]:
-        """Fail each set of members in the running array, read it, and then try to start the array without them.
+        """For each set of members: start the array, fail them and read it, and then try to start it without them.
 
-        The array must be stopped. Returns for each set the blocks that can be read, the state of md, and whether md
-        starts the array from the remaining members.
+        The array must be stopped beforehand. Returns for each set the blocks that can be read, the state of md, and
+        whether md starts the array from the remaining members.
         """
         array = QuickArray(self.node)
         labels = {number: read_direct(self.bare[number], 0, LABEL_BYTES) for number in members}
@@ -604,9 +604,9 @@ class ScenarioPlayer(Player):
             self.put(self.bare[number], 0, data)
 
     def do_changed_write(self, block: int, seconds: float) -> dict[str, Any]:
-        """A direct write whose data change after ``seconds``, while it is in flight.
+        """Start a direct write, and change its data after ``seconds``, while it is in flight.
 
-        A program may do this to its own memory.
+        Any program may change its own memory like this.
         """
         asynchronous, page = Asynchronous(), mmap.mmap(-1, BLOCK_BYTES)
         page[:] = b"A" * BLOCK_BYTES
@@ -623,9 +623,9 @@ class ScenarioPlayer(Player):
         return {"failures": sum(result != BLOCK_BYTES for _, result in ended)}
 
     def do_race(self, members: list[int], rounds: int) -> dict[str, Any]:
-        """Stop the array while every member is announced to ``mdadm --incremental``, many times, as udev may do.
+        """Repeatedly stop the array while every member is announced to ``mdadm --incremental``, as udev may do.
 
-        Returns the states right after that, and those once nothing changes any more.
+        Returns the states immediately afterwards, and those once nothing changes any more.
         """
         right_after: dict[str, int] = {}
         settled: dict[str, int] = {}
@@ -667,7 +667,7 @@ class ScenarioPlayer(Player):
     # The beginning and the end of a history
 
     def play(self) -> None:
-        """Run all steps from blank drives, or up to one that cannot be carried out, and clean up."""
+        """Run the steps from blank drives, up to the first one that cannot be carried out, and clean up."""
         self.clear()
         self.log.close()
         self.log = KernelLog()
@@ -716,7 +716,7 @@ class ScenarioPlayer(Player):
         for path, value in DEFAULTS.items():
             if read_text(path) not in ("", value):
                 write_text(path, value)
-        # md may never stop an array whose journal supports discards (docs/findings.md, 4).
+        # Stopping an array whose journal supports discards may hang (docs/findings.md, 4).
         for node in self.bare if self.job.get("has_journal") else ():
             write_text(f"/sys/block/{os.path.basename(node)}/queue/discard_max_bytes", "0")
 

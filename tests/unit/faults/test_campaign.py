@@ -339,10 +339,10 @@ def test_a_failure_without_the_planted_bug_is_no_find_and_the_hunt_continues(pla
     notices: list[str] = []
     summary = campaign(played, stops_at_first=True, workers=1, notice=notices.append)
     assert [parse_id(record.id).seed for record in summary.findings] == [second]
-    assert summary.explained["shows without the planted bug too"] == 1
+    assert summary.explained["also shown without the planted bug"] == 1
     assert summary.seeds < 60
     assert summary.found_after_seconds is not None
-    assert any(f"seed {first}: {KIND}: shows without the planted bug too" in text for text in notices)
+    assert any(f"seed {first}: {KIND}: also shown without the planted bug" in text for text in notices)
 
 
 def test_of_two_simultaneous_findings_of_workers_one_is_stored(played: PlayedByRule) -> None:

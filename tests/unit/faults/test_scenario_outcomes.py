@@ -194,7 +194,7 @@ def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> No
     assert not found.is_expected
     text = outcome_table(found).as_text()
     assert "NOT as expected" in text
-    assert "2 RAID 5: after scrub: mismatch_cnt is 8, and must be 0" in text
+    assert "2 RAID 5: after scrub: mismatch_cnt is 8, but must be 0" in text
 
 
 def test_a_run_of_another_format_is_an_error_with_a_hint(host: Host) -> None:
@@ -245,7 +245,7 @@ def test_the_exit_status_is_that_of_the_gravest_outcome() -> None:
 
 def test_the_text_of_an_outcome_has_promise_source_commands_and_verdict() -> None:
     text = outcome_text(outcome(1, FaultVerdict.NOT_AS_EXPECTED, found="8"))
-    parts = ("it holds", "md(4)", "$ echo check > sync_action", "✗ mismatch_cnt: 8, and must be 0", "NOT as expected")
+    parts = ("it holds", "md(4)", "$ echo check > sync_action", "✗ mismatch_cnt: 8, but must be 0", "NOT as expected")
     assert [part for part in parts if part not in text] == []
     assert "raid5.c" in scenario_text(find_scenario("10"))
 

@@ -138,7 +138,7 @@ def test_a_missing_fact_never_meets_an_expectation() -> None:
 def test_an_expectation_without_a_valid_reference_is_rejected() -> None:
     with pytest.raises(SpecError, match=r"there is no number 'slow\.seconds'"):
         check("seconds", "< slow.seconds")
-    with pytest.raises(SpecError, match="compares no blocks"):
+    with pytest.raises(SpecError, match="does not compare blocks"):
         check("corrupt_at", "blocks 4")
     with pytest.raises(SpecError, match="does not say which blocks are meant"):
         check("corrupt_at", "= members 4")
@@ -272,7 +272,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message
         ('{ act = "corrupt", block = 5, on = "Q" }', "block 5 has no Q on a raid5"),
         ('{ act = "power-cut", kind = "some" }', "there is no power cut of the kind 'some'"),
         ('{ act = "file", path = "/etc/passwd", text = "" }', "is not below /run/raidlab/fault"),
-        ('{ act = "misdirect", block = 4, over = 0, disk = 1 }', "member 1 has nothing of block 0"),
+        ('{ act = "misdirect", block = 4, over = 0, disk = 1 }', "member 1 holds neither data nor parity of block 0"),
         ('{ act = "locate" }', "only RAID 6"),
     ],
 )
