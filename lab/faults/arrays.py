@@ -124,7 +124,7 @@ class BlockMap:
         return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
 
     def parity_places(self, block: int) -> dict[str, tuple[int, int]]:
-        """``P`` and ``Q`` -> (slot, page) of the parity of a block; empty without parity or beyond the array's end."""
+        """``P`` and ``Q`` -> (slot, page) of a block's parity; empty at levels without parity and beyond the end."""
         if block >= self.blocks:
             return {}
         sectors = BLOCK_BYTES // SECTOR_BYTES

@@ -627,7 +627,7 @@ class Shrinker:
         items = tuple(items)
         size = max(1, len(items) // 2)
         while items:
-            # Without one part of this size, the last part first: late items are irrelevant most often.
+            # The items without one part of this size, the last part first: late items are most likely to be irrelevant.
             rests = [items[:start] + items[start + size :] for start in reversed(range(0, len(items), size))]
             found = self._take_first([made(rest) for rest in rests])
             if found is not None:

@@ -205,7 +205,7 @@ class CutConfiguration:
         return tuple(each for each in data if each == self.spare or survives(frozenset({removed, each}), self.members))
 
     def slot(self, drive: int) -> int:
-        """The slot of a member's drive; a spare has the slot of the removed member."""
+        """The slot of a member's drive; a spare takes the slot of the removed member."""
         return self.removed if drive == self.spare and self.removed is not None else drive
 
     @property
@@ -257,7 +257,7 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 def find_configuration(name: str) -> CutConfiguration:
     """The configuration with this name.
 
-    Raises SpecError for any other name, with the nearest name or the reason why md does not support it in the hint.
+    Raises SpecError for any other name; its hint is the nearest name, or why md does not support the combination.
     """
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -391,8 +391,8 @@ class DriveRecording:
     def cuts(self, count: int | None) -> list[Cut]:
         """``count`` crash points chosen by the seed; None: all.
 
-        All means, at every moment, every subset of the open writes if there are few, otherwise none, all and some
-        subsets of them, and each of these both without a lost member and with each member that may be lost.
+        For all, every subset of the open writes at every moment is tried if there are few, otherwise none, all and some
+        subsets of them; each of these without a lost member, and with each member that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -494,7 +494,7 @@ def store_recording(host: Host, target: str, recording: DriveRecording, cuts: Se
 
 
 def find_recording(host: Host, word: str) -> StoredRecording:
-    """The stored recording with this id. Raises SpecError with the nearest id, LabError for another format."""
+    """The stored recording with this id. Raises SpecError with the nearest id, and LabError for another format."""
     known = {record_id: each for record_id, each in _recording_files(host).read() if each.id == record_id}
     if word not in known:
         raise unknown_word("recording", word, known)
@@ -508,7 +508,10 @@ def find_recording(host: Host, word: str) -> StoredRecording:
 
 
 def recording_of(stored: StoredRecording) -> DriveRecording:
-    """A stored recording, to be tried again. Raises SpecError for a configuration that this version does not know."""
+    """The recording in a stored file, to be tried again.
+
+    Raises SpecError for a configuration that this version does not know.
+    """
     configuration = find_configuration(stored.configuration)
     return DriveRecording(configuration, stored.seed, stored.events, stored.record, stored.images)
 
@@ -832,7 +835,7 @@ def try_and_store(
     """Try crash points of one configuration on a separate machine, and store the result.
 
     Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost. In these
-    cases no result is stored, but a recording that shows something wrong is.
+    cases, only a recording that shows something wrong is stored.
     """
     with open_place(target, host, drives=MOST_DRIVES, on_notice=on_notice) as place:
         on_machine(place.lab.machine)
@@ -863,7 +866,7 @@ class Exploration:
     def one(self, configuration: CutConfiguration, seed: str, machine: _MachineHolder | None = None) -> Explored:
         """Try a configuration, on a separate machine unless ``machine`` is given.
 
-        An error, such as the loss of the machine, affects this configuration only and is part of the result.
+        An error, such as the loss of the machine, affects only this configuration and is part of the result.
         """
         machine = machine or _MachineHolder(self.target, self.host, stays_open=False)
         began = time.monotonic()
@@ -900,7 +903,7 @@ class _MachineHolder:
 
     @contextmanager
     def place(self) -> Iterator[FaultPlace]:
-        """The machine with blank drives; it is closed if the block ends with an error or loses the machine."""
+        """The machine with blank drives; it is closed if the context ends with an error or the machine is lost."""
         try:
             if self._place is None:
                 self._place = self._open.enter_context(open_place(self._target, self._host, drives=MOST_DRIVES))

@@ -195,7 +195,7 @@ class Bounds:
     def __post_init__(self) -> None:
         known = ", ".join(HistoryPolicy)
         if self.level and self.level not in LEVELS:
-            raise SpecError(f"'{self.level}' is not a level of campaigns", hint=f"choose one of {', '.join(LEVELS)}")
+            raise SpecError(f"campaigns do not use level '{self.level}'", hint=f"choose one of {', '.join(LEVELS)}")
         if self.policy and self.policy not in tuple(HistoryPolicy):
             raise SpecError(f"'{self.policy}' is not a consistency policy", hint=f"choose one of {known}")
         if self.level and self.policy and not HistoryPolicy(self.policy).fits(self.level):
@@ -413,7 +413,7 @@ class Chooser:
         self.is_reshaping = self.is_hasty = False
 
     def next(self) -> Act:
-        """Choose one of the possible acts, by weight."""
+        """Choose one of the possible acts at random, according to their weights."""
         if self.is_dead:
             return self.chance.choice((self.check, self.load, self.force))()
         if self.is_broken:
@@ -659,7 +659,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step; ``act`` is the index of its act, -1 before the first act, and the number of acts after the last one."""
+    """A step; ``act`` is the index of its act: -1 before the first act, and the number of all acts after the last."""
 
     step: list[Any]
     act: int

@@ -1,7 +1,7 @@
 """Judges a history: compares what md did and what the oracle read with the level's arithmetic and md's promises.
 
-The expected state follows from the acts and from the member states that md reports. There are few exceptions to "every
-acknowledged write is present", each limited to the blocks that it can affect:
+The expected state follows from the acts and from the member states that md reports. The few exceptions to "every
+acknowledged write is present" are each limited to the blocks that they can affect:
 
     write hole          blocks of strips that were being written, on a member that is missing, with the policies resync
                         and bitmap: dirty and degraded (md(4), start_dirty_degraded)
@@ -483,7 +483,7 @@ class HistoryJudge:
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
 
     def _is_journal_ahead(self, seen: dict[str, Any]) -> bool:
-        """Whether the power failed after the journal's superblock was written and before any present member's."""
+        """Whether the power failed after the journal's superblock was written, but before any present member's was."""
         labels = list(seen["labels"].values())
         journal = next((events for events, role in labels if role == JOURNAL_ROLE), None)
         newest = max((events for events, role in labels if role < JOURNAL_ROLE), default=None)

@@ -79,9 +79,9 @@ class OracleVerdict:
 
 
 def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[str, ...]]:
-    """The stripe of a byte of an array, and the devices that hold the byte, copies of it or its parity.
+    """The stripe that contains a byte of an array, and the devices that hold the byte, copies of it or its parity.
 
-    Stripes are rows of chunks from the start of the members' data; None for RAID 1.
+    Stripes are numbered from the start of the members' data; None for RAID 1.
     """
     members = [(each.slot, each.device) for each in status.members if each.slot is not None]
     if not status.chunk_bytes:
@@ -307,7 +307,7 @@ class Oracle:
         self._note(_Asked(0))
 
     def _unknown_blocks(self, asked: int) -> list[list[Any]]:
-        """Any of the outstanding generations may be on any block of the region."""
+        """Events for the outstanding writes, each of which may have been to any block of the region."""
         issued = sum(event[0] in (WRITE, FLUSH) for event in self.events[self._window_at :])
         newest = Ledger(self.events).newest
         region = (self.region.first_block, self.region.block_count, 0)

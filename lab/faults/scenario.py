@@ -7,7 +7,8 @@ machine within microseconds. Each action is compiled to steps of the program on 
 steps on another array or with other ``values``: ``{name}`` in a text stands for a value of the variant or one of
 ``built_in_values``.
 
-The evidence of a step is the documents that the program on the machine reports for it. Facts are its single values:
+The evidence of a step consists of the documents that the program on the machine reports for it. Facts are the single
+values in these documents:
 
     data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks
     corrupt_at, lost_at, unreadable_at, bad_at                 block numbers, compared with the level's arithmetic
@@ -392,7 +393,10 @@ class SceneAction(
     """Base class of the actions that only the fault lab has."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """The steps of the program on the machine: its method with the name of the action, and the fields in order."""
+        """The steps of the program on the machine.
+
+        By default one, which calls the method with the action's name with the action's fields in order.
+        """
         return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
@@ -410,7 +414,7 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     only: tuple[str, ...] = ()
     """The variants in which the step runs; empty: all variants."""
     expect: dict[str, Expectation] = {}
-    """Fact (one of ``KNOWN``, or as ``NUMBERED``) -> expected value, for the evidence of this step."""
+    """Fact (in ``KNOWN``, or matched by ``NUMBERED``) -> expected value, for the evidence of this step."""
     is_timed: bool = False
     """Whether the expectations compare times; they are checked only in virtual time, unaffected by other load."""
     keep: str = ""
@@ -515,7 +519,7 @@ class CreateStep(SceneAction, frozen=True, kw_only=True, tag="array.create"):
 
 
 class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
-    """Runs a line of the shell; ``@2`` in it is drive 2 as md sees it, ``#2`` the bare drive."""
+    """Runs a line of shell code; ``@2`` in it is drive 2 as md sees it, and ``#2`` is the bare drive."""
 
     line: str
     seconds: float = 60.0
@@ -918,7 +922,7 @@ def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
     """Raise SpecError for an unknown kind of power cut."""
     for kind in kinds:
         if kind not in KINDS:
-            raise SpecError(f"there is no power cut of the kind '{kind}'", hint=f"known: {', '.join(KINDS)}")
+            raise SpecError(f"'{kind}' is not a kind of power cut", hint=f"known: {', '.join(KINDS)}")
 
 
 class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
@@ -1018,7 +1022,8 @@ class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
 class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
     """Waits until md is idle.
 
-    Facts: the seconds for which the array was degraded (``exposed``), and by how many members (``most_degraded``).
+    Facts: the seconds for which the array was degraded (``exposed``), and by how many members at most
+    (``most_degraded``).
     """
 
     seconds: float = 300.0
@@ -1097,7 +1102,7 @@ class FingerprintStep(SceneAction, frozen=True, kw_only=True, tag="fingerprint")
 
 
 class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
-    """Stops the array while all its members are announced to ``mdadm --incremental``, repeatedly."""
+    """Repeatedly stops the array while all its members are announced to ``mdadm --incremental``."""
 
     rounds: int
 
@@ -1106,7 +1111,7 @@ class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
 
 
 class MountStep(SceneAction, frozen=True, kw_only=True, tag="mount"):
-    """Mounts the array's ext4 at /run/raidlab/mnt/fault."""
+    """Mounts the array's ext4 file system at /run/raidlab/mnt/fault."""
 
 
 class UnmountStep(SceneAction, frozen=True, kw_only=True, tag="unmount"):
@@ -1324,12 +1329,15 @@ def words() -> Mapping[str, type[SceneAction | Action]]:
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
-    """The step in a table. Raises SpecError with the nearest name in its hint for an unknown name, argument or fact."""
+    """The step that a table describes.
+
+    Raises SpecError with the nearest name in its hint for an unknown name, argument or fact.
+    """
     # All fields but ``does``, which is the rest of the table.
     framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
     if issubclass(words().get(str(tree.get("act")), SceneAction), Action):
-        # The actions of lab.actions have names of disks; the steps of scenarios have numbers.
+        # Actions of lab.actions have names of disks where scenarios have numbers.
         written = {key: str(value) if type(value) is int else value for key, value in written.items()}
     does = make_tagged(written, words(), what="step", key="act", where=source)
     step = convert_tree({**framing, "does": does}, SceneStep, source=source)
@@ -1342,7 +1350,7 @@ def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """The scenario of a file. Raises SpecError if the file or one of its steps is invalid."""
+    """The scenario in a file. Raises SpecError if the file or one of its steps is invalid."""
     scenario = read_toml(path, Scenario)
     name = f"{scenario.number:02d}-{scenario.id}"
     if path.stem != name:

@@ -104,7 +104,7 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     array: str
     steps: tuple[StepOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-    """What it needs and this machine does not provide, as texts; empty if it was run."""
+    """What the variant needs and this machine does not provide, as texts; empty if it was run."""
     finding: int = 0
     """The number of the known defect of md that explains the differences; 0: no differences, or not explained."""
 
@@ -359,7 +359,7 @@ def variant_title(name: str, array: str) -> str:
 
 
 def step_lines(step: StepOutcome) -> list[str]:
-    """The commands of a step with their reason, and found and expected values."""
+    """A description of a step: its commands with their reason, and the values found and expected."""
     lines = [f"{step.do}: {step.why}" if step.why else step.do]
     lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
     if step.problem:

@@ -34,7 +34,7 @@ def run(
     repeat: Annotated[int, number(RepeatCount, help="The number of runs of each script on each machine.")] = 5,
     limit: Annotated[float, number(Seconds, help="Time limit of a run by the machine's clock, in seconds.")] = 300.0,
 ) -> int:
-    """Run scripts on blank disks on every kernel with every mdadm, and print how often each finding was reproduced.
+    """Run scripts on blank disks, on every kernel with every mdadm, and print how often each finding was reproduced.
 
     A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already has are
     not repeated, unless the script has changed. Half of the runs start arrays read-only, and half have udev.

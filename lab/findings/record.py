@@ -74,7 +74,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: SecondsOrZero
     """Duration by the machine's clock."""
     starts_read_only: bool
-    """Whether arrays were assembled as read-auto (md_mod's parameter start_ro)."""
+    """Whether assembled arrays were read-auto (md_mod's parameter start_ro)."""
     has_udev: bool
     """Whether udev's daemon was running."""
 

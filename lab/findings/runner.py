@@ -53,7 +53,7 @@ def measure(
 ) -> Iterator[Cell]:
     """Run each script until the record in ``output`` has ``repeats`` runs of it.
 
-    Yields a script's cell after each run, when it is stored. A script that has changed since its runs were stored is
+    Yields a script's cell after each run, once it is stored. A script that has changed since its runs were stored is
     run again. Raises LabError if no machine can be started.
     """
     while due := _due(scripts, target, repeats, output):

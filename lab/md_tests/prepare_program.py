@@ -73,7 +73,7 @@ def copy_tree(source: str, target: str) -> None:
 
 
 def cover_configuration() -> None:
-    """Hide those of the computer's configuration files of mdadm and udev that exist."""
+    """Hide the computer's configuration files for mdadm and udev, if they exist."""
     for folder in COVERED:
         if os.path.isdir(folder):
             mount("tmpfs", folder, "tmpfs", "mode=755")
@@ -98,8 +98,8 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     for name, text in STAND_INS.items():
         put(f"{BIN}/{name}", text.encode(), 0o755)
     cover_configuration()
-    # Some tests need a disk in use, for which they take the root device in /proc/mounts; the data disk is one. With 9p
-    # the root device is a mere word, and thus the name of a file in the folder in which the suite runs.
+    # Some tests need a disk in use, for which they take the root device in /proc/mounts; the data disk is in use too.
+    # With 9p the root device is only a word, which these tests take as a file name relative to the suite's folder.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
     root = os.path.join(SUITE, next(source for source, place, *_ in mounts if place == "/"))
     if not os.path.lexists(root):

@@ -217,7 +217,7 @@ def _commands(log: str) -> Iterator[str]:
 SCRIPT = "test"
 FUNCTIONS = "tests/func.sh"
 RULES_FOLDER = "udev-rules"
-"""In a copy of the suite: mdadm's udev rules, under the names under which its Makefile installs them."""
+"""The folder of mdadm's udev rules in a copy of the suite; their names are those that its Makefile installs."""
 PROGRAMS = ("mdadm", "mdmon")
 MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
 """Programs that only some tests need; without them, these tests skip themselves or fail."""
@@ -283,7 +283,7 @@ def find_suite(folder: Path) -> Suite:
     names = sorted(path.name for path in (folder / "tests").iterdir())
     tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
     if not tests:
-        raise SpecError(f"{quoted} has no test in 'tests'", hint="use a complete checkout of mdadm")
+        raise SpecError(f"{quoted} has no tests in 'tests'", hint="use a complete checkout of mdadm")
     notes = {name: folder / "tests" / f"{name}.broken" for name in tests}
     broken = {name: _text(path, _MOST_NOTE_BYTES) for name, path in notes.items() if path.is_file()}
     return Suite(folder, tests, broken, _file_sizes(_text(folder / FUNCTIONS, _MOST_FILE_BYTES)))
@@ -297,7 +297,7 @@ def is_test(name: str) -> bool:
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
     """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests if it is empty.
 
-    The order is that of the suite. Raises SpecError, with the nearest name, for a word that matches no test.
+    The order is that of the suite. Raises SpecError, with the nearest name, for a word that does not match any test.
     """
     found: set[str] = set()
     for word in words:

@@ -69,7 +69,7 @@ class Witness:
 
 
 class SuiteMachine:
-    """One machine; it must not be reused after a test that did not pass."""
+    """One machine; it must not be reused after a test that neither passed nor was skipped."""
 
     def __init__(self, lab: Lab, witness: Witness, file_kib: tuple[int, int] | None) -> None:
         self._lab = lab
@@ -256,7 +256,8 @@ def _witness_of(machine: Machine) -> Witness:
         options = "trans=virtio,version=9p2000.L,cache=none"
         return Witness(folder.parent / CONSOLE_LOG, folder, (LOGS_TAG, "9p", options))
     raise LabError(
-        "the embedded kernel does not say where its folder is", hint="name another kernel: --on 'uml:?kernel=PATH'"
+        "the embedded kernel's command line does not name its folder",
+        hint="use another kernel: --on 'uml:?kernel=PATH'",
     )
 
 

@@ -203,7 +203,7 @@ ARBITRARY = "in flight, anything"
 
 
 class Found:
-    """The file of one name: its bytes, or the error message if it cannot be read."""
+    """The file found under a name: its bytes, or the error message if it cannot be read."""
 
     __slots__ = ("data", "error")
 
@@ -226,7 +226,7 @@ def read_files(root: str) -> dict[str, Found]:
 
 
 def read_file(path: str) -> Found:
-    """Read one file, at most slightly more than the oracle writes to a file."""
+    """Read one file, up to slightly more than the maximum size of the oracle's files."""
     fd = -1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -335,7 +335,7 @@ def describe_sector(sector: bytes) -> str:
 
 
 class FilesCheck:
-    """The check of all files."""
+    """Compares all files with the states that are allowed."""
 
     def __init__(
         self, content: Content, states: FileStates, found: dict[str, Found], *, is_arbitrary: bool = False
@@ -345,7 +345,7 @@ class FilesCheck:
         self.blocks: dict[str, int] = {}
         self.bad: list[list[Any]] = []
         self.seen: dict[str, dict[int, FileVerdict | None]] = {}
-        """Name -> the files that it may be, each with how well the data match it; empty if that cannot be determined.
+        """Name -> the possible files, each with how well the data match it; empty if these cannot be determined.
 
         File 0 stands for no file.
         """

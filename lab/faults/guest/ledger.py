@@ -4,14 +4,14 @@ The client also uses this module to read them.
 
 A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic number,
 the number of the block, its generation, and a checksum (BLAKE2b) of these two numbers and the rest of the sector. It is
-not a CRC, because wrong parity produces the exclusive or of three sectors, which would have a valid CRC again. The rest
+not a CRC, because wrong parity produces the exclusive or of three sectors, whose CRC would also be valid. The rest
 follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never all zeros, and
 is unique.
 
 Events of the ledger are numbered from 1 in the order in which the writer observed them. Generation 0 of a block is its
-content before the ledger began. No two writes to the same block are ever in flight at the same time, so its generations
-are ordered. What must be present, by the kind of fault (Documentation/block/writeback_cache_control.rst for flush and
-FUA):
+content before the ledger began. No two writes to the same block are ever in flight at the same time, so the generations
+of a block are ordered. What must be present, by the kind of fault (Documentation/block/writeback_cache_control.rst for
+flush and FUA):
 
     running    an acknowledged write is present; any other write may be present, absent, or present in part
     power cut  an acknowledged write that was flushed, or was O_DSYNC, is present; any other write may be present,
@@ -333,7 +333,7 @@ def chosen_cut(
 
     ``ended``: all writes that had ended, as after a crash of the kernel only; ``flushed``: only the sure writes;
     ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: some of the open
-    writes; ``torn``: as ``subset``, with one write only in part, in units of ``torn_sectors`` sectors of 512 bytes.
+    writes; ``torn``: as ``subset``, but one write only in part, in units of ``torn_sectors`` sectors of 512 bytes.
     """
     retained: dict[int, list[int]] = {}
     torn: dict[int, tuple[int, int]] = {}

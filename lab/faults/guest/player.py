@@ -486,7 +486,7 @@ def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> li
 class Player:
     """Runs one history.
 
-    ``job``: seed, steps, drives (numbers), geometry (rows, chunk, member_bytes) and an earlier ledger.
+    ``job``: seed, steps, geometry (rows, chunk, member_bytes), and the ledger of an earlier history, if any.
     """
 
     most_bad = MOST_BAD
@@ -680,7 +680,7 @@ class Player:
             return {"bytes": os.pwrite(fd, buffer, at)}
 
     def state(self) -> dict[str, Any]:
-        """md's attributes, and the members: node -> [slot or -1, state, bad blocks if there are any]."""
+        """The attributes of md, and the members: node -> [slot or -1, state, bad blocks if there are any]."""
         state: dict[str, str] = {}
         members: dict[str, Any] = {}
         for _ in range(STATE_READS):

@@ -216,7 +216,7 @@ class ScenarioPlayer(Player):
         return super().do_write(self.filled(path), text)
 
     def do_read(self, path: str) -> dict[str, Any]:
-        """Read a small file, with the same replacement in its path."""
+        """Read a small file; its path is filled in as in ``do_write``."""
         return super().do_read(self.filled(path))
 
     def do_layer(self, number: int, table: str) -> dict[str, Any]:

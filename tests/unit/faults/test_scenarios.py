@@ -270,7 +270,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message
         ('{ act = "layer", disk = 1, kind = "dirt" }', "there is no layer 'dirt'"),
         ('{ act = "layer", disk = 1, kind = "integrity", again = true }', "there is no layer 'integrity'"),
         ('{ act = "corrupt", block = 5, on = "Q" }', "block 5 has no Q on a raid5"),
-        ('{ act = "power-cut", kind = "some" }', "there is no power cut of the kind 'some'"),
+        ('{ act = "power-cut", kind = "some" }', "'some' is not a kind of power cut"),
         ('{ act = "file", path = "/etc/passwd", text = "" }', "is not below /run/raidlab/fault"),
         ('{ act = "misdirect", block = 4, over = 0, disk = 1 }', "member 1 holds neither data nor parity of block 0"),
         ('{ act = "locate" }', "only RAID 6"),

@@ -93,7 +93,7 @@ def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.C
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["00a"], 3, "mdadm and mdmon not built"),
+        (["00a"], 3, "mdadm and mdmon must first be built in"),
         (["00aa"], 2, "did you mean '00a'?"),
         (["00a", "--resume"], 2, "--resume runs the remaining tests"),
         (["--output", "nowhere/at/all.md"], 2, "there is no folder"),

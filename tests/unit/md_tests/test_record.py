@@ -173,7 +173,7 @@ def test_a_folder_that_is_not_a_checkout_is_rejected(checkout: Path, tmp_path: P
         with pytest.raises(SpecError, match=f"has no {name}:"):
             find_suite(checkout)
         (tmp_path / "gone").rename(checkout / name)
-    with pytest.raises(SpecError, match="has no test in"):
+    with pytest.raises(SpecError, match="has no tests in"):
         find_suite(make_checkout(tmp_path / "empty", {}))
     with pytest.raises(SpecError, match="is not a folder"):
         find_suite(tmp_path / "nowhere")
@@ -181,11 +181,11 @@ def test_a_folder_that_is_not_a_checkout_is_rejected(checkout: Path, tmp_path: P
 
 def test_missing_binaries_are_reported_with_the_make_command(tmp_path: Path) -> None:
     suite = find_suite(make_checkout(tmp_path / "mdadm", NAMED))
-    with pytest.raises(RequirementMissing, match="mdadm and mdmon not built") as raised:
+    with pytest.raises(RequirementMissing, match="mdadm and mdmon must first be built") as raised:
         require_built(suite)
     assert raised.value.hint.startswith(f"make -C {tmp_path / 'mdadm'} mdadm mdmon ")
     shutil.copy(TRUE, suite.folder / "mdadm")
-    with pytest.raises(RequirementMissing, match=r"^mdmon not built"):
+    with pytest.raises(RequirementMissing, match=r"^mdmon must first be built"):
         require_built(suite)
     shutil.copy(TRUE, suite.folder / "mdmon")
     require_built(suite)
