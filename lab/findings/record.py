@@ -113,7 +113,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format_version: FormatVersion = FORMAT_VERSION
 
     def cell(self, script: Script, target: str) -> Cell | None:
-        """The runs of exactly this version of a script on this target; None if there are none."""
+        """The runs on this target of a script with the same digest; None if there are none."""
         same = (cell for cell in self.cells if (cell.script, cell.target) == (script.name, target))
         return next((cell for cell in same if cell.digest == script.digest), None)
 
