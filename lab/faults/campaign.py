@@ -280,8 +280,11 @@ def repeated(
             cpu_count, release = facts.cpu_count, facts.kernel_release
             batch = [*before, history] * (times - len(outcomes))
             for number, outcome in enumerate(play(place, batch, change=arena.change), 1):
-                # The loss of the machine before the history has begun counts as a run too.
-                if number % (len(before) + 1) == 0 or outcome.is_over:
+                is_before = number % (len(before) + 1) != 0
+                if is_before and outcome.is_over:
+                    # A run that ends before the history begins shows nothing about it.
+                    outcome = HistoryOutcome(history, (), Counter(), is_over=True)
+                if not is_before or outcome.is_over:
                     outcomes.append(outcome)
                     on_played(len(outcomes))
     return Repeats(tuple(outcomes), cpu_count, release)

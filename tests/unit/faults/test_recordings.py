@@ -6,11 +6,13 @@ import gzip
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from lab.errors import SpecError
-from lab.faults.campaign import HistoryOutcome, Repeats
+from lab.faults.campaign import HistoryOutcome, Repeats, repeated
 from lab.faults.crash_points import (
     DriveImages,
     DriveRecording,
@@ -85,6 +87,18 @@ def test_repeats_count_the_runs_in_which_a_finding_was_seen() -> None:
     assert repeats.verdict("") == "confirmed with 2 CPUs on Linux 7.2: 1 of 3 runs"
     assert repeats.verdict("silently corrupt") == repeats.verdict("")
     assert repeats.verdict("unreadable") == "not seen in 3 runs with 2 CPUs on Linux 7.2"
+
+
+def test_a_machine_that_is_lost_before_the_history_begins_does_not_confirm_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier, history = generated(1), generated(2)
+    lost = HistoryOutcome(earlier, (HistoryDifference("machine lost", 1, "after a write"),), Counter(), is_over=True)
+    batches = [[lost], [HistoryOutcome(earlier, (), Counter()), replace(lost, history=history)]]
+    monkeypatch.setattr("lab.faults.campaign.play", lambda place, histories, **more: batches.pop(0))
+    arena = MagicMock()
+    arena.opened().__enter__().lab.machine.facts = SimpleNamespace(cpu_count=2, kernel_release="7.2")
+    repeats = repeated(arena, history, 2, [earlier])
+    assert [outcome.history for outcome in repeats.outcomes] == [history, history]
+    assert repeats.verdict("machine lost") == "confirmed with 2 CPUs on Linux 7.2: 1 of 2 runs"
 
 
 @pytest.mark.parametrize(
