@@ -9,7 +9,7 @@ from lab.actions.action import Action, Verb
 
 
 def declared_in(module: str) -> tuple[type[Verb], ...]:
-    """The verbs that a loaded module declares, in their order there."""
+    """The verbs that a loaded module declares, in order of declaration."""
     kinds = (each for each in vars(sys.modules[module]).values() if isinstance(each, type) and issubclass(each, Verb))
     return tuple(kind for kind in kinds if kind.__module__ == module)
 

@@ -94,19 +94,19 @@ class Argument:
     is_needed: bool = False
     """Required on the command line; a lesson file may omit it if the field has a default."""
     left_out: str | None = None
-    """The argument's value if omitted on the command line, unless that is the field's default."""
+    """The argument's value if it is omitted on the command line; None: the field's default."""
     fills: Fills | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several values: a line of a menu."""
+    """One of the values of an argument, as a line of a menu."""
 
     id: str
     label: str
     detail: str = ""
     key: str = ""
-    """Selects it directly; empty: selectable by the cursor only."""
+    """The key that selects it directly; empty: it can be selected only with the cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Action(Verb, frozen=True, kw_only=True):
     """One thing to do to disks, arrays or loads of an open lab.
 
-    A tag, the name in lesson files, makes a subclass an action; those without one are shared beginnings.
+    A subclass with a tag, its name in lesson files, is an action; a subclass without one is a base class.
     """
 
     in_footer: ClassVar[bool] = False
@@ -196,14 +196,14 @@ class Action(Verb, frozen=True, kw_only=True):
     """The argument for which the app offers ``choices``; choosing a value also confirms the action."""
     title: ClassVar[str] = ""
     intro: ClassVar[str] = ""
-    """Text above the choices; names of the selection are in braces."""
+    """Text above the choices; ``Selection.filled`` replaces the placeholders in braces."""
     asks: ClassVar[str] = ""
-    """A flag that the app sets, since it shows the plan and the effect on the array, and asks for confirmation."""
+    """A flag that the app sets, since it shows the plan and the effect on the array and asks for confirmation."""
     in_lessons: ClassVar[bool] = True
     needs: ClassVar[Needs] = ()
-    """Further conditions for the app, after those of the base classes; ``plan`` repeats what a command must refuse."""
+    """Further conditions for the app, after those of the base classes; ``plan`` repeats the checks a command needs."""
     effect: ClassVar[str] = ""
-    """What happens, shown with the plan; names of the selection are in braces."""
+    """What happens, shown with the plan; ``Selection.filled`` replaces the placeholders in braces."""
 
     @classmethod
     def acts_on(cls) -> Fills:
@@ -231,7 +231,7 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def on_selection(cls: type[A], it: Selection, **more: Any) -> A:
-        """The action on the selection; ``more`` are the other arguments."""
+        """Create the action for the selection; ``more`` holds the other arguments."""
         things = {Fills.ARRAY: it.array, Fills.DISK: it.disk, Fills.FREE_DISK: it.free_disk}
         filled = {
             field.name: thing.name
@@ -241,7 +241,10 @@ class Action(Verb, frozen=True, kw_only=True):
         return cls(**{**filled, **({cls.asks: True} if cls.asks else {}), **more})
 
     def perform(self, session: LabSession) -> object:
-        """Run the action in an open lab; actions that lessons may not use need none. Raises any error of the lab."""
+        """Run the action in an open lab. Raises LabError.
+
+        Actions that lessons may not use need not implement it.
+        """
         raise NotImplementedError
 
 
@@ -254,7 +257,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
     wait_help: ClassVar[str] = ""
     """Help of ``--wait``; empty if the option does not exist."""
     waits_on_uml: ClassVar[bool] = True
-    """Waits by default on uml: the machine, and md's work on it, end with the command."""
+    """Whether it waits by default on uml:, where the machine, and with it md's work, ends with the command."""
     long_work: ClassVar[str] = ""
     """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
 
@@ -279,7 +282,7 @@ class ArrayAction(Action, frozen=True, kw_only=True):
 
 
 class MemberAction(PlanAction, frozen=True, kw_only=True):
-    """One plan on a disk, which may belong to an array."""
+    """An action that is one plan on a disk, which may belong to an array."""
 
     needs: ClassVar[Needs] = (attrgetter("lack_of_disk"),)
     array: ArrayName = "md0"

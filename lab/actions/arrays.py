@@ -1,4 +1,4 @@
-"""Operations on an array and its members, on emulated drives, and loads; the words for disks and sizes that they take.
+"""Operations on arrays and their members, on emulated drives and with loads, and the parsing of their arguments.
 
 The app imports this before its first screen: modules required only for execution are imported on demand.
 """
@@ -59,11 +59,11 @@ USUAL_LOADS = ("rand-mix-4k", "rand-read-4k", "rand-write-4k", "seq-read-1m", "s
 
 
 def _unless_working(it: Selection) -> str:
-    return "" if it.member and not it.member.is_faulty else f"{it.disk_name} is no working member of an array"
+    return "" if it.member and not it.member.is_faulty else f"{it.disk_name} is not a working member of an array"
 
 
 def _unless_in_sync(it: Selection) -> str:
-    return "" if it.member and it.member.is_in_sync else f"{it.disk_name} is no working member of an array"
+    return "" if it.member and it.member.is_in_sync else f"{it.disk_name} is not a working member of an array"
 
 
 def _unless_redundant(it: Selection) -> str:
@@ -81,7 +81,7 @@ def _unless_a_disk_suits(it: Selection) -> str:
 
 
 class Load(Action, frozen=True, kw_only=True, tag="load"):
-    """Run one workload on an array and print its figures; live values on standard error."""
+    """Run one workload on an array and print its figures, with live values on standard error."""
 
     words, key, label, in_footer = "load", "w", "Load", True
     # A lesson may come from an unknown author, and a workload may be any file.
@@ -92,7 +92,7 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
         "It runs until you stop it. It overwrites whatever is on an array without a file system, "
         "except your known data."
     )
-    needs = (attrgetter("lack_of_array"), lambda it: "a load runs already" if it.has_load else "")
+    needs = (attrgetter("lack_of_array"), lambda it: "a load is already running" if it.has_load else "")
     workload: Annotated[
         str,
         Argument("A workload, or the path of a .toml file: see 'raidlab workloads'.", is_placed=True, is_needed=True),
@@ -100,7 +100,7 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
     array: Annotated[
         Name,
         Argument(
-            "A running array, or a free disk: a bare one is overwritten.",
+            "A running array or a free disk; overwritten unless it has a file system.",
             is_placed=True,
             is_needed=True,
             fills=Fills.ARRAY,
@@ -117,7 +117,7 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
         ]
 
     def __post_init__(self) -> None:
-        self.working_set_bytes  # noqa: B018 - raises for what is no size
+        self.working_set_bytes  # noqa: B018 - raises for text that is not a size
 
     @property
     def working_set_bytes(self) -> int | None:
@@ -130,11 +130,11 @@ class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
     words, key, label, in_footer, alias = "load", "w", "Stop load", True, "stop-load"
     tooltip = "End the running workload; its figures are shown"
     has_command = in_lessons = False
-    needs = (lambda it: "" if it.has_load else "no load runs",)
+    needs = (lambda it: "" if it.has_load else "no load is running",)
 
 
 def workloads() -> list[Workload]:
-    """The catalogue: common workloads first, then by name."""
+    """All workloads: the common ones first, the others sorted by name."""
     from lab.workloads.workload import all_workloads
 
     found = all_workloads()
@@ -143,7 +143,7 @@ def workloads() -> list[Workload]:
 
 
 def disk_count(text: str) -> int | None:
-    """The number of disks requested; None if they are named, or nothing was typed. Raises SpecError for too many."""
+    """The number of disks requested; None if they are named, or the text is empty. Raises SpecError for too many."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
@@ -161,7 +161,7 @@ def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) 
     if count > len(free):
         raise ArrayError(
             f"{count} disks were requested, but only {len(free)} of {len(disks)} are free",
-            hint="'raidlab disks' shows what uses them, 'raidlab disks add' makes more",
+            hint="'raidlab disks' shows what uses them; 'raidlab disks add' makes more",
         )
     return list(free[:count])
 
@@ -182,7 +182,7 @@ def bytes_or_none(text: str, what: str) -> int | None:
     return parse_bytes(text, what=what) if text else None
 
 
-_WAIT = "Wait for the end of what md does then; the default on uml:."
+_WAIT = "Wait until md has finished; the default on uml:."
 BreakArray = Annotated[bool, Argument("Proceed even if the array loses its data.")]
 
 
@@ -191,7 +191,7 @@ class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
 
     words, key, label, asks = "array pull", "p", "Pull", "break_array"
     tooltip = "The selected disk vanishes while in use, as if its cable were pulled"
-    needs = (lambda it: f"{it.disk_name} is pulled already" if it.is_pulled else "",)
+    needs = (lambda it: f"{it.disk_name} has already been pulled" if it.is_pulled else "",)
     break_array: BreakArray = False
 
     @classmethod
@@ -226,12 +226,12 @@ class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
 
 
 class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
-    """Overwrite some of a member's data behind md's back: in the known data if there are any."""
+    """Overwrite some of a member's data behind md's back, within the known data if there are any."""
 
     words, key, label = "array corrupt", "c", "Corrupt"
     tooltip = "Overwrite some of the member's data behind md's back: no error, wrong data"
     needs = (_unless_working, partial(_unless_allowed, what="corrupt"))
-    effect = "md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
+    effect = "md will not notice. A scrub (s) finds it if the array is redundant; verify (v) reads the known data."
     length: Annotated[str, Argument("The amount to overwrite, such as 64K.")] = "64K"
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
 
 def _unless_it_has_known_data(it: Selection) -> str:
     is_possible = it.member and it.member.is_in_sync and it.has_known_data
-    return "" if is_possible else f"{it.disk_name} is no working member of an array with known data"
+    return "" if is_possible else f"{it.disk_name} is not a working member of an array with known data"
 
 
 class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
@@ -276,10 +276,10 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
     words, key, label = "disks slow", "d", "Slow down"
     tooltip = "Make an emulated drive answer more slowly from now on"
     title, picks = "Pace of {disk}", "model"
-    intro = "How fast should it answer from now on? Never faster than it is."
+    intro = "How fast should it answer from now on? It cannot be faster than its own model."
     needs = (
         attrgetter("lack_of_disk"),
-        lambda it: "" if it.disk and it.disk.model else f"{it.disk_name} is no emulated drive",
+        lambda it: "" if it.disk and it.disk.model else f"{it.disk_name} is not an emulated drive",
     )
     disk: Annotated[
         Name, Argument("The disk, such as disk02.", also="--name", is_placed=True, is_needed=True, fills=Fills.DISK)
@@ -320,7 +320,7 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
 
     words, key, label = "array verify", "v", "Verify"
     tooltip = "Read the known data, bypassing all caches: intact, changed or unreadable"
-    needs = (lambda it: "" if it.has_known_data else f"no known data are on {it.array_name}",)
+    needs = (lambda it: "" if it.has_known_data else f"{it.array_name} has no known data",)
 
     def perform(self, session: LabSession) -> MarkVerdict:
         from lab.session import data_mark
@@ -347,7 +347,7 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
 
     @property
     def each(self) -> tuple[Fail, ...]:
-        """One per disk: a lesson file may name several, separated by commas."""
+        """One action per disk: a lesson file may name several, separated by commas."""
         return tuple(msgspec.structs.replace(self, disk=disk) for disk in self.disk.split(","))
 
     def by_hand(self) -> str:
@@ -417,10 +417,10 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
 
 
 def _unless_former_member(it: Selection) -> str:
-    """Possible for a faulty member, or a disk that has left an array with a bitmap."""
+    """An obstacle, unless the array has a bitmap and the disk is a faulty member or has left it."""
     was_in = it.member.is_faulty if it.member else it.was_member
     is_possible = it.array and it.array.has_bitmap and was_in
-    return "" if is_possible else f"{it.disk_name} is no former member of an array with a bitmap"
+    return "" if is_possible else f"{it.disk_name} is not a former member of an array with a bitmap"
 
 
 class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
@@ -446,7 +446,7 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
     intro = "How fast may {array} be rebuilt or checked? The load gets what the sync leaves."
     needs = (_unless_redundant,)
     minimum: Annotated[
-        str, Argument("Per second and member, such as 10M; a bare number is KiB, as in md.", option="--min")
+        str, Argument("Per second and member, such as 10M; a bare number means KiB, as in md.", option="--min")
     ] = ""
     maximum: Annotated[str, Argument("Per second and member, such as 200M.", option="--max")] = ""
 
@@ -569,7 +569,7 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
     words = "array grow"
     wait_help = "Wait for the end of the reshape; the default on uml:."
     long_work = "reshape"
-    members: Annotated[Names, Argument("The disks to add, disk04,disk05, or the new total number of members.")] = ""
+    members: Annotated[Names, Argument("The disks to add, as disk04,disk05, or the new total number of members.")] = ""
     size: Annotated[NameOrNone, Argument("max: use all of each member.")] = ""
     level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one more disk.")] = ""
 
@@ -653,20 +653,20 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         Names,
         Argument("disk01,disk02,… or a number of free disks; default: the smallest possible number, for adapt5 all."),
     ] = ""
-    spares: Annotated[Names, Argument("As --disks.")] = ""
+    spares: Annotated[Names, Argument("Spares, given as for --disks; default: none.")] = ""
     chunk: Annotated[str, Argument("Such as 64K; default: 512K, for adapt5 128K.")] = ""
     layout: Annotated[NameOrNone, Argument("Such as left-symmetric, or f2 for raid10.")] = ""
     bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
     bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
     policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None
-    journal: Annotated[NameOrNone, Argument("The disk for the policy journal.")] = ""
+    journal: Annotated[NameOrNone, Argument("The disk for --policy journal.")] = ""
     file_system: Annotated[FileSystem, Argument("The file system to create: ext4, xfs or raw.", option="--fs")] = (
         FileSystem.RAW
     )
     assume_clean: Annotated[bool, Argument("Skip the first resync; safe only on blank disks.")] = False
     reference: Annotated[
         DiskCount | None,
-        Argument("adapt5: data chunks of the full stripe; default: one fewer than the disks."),
+        Argument("adapt5: data chunks in a full stripe; default: the number of disks minus one."),
     ] = None
     utilisation: Annotated[
         str, Argument("adapt5: how much of each disk to use, such as 1,1,0.5; default: all of each.")
@@ -686,7 +686,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         return bool(self.disks) and disk_count(self.disks) is None and disk_count(self.spares) is None
 
     def spec(self, disks: Sequence[LabDisk], free: Sequence[LabDisk], taken: Sequence[str] = ()) -> Spec:
-        """The array on these disks, of which ``free`` are unused; ``taken`` are names of arrays.
+        """The array's spec on these disks, of which ``free`` are unused; ``taken`` holds the names of all arrays.
 
         Raises SpecError or ArrayError if a disk is unknown, or too few are free.
         """
@@ -726,7 +726,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     @property
     def _on_any_disks(self) -> CreateOptions:
-        """Options with placeholder disks of ample size: errors then apply to any disks."""
+        """Options with placeholder disks of ample size: an error in them applies to any disks."""
         options = self._without_disks
         fewest = self.kind.member_count(self.level, len(options.utilisation or ()) or (self.reference or 0) + 2)
         fewest = max(fewest, self.kind.raid(self.level).minimum_members)
@@ -739,7 +739,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
 
 def _some_disks(words: str, count: int, prefix: str) -> tuple[LabDisk, ...]:
-    """As many disks as ``words`` name or count; ``count`` if there are no words."""
+    """A placeholder disk for each disk that ``words`` names or counts; ``count`` of them if it is empty."""
     if words:
         asked = disk_count(words)
         count = len(split_words(words)) if asked is None else asked

@@ -1,9 +1,9 @@
 """Plans that create lab disks on a machine and remove them again. Pure: nothing runs here.
 
 A virtual machine's spindles are backed by its lab disks: in memory they would not fit, and would lose their data. In
-the embedded kernel, where time is virtual, they are drives of the lab's own driver
-(provision/kernel/driver/lab_drive_kern.c, which documents each of its commands). On a stock kernel a program on the
-machine takes the driver's place (lab/disks/served_drives.py).
+virtual time the embedded kernel's spindles are drives of the lab's own driver
+(provision/kernel/driver/lab_drive_kern.c, which documents its commands). On a stock kernel a program on the machine
+takes the driver's place (lab/disks/served_drives.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLASSES = {"/sys/class/misc": KERNEL_DRIVE_NODE, "/sys/class/cuse": SERVED_NODE
 
 
 def node_prefix(machine: Machine) -> str:
-    """What the nodes of such drives begin with on the machine; empty if it has no driver for them."""
+    """The prefix of the nodes of the lab's own drives on the machine; empty if it has no driver for them."""
     if machine.facts.is_virtual_time:
         return KERNEL_DRIVE_NODE
     found = machine.list_dirs(list(_CLASSES)) if machine.facts.is_embedded else {}
@@ -38,12 +38,12 @@ def node_prefix(machine: Machine) -> str:
 
 
 def is_kernel_drive(disk: LabDisk) -> bool:
-    """Whether a spindle is such a drive."""
+    """Whether a spindle is one of the lab's own drives."""
     return disk.node.startswith(KERNEL_DRIVE_NODE) or disk.backing == SERVED_BACKING
 
 
 def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
-    """Take ``seconds`` for each request from now on; 0: the drive's own pace."""
+    """Make the drive take ``seconds`` for each request from now on; 0: its own pace."""
     number = _number(disk.node)
     return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
 
@@ -54,9 +54,9 @@ def kernel_power_step(disk: LabDisk, why: str) -> Step:
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Name -> checksum of a disk's content, if its driver reports one (and documents how), at no cost in machine time.
+    """Name -> checksum of the disk's content, for disks whose driver reports one; empty in real time.
 
-    Takes this computer one second for each 300 MiB of data. Empty in real time.
+    It takes no virtual time, and one second of this computer's time for each 300 MiB of data.
     """
     found = {}
     for disk in disks if machine.facts.is_virtual_time else ():
@@ -76,7 +76,10 @@ def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = 
 
 
 def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[DiskSpec]) -> list[DiskSpec]:
-    """The specs, with the last blank virtio disks below spindles without a backing. Raises LabError if too few."""
+    """Back each spindle that has no backing with a free virtio disk, starting from the last; return all specs.
+
+    Raises LabError if there are too few disks.
+    """
     virtio = [disk for disk in disks if disk.kind is DiskKind.VIRTIO]
     if not virtio or not any(needs_backing(spec) for spec in specs):
         return list(specs)
@@ -85,14 +88,14 @@ def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[Dis
 
 
 def needs_backing(spec: DiskSpec) -> bool:
-    """Whether it is a spindle without a backing."""
+    """Whether the spec is a spindle without a backing."""
     return spec.kind is DiskKind.SPINDLE and not spec.backing
 
 
 def free_disks(machine: Machine, disks: Iterable[LabDisk]) -> list[LabDisk]:
-    """The disks that neither an array nor a mount uses, and that carry nothing.
+    """The disks that neither an array nor a mount uses, and that carry no signatures.
 
-    A member of a stopped array belongs to it, and so does a file system that is not mounted to its user.
+    So a member of a stopped array is not free, nor is a disk with a file system that is not mounted.
     """
     devices = read_devices(machine)
     found = [(disk, devices.get(disk.kernel_name)) for disk in disks]
@@ -116,7 +119,7 @@ def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
 LOOP_FOLDER = "/var/lib/raidlab/disks"
 LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
 DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
-"""The plugin of drives with mechanics, installed when a step first calls it; not in /run, which is noexec."""
+"""The plugin for drives with mechanics, installed when a step first calls it; not in /run, which is noexec."""
 DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
 MAX_NUMBERED = 64
 """Number of loop and nbd devices requested from the drivers."""
@@ -136,7 +139,7 @@ def pause_socket(disk_name: str) -> str:
 
 
 def pace_note(disk_name: str) -> str:
-    """The file with the process and the drive model that set a spindle's pace; absent at its own pace."""
+    """The file that names the process and the drive model that set a spindle's pace; absent at its own pace."""
     return f"{RUN_FOLDER}/{disk_name}.pace"
 
 
@@ -233,7 +236,7 @@ def _rotation_step(node: str, *, is_rotational: bool) -> Step:
 
 def _connect(name: str, node: str) -> Step:
     argv = ("nbd-client", "-unix", f"{RUN_FOLDER}/{name}.sock", node, "-b", "512")
-    return Step(argv, "The kernel makes a block device of the server.", ("nbd-client", "-d", node))
+    return Step(argv, "The kernel turns the server into a block device.", ("nbd-client", "-d", node))
 
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
@@ -254,7 +257,7 @@ def disconnect_step(disk: LabDisk, why: str) -> Step:
 
 
 def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:
-    """All ram disks of a lab, which brd makes equal, and the plan that creates them. Raises SpecError."""
+    """All ram disks of a lab, and the plan that creates them. Raises SpecError if their sizes differ."""
     sizes = {spec.size_bytes for spec in wanted}
     if len(sizes) > 1:
         raise SpecError("ram disks of different sizes are not possible", hint="use equal sizes, or use loop disks")
@@ -266,14 +269,14 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
 
 
 def detach_plan(disks: Iterable[LabDisk]) -> Plan:
-    """Detach disks, in this order; ram disks all at once. Virtual and physical disks need no step."""
+    """The plan that detaches disks in this order, then all ram disks. Virtual and physical disks need no step."""
     disks = tuple(disks)
     steps = [step for disk in disks for step in _detach_steps(disk)]
     if any(disk.kind is DiskKind.RAM for disk in disks):
         # A driver that is built into the kernel has no such file, and cannot be removed.
         unload = "[ ! -e /sys/module/brd/initstate ] || modprobe -r brd"
         steps.append(
-            Step(("sh", "-c", unload), "The memory is given back, unless the driver is built into the kernel.")
+            Step(("sh", "-c", unload), "The memory is freed, unless the driver is built into the kernel.")
         )
     return Plan.of(f"Detach {', '.join(disk.name for disk in disks)}", steps)
 
@@ -289,13 +292,13 @@ def _detach_steps(disk: LabDisk) -> Iterator[Step]:
         why = "The server exits; a spindle in memory forgets its data."
         yield Step(("pkill", "-F", pid_file(disk.name)), why, danger=Danger.DATA)
         files = (f"{RUN_FOLDER}/{disk.name}.sock", pid_file(disk.name), pause_socket(disk.name))
-        yield Step(("rm", "-f", *files), "Nothing stays behind.")
+        yield Step(("rm", "-f", *files), "The server's files are removed.")
 
 
 def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = False) -> Plan:
-    """Make a disk blank at once: its content is discarded, so a sparse disk is sparse again.
+    """The plan that makes a disk blank: its content is discarded, so a sparse disk is sparse again.
 
-    ``is_blank``: nothing is known to be on the disk, so the plan destroys no data. On a physical disk only the
+    ``is_blank``: the disk is not known to hold data, so the plan counts as harmless. On a physical disk only the
     signatures are erased, since discarding a whole real disk may take hours.
     """
     why = f"{'Blank as far as can be seen; the' if is_blank else 'The'} whole disk is discarded and reads as zeros."
@@ -321,7 +324,7 @@ _END_BYTES = MIB
 
 
 def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
-    """Zero both ends of a disk whose discard may not erase: metadata are at the beginning, some kinds at the end."""
+    """Zero both ends of a disk, since a discard may leave data there: some kinds of metadata are at the end."""
     zero = ("blkdiscard", "--force", "--zeroout", "--length", str(_END_BYTES), "--offset")
     places = {"first": 0, "last": disk.size_bytes - _END_BYTES}
     why = "Zeros are written to the {} MiB: metadata of arrays and partition tables may lie there."
@@ -338,7 +341,7 @@ def require_time_of(kind: DiskKind) -> None:
 
 
 def driver_plan(kind: DiskKind, *, has_kernel_drives: bool = False) -> Plan:
-    """Load the driver behind a kind of disk, with enough devices."""
+    """The plan that loads the driver for a kind of disk, with enough devices."""
     arguments = {
         DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"),
         DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}"),

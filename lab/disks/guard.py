@@ -74,7 +74,7 @@ def _reasons_against_array(
 
 
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
-    """Kernel names of the devices at the bottom of this one's stack; a device that was not read counts as one."""
+    """Kernel names of the devices at the bottom of this one's stack; a device not in ``devices`` counts as one."""
     found: dict[str, None] = {}
     for member in device.members:
         below = devices.get(member)
@@ -107,7 +107,7 @@ class Guard:
     """Checks every step of a plan before it runs.
 
     ``disks`` are replaced as a whole when disks are attached or detached. ``never_written``: nodes of disks that have
-    not been written since their creation, and so are blank.
+    not been written to since their creation, and so are blank.
     """
 
     def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:
@@ -119,7 +119,7 @@ class Guard:
         self._disks = {disk.kernel_name: disk for disk in disks}
 
     def check(self, step: Step) -> None:
-        """Raises DeviceRefused that names every refused device of the step with its reasons."""
+        """Raises DeviceRefused, which names every refused device of the step and the reasons."""
         if not step.writes_devices:
             return
         names = kernel_names(self._machine, step.writes_devices)
@@ -145,7 +145,7 @@ class Guard:
         self._never_written.difference_update(step.writes_devices)
 
     def can_hold_data(self, node: str) -> bool:
-        """False for a disk that has not been written since its creation: there is no need to look for data."""
+        """False for a disk that has not been written to since its creation, and so need not be searched for data."""
         return node not in self._never_written
 
     def expect_data(self) -> None:
@@ -160,7 +160,7 @@ class Guard:
     def check_blank(self, nodes: Iterable[str], *, members: Collection[str] = ()) -> None:
         """Raises DeviceRefused for disks in use, and for those that carry any signature (see ``carried``).
 
-        Disks that were never written are not examined. On ``members`` the metadata of an array are expected.
+        Disks that were never written to are not examined. On ``members`` the metadata of an array are allowed.
         """
         nodes = tuple(filter(self.can_hold_data, nodes))
         if not nodes:
@@ -221,7 +221,7 @@ class Guard:
             message = result.stderr.strip() or f"wipefs exited with status {result.status}"
             raise DeviceRefused(
                 f"the signatures on {', '.join(nodes)} cannot be read: {message}",
-                hint="try 'wipefs' on them, and fix what it reports",
+                hint="run 'wipefs' on them, and fix what it reports",
             )
         found: dict[str, list[str]] = {}
         for signature in listed:

@@ -1,10 +1,10 @@
-"""The first and last bytes of devices, read bypassing the page cache. Runs inside an agent, standard library only.
+"""Read the first and last bytes of devices, bypassing the page cache. Runs inside an agent: standard library only.
 
     FIRST_BYTES LAST_BYTES DEVICE...    multiples of 4096
 
 Returns for each device its first ``FIRST_BYTES``, the 4096 bytes that hold md's metadata of version 0.90, and its last
-``LAST_BYTES``; one device after the other, compressed since most bytes are zeros and an embedded kernel's serial line
-is slow, in base64. Missing and unreadable bytes are zeros.
+``LAST_BYTES``. The bytes are compressed, since most are zeros and an embedded kernel's serial line is slow, and then
+encoded in base64. Missing and unreadable bytes are zeros.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(fd: int, view: memoryview, offset: int) -> None:
 
 
 def read_ends(fd: int, view: memoryview, first: int, last: int) -> None:
-    """Fill ``view``, of ``bytes_each`` bytes, from a device or an image; its last bytes end where the device ends."""
+    """Fill ``view``, which has ``bytes_each`` bytes, with the three parts of a device or an image."""
     read(fd, view[:first], 0)
     size = os.lseek(fd, 0, os.SEEK_END)
     read(fd, view[first : first + PAGE_BYTES], old_place(size))

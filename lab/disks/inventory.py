@@ -19,11 +19,11 @@ from lab.tomlfile import read_toml
 from lab.units import SECTOR_BYTES
 
 FIRST_BYTES = 68 * 1024
-"""Bytes examined at the beginning of a device: the last signature is that of btrfs."""
+"""Bytes examined at the beginning of a device; the signature farthest from the beginning is one of ufs."""
 RAID_MEMBER = "linux_raid_member"
 VOLUME_LABEL = "raidlab_volume"
 ARRAY_METADATA = (RAID_MEMBER, VOLUME_LABEL)
-"""The types that a disk of an array carries: a member of an md array, a disk of a volume."""
+"""The signatures of array metadata: on members of md arrays, and on disks of the lab's own volumes."""
 PARTITION_TABLE = "dos"
 
 _OLD_RAID = bytes.fromhex("fc4e2ba900000000")
@@ -76,7 +76,7 @@ def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
 
 
 def _ext_type(features: bytes) -> str:
-    """ext2, ext3 or ext4 by the three words of features, as libblkid tells them apart."""
+    """ext2, ext3 or ext4, told apart by the three feature words as in libblkid."""
     compatible, incompatible, read_only = (int.from_bytes(features[at : at + 4], "little") for at in (0, 4, 8))
     if incompatible & ~_EXT3_INCOMPATIBLE or read_only & ~_EXT3_READ_ONLY:
         return "ext4"
@@ -186,7 +186,7 @@ def _folders(names: Iterable[str]) -> list[str]:
 
 
 def _attributes(name: str) -> tuple[str, ...]:
-    """Paths of the files that the device can have, and no others: each read costs 0.2 ms on an embedded kernel."""
+    """Relative paths of the files that the device can have, no others: a read costs 0.2 ms on an embedded kernel."""
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
         return (*common, "loop/backing_file")
@@ -211,7 +211,10 @@ def name_is_offer(name: str) -> bool:
 
 
 def parse_mountinfo(text: str) -> dict[str, tuple[str, ...]]:
-    """Device number and source (btrfs has numbers of its own) -> mount points (proc(5), /proc/pid/mountinfo)."""
+    """Device number or source -> mount points (proc(5), /proc/pid/mountinfo).
+
+    The source is needed for btrfs, whose device numbers are not those of its disks.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         fields = line.split()
@@ -264,7 +267,7 @@ def _device(
 
 
 def scsi_serial(page: str) -> str:
-    """The serial number of a SCSI disk in its page 80h, after a header of four bytes (SPC-4), or an empty string."""
+    """The serial number in a SCSI disk's VPD page 80h, after a header of four bytes (SPC-4); empty if it has none."""
     return page[4:].strip("\0 ") if page[:1] == "\0" else ""
 
 
@@ -279,7 +282,7 @@ class DiskEnds:
 
 
 LAST_BYTES = 16 * 1024
-"""Metadata of version 1.0 begin at most 12 KiB before the end; those of BIOS RAIDs and of GPT after that."""
+"""Metadata of version 1.0 begin at most 12 KiB before the end; those of BIOS RAIDs and of GPT are nearer to it."""
 
 
 def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[str, DiskEnds]:
@@ -300,7 +303,7 @@ def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[
         read = b""
     if len(read) != most_bytes:
         raise LabError(
-            f"the first bytes of {', '.join(nodes)} came back damaged from {machine.facts.target}",
+            f"the first and last bytes of {', '.join(nodes)} came back damaged from {machine.facts.target}",
             hint="try again; if it happens again, check the machine's memory and its connection",
         )
     starts = range(0, most_bytes, length_bytes)
@@ -310,7 +313,7 @@ def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[
 
 
 def ends_of_file(fd: int) -> DiskEnds:
-    """As ``read_ends`` with ``FIRST_BYTES``, for an open image on this computer."""
+    """Like ``read_ends`` with ``FIRST_BYTES``, for an open image on this computer."""
     read = bytearray(head_program.bytes_each(FIRST_BYTES, LAST_BYTES))
     head_program.read_ends(fd, memoryview(read), FIRST_BYTES, LAST_BYTES)
     return _ends(bytes(read), FIRST_BYTES)
@@ -324,5 +327,5 @@ def resolve_node(machine: Machine, node: str) -> str:
     """The real device behind a link such as /dev/disk/by-id/…. Raises LabError if there is none."""
     real = machine.run(("readlink", "-e", node), check=False).stdout.strip()
     if not real.startswith("/dev/"):
-        raise LabError(f"{node} is not there", hint="'raidlab disks' lists the disks of this machine")
+        raise LabError(f"there is no device {node}", hint="'raidlab disks' lists the disks of this machine")
     return real

@@ -1,8 +1,8 @@
 """Kinds of lab disks, requests for them (``DiskSpec``), attached disks (``LabDisk``), and models of emulated drives.
 
 Models have a constant service time (drive_models.toml) or mechanics (drives/); users may add their own. Mechanics are
-data sheet parameters and values computed from them; drive/mechanics.h simulates them. Seek time by distance after
-Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
+data sheet parameters and values computed from them; drive/mechanics.h simulates them. The formula of the seek time is
+that of Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from lab.tomlfile import OLD_DRIVES_FOLDER, convert_tree, read_toml, unknown_wor
 from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 
 # Time that nbdkit, the socket and the kernel's nbd driver add to each request: a median of 0.38 to 0.45 ms on the
-# embedded kernel, for delays of 12 and 13 ms. Subtracted from the delay, so that a drive has the service time in its
-# table.
+# embedded kernel, for delays of 12 and 13 ms. It is subtracted from the delay, so that the drive has its model's
+# service time.
 TRANSPORT_MILLISECONDS = 0.4
 MAX_ZONES = 32
 _STEPS = 200
@@ -59,7 +59,7 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Data sheet values: milliseconds, and seek distances in the real drive's cylinders.
 
-    Decoding checks each value against its type; making one raises ValueError only for the number of zones.
+    Decoding checks each value against its type; the constructor checks only the number of zones (ValueError).
     """
 
     rpm: Rate
@@ -74,7 +74,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seek_long_b_ms: Milliseconds
     track_switch_ms: Milliseconds
     overhead_ms: Milliseconds
-    """Time of a command in the drive's electronics; for a queued command it has passed when its turn comes."""
+    """Time of a command in the drive's electronics; for a queued command it has passed by the time its turn comes."""
     interface_bytes_per_second: Rate = 300e6
     queue_depth: QueueDepth = 1
     """Commands that the drive reorders, shortest access time first; 1: no reordering."""
@@ -186,7 +186,7 @@ def require_free_name(name: str) -> None:
 def save_drive_model(name: str, model: DriveModel) -> Path:
     """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file.
 
-    Raises SpecError for a name that is not free, and for a value that no drive has, which a fit may give.
+    Raises SpecError for a name that is not free, and for a value that no drive can have, which a fit may produce.
     """
     require_free_name(name)
     path = _user_folder() / f"{name}.toml"
@@ -205,7 +205,7 @@ def save_drive_model(name: str, model: DriveModel) -> Path:
 
 
 def _toml(value: object) -> str:
-    """A plain value as TOML, whose strings and numbers are written as in JSON, unlike its tables."""
+    """A plain value as TOML, where strings and numbers are written as in JSON, but tables are not."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -215,7 +215,7 @@ def _toml(value: object) -> str:
 
 @cache
 def all_drive_models() -> dict[str, DriveModel]:
-    """Name -> drive model; the user's override the built-in ones. Raises SpecError for a file that is none."""
+    """Name -> drive model; the user's override the built-in ones. Raises SpecError for an invalid file."""
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
     earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))
@@ -228,7 +228,7 @@ def _read_folder(folder: Path) -> dict[str, DriveModel]:
 
 
 def find_drive_model(name: str) -> DriveModel:
-    """Raises SpecError with the nearest name for an unknown one."""
+    """The drive model with this name. Raises SpecError, which suggests the nearest name, if there is none."""
     found = all_drive_models().get(name)
     if found is None:
         raise unknown_word("drive model", name, all_drive_models())
@@ -241,7 +241,7 @@ _NO_COMPILER = 127
 
 
 def install_drive(machine: Machine, plugin: str) -> None:
-    """Compile the plugin, unless it is built from the current sources. Raises ToolMissing or LabError."""
+    """Compile the plugin on the machine, unless it is there and up to date. Raises ToolMissing or LabError."""
     folder = f"{plugin}.d"
     here = Path(__file__).parent / "drive"
     sources = {f"{folder}/{name}": (here / name).read_text(encoding="utf-8") for name in _SOURCES}
@@ -298,7 +298,7 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backing: str = ""
 
     def validate(self) -> None:
-        """Raises SpecError for a bad name, a size that no block device has, or a drive model on a kind without one."""
+        """Raises SpecError for a bad name, an impossible size, or a drive model for a disk that is not a spindle."""
         checked_disk_name(self.name)
         unit = KIB if self.kind is DiskKind.RAM else SECTOR_BYTES
         if not MIB <= self.size_bytes <= MOST_DISK_BYTES or self.size_bytes % unit:
@@ -324,7 +324,7 @@ def checked_disk_name(name: str) -> str:
 
 
 def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
-    """Raises SpecError for an invalid spec, too many disks or duplicate names; the names ``others`` count too."""
+    """Raises SpecError for an invalid spec, too many disks or duplicate names; ``others`` are the names in use."""
     if len(wanted) + len(others) > MOST_DISKS:
         raise SpecError(
             f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"at most {MOST_DISKS} are possible"
@@ -362,19 +362,22 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         checked_disk_name(self.name)
         checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
         if not re.fullmatch(r"/dev/([a-z]{1,16}[0-9]{0,8}|nvme[0-9]{1,4}n[0-9]{1,4})", self.node):
-            raise SpecError(f"disk {self.name}: '{shortened(self.node)}' is not a device", hint="such as /dev/loop0")
+            raise SpecError(
+                f"disk {self.name}: '{shortened(self.node)}' is not a device", hint="use a node such as /dev/loop0"
+            )
         if self.kind is DiskKind.SPINDLE:
             find_drive_model(self.model)
         elif self.kind is DiskKind.LOOP and not self.backing.endswith(f"/{self.name}.img"):
             raise SpecError(
-                f"disk {self.name}: '{shortened(self.backing)}' is not its image", hint="a file of its name"
+                f"disk {self.name}: '{shortened(self.backing)}' is not its image",
+                hint=f"the image of this disk is named {self.name}.img",
             )
 
 
 def with_full_names(text: str, disks: Iterable[LabDisk], *, most: int | None = None) -> str:
     """``text`` with the node of each lab disk replaced by ``disk02 (/dev/ubdb)``, unless it already has this form.
 
-    With ``most``, names alone are replaced too; if the text has more disks than that, all become names alone.
+    With ``most``, bare names are replaced too; if the text mentions more than ``most`` disks, all become bare names.
     """
     by_word = {word: disk for disk in disks for word in ((disk.node,) if most is None else (disk.node, disk.name))}
     if not by_word:
@@ -387,7 +390,7 @@ def with_full_names(text: str, disks: Iterable[LabDisk], *, most: int | None = N
 
 
 def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
-    """A disk by name, serial or node. Raises SpecError with the nearest name."""
+    """A disk by name, serial or node. Raises SpecError, which suggests the nearest name."""
     for disk in disks:
         if word in (disk.name, disk.serial, disk.node, disk.kernel_name):
             return disk

@@ -1,6 +1,7 @@
-"""A lab: an open machine, its lab disks, and the guard that checks every step. Closing it leaves nothing behind.
+"""A lab: an open machine, its lab disks, and the guard that checks every step.
 
-The disks of an embedded kernel are image files; elsewhere the lab stores a list of the attached disks.
+A persistent lab of the embedded kernel keeps its disks in image files; on other machines the disks stay attached, and
+the lab stores a list of them. Disks for one command only are removed when the lab closes.
 """
 
 from __future__ import annotations
@@ -76,22 +77,22 @@ _ELSEWHERE = "or put the state folder elsewhere with RAIDLAB_STATE=FOLDER"
 
 
 class DiskImages:
-    """The images below ``lab_folder``, by the names of their disks."""
+    """The disk images below ``lab_folder``, each named after its disk."""
 
     def __init__(self, lab_folder: Path) -> None:
         self._folder = lab_folder / "disks"
 
     def path(self, name: str) -> Path:
-        """Path of the disk's image, existing or not. Raises SpecError for a name that leads out of the folder."""
+        """Path of the disk's image, which need not exist. Raises SpecError for a name that leads out of the folder."""
         return self._folder / f"{checked_disk_name(name)}{_SUFFIX}"
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """A file descriptor. Raises LabError for a file that is not the lab's own, and OSError (FileNotFoundError)."""
+        """A file descriptor of the image. Raises LabError for a file that is not the lab's own, OSError as open(2)."""
         check_own_folder(self._folder, "the folder for disk images")
         return open_plain(self.path(name), flags, is_own=True, error=LabError)
 
     def find(self, name: str) -> os.stat_result | None:
-        """The result of stat(2) on the image; None if there is none. Raises LabError as ``open``."""
+        """The result of stat(2) on the image; None if there is none. Raises LabError if it cannot be opened."""
         try:
             descriptor = self.open(name)
         except FileNotFoundError:
@@ -109,7 +110,7 @@ class DiskImages:
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing images, sparse and of exact size. Raises LabError, with none created, if one cannot be."""
+        """Create missing images, sparse and of the exact size. Raises LabError, with none created, if one fails."""
         try:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
@@ -185,7 +186,7 @@ _KINDS_TO_LIST = (DiskKind.FILE, DiskKind.LOOP, DiskKind.SPINDLE, DiskKind.RAM)
 
 
 class LabFolder:
-    """A locked folder with the image files of one lab; a scratch folder is removed when it closes."""
+    """A locked folder with the image files of one lab; a scratch folder is removed when it is closed."""
 
     def __init__(self, lock: FolderLock, disk_specs: Sequence[DiskSpec], *, is_scratch: bool) -> None:
         self.lock = lock
@@ -214,7 +215,7 @@ class LabFolder:
         before = {name for name in files if self.images.find(name)}
         if before:
             raise LabError(
-                f"there is an image {self.images.path(min(before))} already, but no list mentions it",
+                f"there is already an image {self.images.path(min(before))}, which is not in the lab's list of disks",
                 hint="move it elsewhere to keep its data",
             )
         self.images.make([spec for spec in further if spec.kind is DiskKind.FILE])
@@ -226,7 +227,7 @@ class LabFolder:
             raise
 
     def save(self, disk_specs: Sequence[DiskSpec]) -> None:
-        """Replace the list for the next start, and remove images of dropped disks. Raises LabError, with no change."""
+        """Replace the list for the next start, and remove images of dropped disks. Raises LabError."""
         check_specs(disk_specs)
         names = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
         dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in names]
@@ -238,7 +239,7 @@ class LabFolder:
         self.specs = tuple(disk_specs)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
-        """The disks as the kernel shows them: by serial in ``nodes``, else (User Mode Linux) /dev/ubda onwards."""
+        """The file disks with their nodes: from ``nodes``, by serial, or /dev/ubda and so on in User Mode Linux."""
         return tuple(
             LabDisk(
                 name=spec.name,
@@ -253,7 +254,10 @@ class LabFolder:
 
 
 def lab_folder(state: StateFolder, name: str) -> LabFolder:
-    """The lab, locked; without a list it has the disks with images, or nine new ones. Raises LabError for a bad one."""
+    """The lab's folder, locked. Without a list the lab has the disks with images, or else nine new ones.
+
+    Raises LabError for an invalid list.
+    """
     lock = state.lock_lab(name)
     path = lock.folder / _LAB_FILE
     try:
@@ -348,7 +352,7 @@ _LONG_INPUT_BYTES = 8192
 
 
 class Lab:
-    """Runs plans on a machine. ``folder`` holds the images of file disks; None if the machine stores its disks."""
+    """Runs plans on a machine. ``folder`` holds the images of an embedded kernel's disks; None on other machines."""
 
     def __init__(
         self, machine: Machine, host: Host, disks: Iterable[LabDisk], *, folder: LabFolder | None = None
@@ -363,7 +367,7 @@ class Lab:
         self.guard = Guard(machine, self.disks, [disk.node for disk in self.disks if disk.name in blank])
 
     def disk(self, word: str) -> LabDisk:
-        """A disk by name, serial or node. Raises SpecError with the nearest name."""
+        """A disk by name, serial or node. Raises SpecError, which suggests the nearest name."""
         return find_disk(word, self.disks)
 
     def execute(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
@@ -384,7 +388,7 @@ class Lab:
                 raise explain(error, self.machine.facts.target) from error
 
     def attach(self, specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
-        """Attach more disks. After a failure, those already attached are detached again."""
+        """Attach more disks. After a failure, the disks that this call attached are detached again."""
         check_specs(specs, [disk.name for disk in self.disks])
         specs = with_backing(self.machine, self.disks, specs)
         self._require_room(specs)
@@ -401,7 +405,7 @@ class Lab:
         return tuple(made)
 
     def _require_room(self, specs: Sequence[DiskSpec]) -> None:
-        """Raises SpecError if the machine has no room for the disks; an embedded machine was given enough memory."""
+        """Raises SpecError if the machine has no room for the disks; an embedded kernel was given enough memory."""
         if self.machine.facts.is_embedded:
             return
         in_memory = [spec.size_bytes for spec in specs if spec.kind is DiskKind.RAM or needs_backing(spec)]
@@ -436,7 +440,7 @@ class Lab:
             if any(disk.kind is DiskKind.RAM for disk in self.disks):
                 raise SpecError(
                     "there are already ram disks, and more cannot be added",
-                    hint="remove them, then add all of them at once",
+                    hint="remove them, then add all that you need in one command",
                 )
             disks, plan = ram_attachments(specs)
             self.execute(plan)
@@ -511,12 +515,14 @@ class Lab:
         return disk
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
-        """Detach disks. Raises DeviceRefused for a disk in use, SpecError for only some of the ram disks."""
+        """Detach disks. Raises DeviceRefused for a disk in use, SpecError if only some of the ram disks are given."""
         left = {disk.name for disk in self.disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
-            raise SpecError("ram disks are removed all at once", hint=f"remove {', '.join(sorted(left))} as well")
+            raise SpecError(
+                "ram disks can only be removed all together", hint=f"remove {', '.join(sorted(left))} as well"
+            )
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
-        # Ram disks have one driver, and go together.
+        # Ram disks share a driver, and are detached together.
         ram = [disk for disk in disks if disk.kind is DiskKind.RAM]
         for group in [*([disk] for disk in disks if disk not in ram), *([ram] if ram else [])]:
             self.execute(detach_plan(group))
@@ -544,7 +550,7 @@ class Lab:
         self.execute(self.reset_plan(disks))
 
     def reset_plan(self, disks: Sequence[LabDisk], *, used: Collection[str] | None = None) -> Plan:
-        """``reset`` as a plan, without the check for users of the disks.
+        """The plan of ``reset``, which does not check whether the disks are in use.
 
         ``used``: nodes of the disks that belong to arrays; if given, other disks without signatures count as blank.
         """
@@ -559,7 +565,7 @@ class Lab:
         return Plan.of(f"Make {', '.join(disk.name for disk in disks)} blank", steps)
 
     def _carrying(self, disks: Iterable[LabDisk]) -> Collection[str]:
-        """Nodes of the disks that carry signatures; of all that may hold data if they cannot be examined."""
+        """Nodes of the disks that carry signatures, or of all that may hold data if they cannot be examined."""
         nodes = [disk.node for disk in disks if self.guard.can_hold_data(disk.node)]
         try:
             return self.guard.carried(nodes).keys()
@@ -596,7 +602,7 @@ class Lab:
         del self._attached[remaining:]
 
     def use(self, disks: Iterable[LabDisk]) -> None:
-        """Replace the lab's disks by these, which may have new names."""
+        """Replace the lab's disks with these, which may have new names."""
         self.disks = tuple(sorted(disks, key=lambda disk: disk.name))
         self.guard.set_disks(self.disks)
 
@@ -687,7 +693,10 @@ def open_lab(
 
 
 def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool = False) -> int:
-    """The memory of an embedded kernel with these disks; files, and in virtual time spindles, lie outside the guest."""
+    """The memory of an embedded kernel with these disks, without file disks and, in virtual time, spindles.
+
+    These lie outside the guest.
+    """
     outside = (DiskKind.FILE, DiskKind.SPINDLE) if is_virtual_time else (DiskKind.FILE,)
     memory = DEFAULT_MEMORY_BYTES
     for spec in wanted:
@@ -712,7 +721,7 @@ def with_fitting_time(
         return target
     found = quickest(target, host.processes, host.files)
     on_notice(
-        "in virtual time: exact, and many times faster than the clock; 'uml:?time=real' chooses real time"
+        "in virtual time: exact, and many times faster than real time; 'uml:?time=real' chooses real time"
         if found.is_virtual_time
         else "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
     )
@@ -722,7 +731,7 @@ def with_fitting_time(
 def _settle(lab: Lab) -> None:
     """Unmount file systems and stop arrays, so that the next start finds clean arrays.
 
-    Does nothing on a machine that is lost, or whose guest computes endlessly, which nothing preempts in virtual time.
+    Does nothing on a machine that is lost, or whose guest computes without end: in virtual time nothing preempts it.
     """
     if not lab.machine.is_answering(SETTLE_SECONDS):
         return
@@ -768,13 +777,12 @@ def _open_attached(
             yield lab
             write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
             return
-        # Not within the block that makes the lab's disks blank: until they are chosen, those are all disks.
+        # Outside the block that makes the lab's disks blank: before this choice the lab's disks are all disks.
         _choose_plain_disks(lab, wanted)
         try:
             yield lab
         finally:
-            # Return them blank, as they were, also those below emulated drives: an array left on them would start with
-            # the machine.
+            # Blank them again, and those below emulated drives too: an array left on them would start with the machine.
             own = (DiskKind.VIRTIO, DiskKind.PHYSICAL)
             with suppress(LabError):
                 lab.reset([disk for disk in lab.disks if disk.kind in own or disk.backing.startswith("/dev/")])
@@ -782,7 +790,7 @@ def _open_attached(
 
 
 def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
-    """Give the lab exactly the requested disks, on the machine's own extra disks as far as these suffice."""
+    """Give the lab exactly the requested disks, on the machine's own extra disks as far as they suffice."""
     own = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
     free = free_disks(lab.machine, own)
     can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)

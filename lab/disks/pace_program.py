@@ -1,10 +1,10 @@
 """Changes the pace of an emulated drive in use. Runs on the machine as a process.
 
-    pace-disk CONTROL NOTE SECONDS NAME      from now on one request each SECONDS; 0: the drive's own pace again
+    pace-disk CONTROL NOTE SECONDS NAME      from now on one request every SECONDS; 0: the drive's own pace again
 
 CONTROL is the socket of nbdkit's pause filter: "r" resumes requests, "p" holds later ones and replies when those
-in progress are done. One "r" and "p" per SECONDS let one request through, since the drive serves one at a time. NOTE is
-the file with the ID of the process that does so, and NAME. The process ends when the server ends.
+in progress are done. An "r" and a "p" every SECONDS let one request through, since the drive serves one at a time. NOTE
+is the file that holds NAME and the ID of the process that sends them, which ends when the server ends.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def ask(control: socket.socket, letter: bytes) -> None:
 
 
 def serve_at_pace(control: socket.socket, period: float) -> None:
-    """Let one request through per period, until a signal or the server's end."""
+    """Let one request through per period, until a signal arrives or the server ends."""
     due = time.monotonic()
     while True:
         ask(control, b"r")

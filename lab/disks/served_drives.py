@@ -1,7 +1,7 @@
 """The lab's own drives on a stock kernel: a program on the machine serves them to the kernel's drivers nbd and cuse.
 
-It obeys the same lines as the embedded kernel's driver, and gives the same record (provision/kernel/served). It is
-compiled on this computer, whose programs the machine in QEMU runs.
+It accepts the same commands as the embedded kernel's driver, and makes the same record (provision/kernel/served). It is
+compiled on this computer, since the machine in QEMU runs this computer's programs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMPILE_SECONDS = 120.0
 
 
 def built_server(host: Host) -> Path:
-    """The program, compiled unless that was done from the same sources. Raises ToolMissing or LabError."""
+    """The program's path; compiled unless it exists and is up to date. Raises ToolMissing or LabError."""
     if missing := [path for path in _SOURCES if not path.is_file()]:
         raise ToolMissing(
             f"the source of the recorded drives, {missing[0]}, is missing",

@@ -183,7 +183,7 @@ def test_a_command_without_effect_is_rejected_with_the_reason(talk: Talk) -> Non
     for line, message in (
         ("blah", "blah is not a command here; ? lists the commands."),
         ("m", "m is not possible now: there is no array yet."),
-        ("f", "f is not possible now: disk01 is no working member of an array."),
+        ("f", "f is not possible now: disk01 is not a working member of an array."),
         ("debrief", "debrief is not possible now: no drill is open."),
     ):
         talk.ask(line, message)

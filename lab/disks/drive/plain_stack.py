@@ -1,7 +1,7 @@
 """Mark a shared object as needing no executable stack, where the compiler has not done so.
 
-tcc writes no PT_GNU_STACK header. The loader takes that as a request for an executable stack, and since glibc 2.41 it
-refuses to load such an object into a running program. Sources: elf(5); glibc 2.41's release notes, dlopen.
+tcc writes no PT_GNU_STACK header. The loader then assumes that the object needs an executable stack, and since glibc
+2.41 it refuses to load such an object into a running program. Sources: elf(5); glibc 2.41's release notes, dlopen.
 """
 
 import struct
@@ -14,7 +14,10 @@ READ_WRITE = 6
 
 
 def main(path: str) -> None:
-    """Add the header to the 64-bit object at this path, unless it has one: a longer table, at the end of the file."""
+    """Add the header to the 64-bit object at this path, unless it has one.
+
+    The program header table, which becomes longer, moves to the end of the file.
+    """
     with open(path, "r+b") as file:
         content = file.read()
         header = list(HEADER.unpack_from(content))

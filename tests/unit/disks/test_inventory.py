@@ -94,7 +94,7 @@ def test_mountinfo_as_the_kernel_writes_it() -> None:
 
 @pytest.mark.parametrize("message", ["", "/etc/passwd\n"])
 def test_a_missing_device_is_refused(message: str) -> None:
-    with pytest.raises(LabError, match="is not there"):
+    with pytest.raises(LabError, match="there is no device"):
         resolve_node(FakeMachine(answers={("readlink",): Scripted(message, status=1)}), "/dev/disk/by-id/x")
     machine = FakeMachine(answers={("readlink", "-e", "/dev/disk/by-id/x"): Scripted("/dev/sdb\n")})
     assert resolve_node(machine, "/dev/disk/by-id/x") == "/dev/sdb"

@@ -185,7 +185,7 @@ def test_what_a_killed_add_left_is_made_anew_and_data_are_not(state: StateFolder
         assert folder.image(further[0]).stat().st_size == 16 * MIB
         folder.save(files(2))
         folder.image(further[0]).write_bytes(b"data of somebody")
-        with pytest.raises(LabError, match=r"there is an image .* already"):
+        with pytest.raises(LabError, match=r"there is already an image .*, which is not in the lab's list"):
             folder.add(further)
         assert folder.image(further[0]).read_bytes() == b"data of somebody"
 
