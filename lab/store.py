@@ -2,8 +2,8 @@
 
 A package that stores records defines its own ``msgspec.Struct`` types and uses
 
-* ``RunFolders`` for runs: a folder for each, with a header file, journals and a lock. It grows entry by entry or
-  appears at once; a later command removes the leftovers of an interrupted one;
+* ``RunFolders`` for runs: a folder for each, with a header file, journals and a lock. A run grows entry by entry or is
+  stored as a whole; a later command removes the leftovers of an interrupted one;
 * ``Journal`` for entries that are added one at a time, each durable before the next;
 * ``RecordFiles`` for records that are complete when they are written, one file each.
 """
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class RunHeader(Protocol):
-    """What a header says about itself."""
+    """The fields that every header has."""
 
     @property
     def id(self) -> str: ...
@@ -75,9 +75,9 @@ class RunFolders:
     state_root: Path | None = None
     """The state folder, if ``root`` is inside it: all folders below it must belong to this user."""
     inner: tuple[str, ...] = ()
-    """Subfolders of a run's folder that hold files of their own."""
+    """Subfolders of a run's folder that hold more of its files."""
     beside: tuple[Path, ...] = ()
-    """Folders outside ``root`` whose files are put in place only inside ``changing``."""
+    """Folders outside ``root`` whose files are created or replaced only within ``changing``."""
     most_header_bytes: int = MOST_OWN_BYTES
 
     @property
@@ -103,7 +103,7 @@ class RunFolders:
         return tuple(sorted(found, reverse=True))
 
     def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
-        """The run with this id or unique beginning, or ``latest``, a choice among one or more. Raises ResultError."""
+        """The id that begins with ``word``; for "latest", the choice of ``latest``. Raises ResultError if not unique."""
         # Avoid listing all other runs: a report on thousands of runs looks up each one.
         if word != LATEST and is_name(word) and self.has(word):
             return word
@@ -118,7 +118,7 @@ class RunFolders:
         if found:
             some = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
             raise ResultError(
-                f"'{shortened(word)}' may be {len(found)} {self.noun}s: {some}", hint="give a longer part of the id"
+                f"'{shortened(word)}' matches {len(found)} {self.noun}s: {some}", hint="give a longer part of the id"
             )
         raise ResultError(f"there is no {self.noun} '{shortened(word)}' in '{self.root}'", hint=self.list_hint)
 
@@ -132,7 +132,7 @@ class RunFolders:
         )
 
     def create(self, clock: Clock, word: str = "") -> Path:
-        """Create the empty folder of a new run, with an id that no other process gets. Raises ResultError, LabError."""
+        """Create the empty folder of a new run, with an id that no other process can get. Raises LabError."""
         try:
             self.make_root()
             for name in numbered(stem(clock.utc_now(), word)):
@@ -144,7 +144,7 @@ class RunFolders:
         raise AssertionError("all numbers are in use")
 
     def make_root(self) -> None:
-        """Create ``root`` if it is missing. Raises LabError for a folder that does not belong to this user, OSError."""
+        """Create ``root`` if it is missing. Raises OSError, and LabError for a folder of another user."""
         make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
 
     def write_header(self, record: msgspec.Struct, run_id: str) -> None:
@@ -162,7 +162,7 @@ class RunFolders:
             raise ResultError(f"'{path}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
 
     def good_header(self, run_id: str, kind: type[Header], format_version: int) -> Header:
-        """As ``read_header``; also raises ResultError if the header has another format version or another run's id."""
+        """Like ``read_header``, but raises ResultError for another format version or another run's id as well."""
         header = self.read_header(run_id, kind)
         if (header.format_version, header.id) != (format_version, run_id):
             raise ResultError(
@@ -199,7 +199,7 @@ class RunFolders:
 
     @contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Hold the lock of a run. Raises MachineBusy if another process holds it, ResultError."""
+        """Hold the lock of a run. Raises MachineBusy if another process holds it, and ResultError."""
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
@@ -222,10 +222,10 @@ class RunFolders:
             raise storage_error(f"{self.noun} {run_id} cannot be deleted", error) from error
 
     def put(self, run_id: str, files: Iterable[tuple[str, bytes]], *, replaces: bool = False) -> Path:
-        """Store a complete run from its files (path in its folder, content), in a single rename; return its folder.
+        """Store a complete run from its files (path in its folder, content), and return its folder.
 
-        ``replaces`` an existing run of this id, otherwise that is an error. Raises ResultError, or any error of
-        ``files``; the store is then unchanged.
+        ``replaces``: replace an existing run with this id, which is otherwise an error. Raises ResultError, or any
+        error that ``files`` raises; the store is then unchanged.
         """
         folder = self.path(run_id)
         part = self.root / f".importing-{run_id}.{os.getpid()}"
@@ -251,7 +251,7 @@ class RunFolders:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Entries created or moved in the store meanwhile are no leftovers. Raises OSError, LabError."""
+        """Keep new and moved entries in the store from being removed as leftovers. Raises LabError, OSError."""
         self.make_root()
         with locked(self.root / _STORE_LOCK, SHARED, waits=True):
             yield
@@ -286,7 +286,7 @@ class RunFolders:
         if not there:
             others = {*folder.iterdir(), *(path for each in inner for path in each.glob("*"))} - {*inner, *temporary}
             if _TIME.match(folder.name) and not others:
-                yield folder, f"removed the empty beginning of {self.noun} '{folder.name}'"
+                yield folder, f"removed the empty folder of {self.noun} '{folder.name}'"
         elif temporary and not self.is_held(folder.name):
             for path in temporary:
                 yield path, f"removed '{path.name}', left by a killed run in {self.noun} '{folder.name}'"
@@ -373,7 +373,7 @@ class Journal(Generic[Entry]):
     hint: str = "restore it from a copy, or remove the line"
     """The hint for a damaged line."""
     skips_damaged: bool = False
-    """Skip damaged lines. For entries that are recreated if missing."""
+    """Skip damaged lines: for entries that are created again if they are missing."""
     is_own: bool = True
     """The file must belong to this user and have no other hard link."""
     is_durable: bool = True
@@ -399,7 +399,7 @@ class Journal(Generic[Entry]):
         return found
 
     def repair(self) -> None:
-        """Truncate an incomplete last line. Raises ``error`` as ``read``, or if the file cannot be changed."""
+        """Remove an incomplete last line. Raises ``error`` like ``read``, or if the file cannot be changed."""
         data = self._data()
         whole = data.rfind(b"\n") + 1
         if whole < len(data):

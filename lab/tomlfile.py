@@ -108,7 +108,7 @@ def file_of(what: str, name: str, folder: Path) -> Path:
 
 def toml_text(path: Path) -> str:
     """Read the text of a file, for ``decode_toml``. Raises SpecError if the file cannot be read for any reason."""
-    return read_text(path, MOST_TOML_BYTES, hint="check that it is this file")
+    return read_text(path, MOST_TOML_BYTES, hint="check that this is the right file")
 
 
 def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:

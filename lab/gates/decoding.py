@@ -1,14 +1,14 @@
 """Typed, bounded values from outside: numbers, JSON and TOML.
 
-The guarantee: every number that the lab uses is finite and bounded, so the wait, loop, memory or device that it
-determines is bounded too, and any TOML text is read or rejected in a fraction of a second. Errors name the bound.
+The guarantee: every number that the lab uses is finite and bounded, and so is each wait, loop, allocation or device
+size that depends on one; and any TOML text is read or rejected in a fraction of a second. Errors name the bound.
 
 The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
 checks them everywhere else. A lock serialises the first use of each type: msgspec (0.22.0) publishes its analysis of a
-Struct before it is complete, and a second thread that decodes the type at that moment dies of a segmentation fault.
+Struct before it is complete, and a second thread that decodes the type at that moment causes a segmentation fault.
 
-tomllib itself sets no bounds: it takes quadratic time in the dots of a key, raises RecursionError for nested brackets,
-and int() raises a ValueError of its own from 4,300 digits on.
+tomllib itself sets no bounds: its time is quadratic in the number of dots in a key, it raises RecursionError for deeply
+nested brackets, and int() raises ValueError for more than 4,300 digits.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
 """Share of reads in a mix, which contains both reads and writes."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
-"""A figure reported by someone else, in any unit: ratios of two and sums of many stay finite."""
+"""A figure from outside, in any unit, bounded so that sums of many stay finite."""
 RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
 """Number of a repeat of a measurement; statistics on repeats (lab.results.statistics) take quadratic time."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
@@ -124,7 +124,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 def whole(text: str, what: str = "") -> int:
-    """Parse a whole number of at most 19 digits. Raises SpecError (Python rejects 4,300 digits with another error)."""
+    """Parse a whole number of at most 19 digits. Raises SpecError, even where int() would raise another error."""
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise SpecError(
             f"{what} '{shortened(text)}' is not a whole number".lstrip(), hint="write only digits, such as 4"
@@ -137,12 +137,12 @@ def whole(text: str, what: str = "") -> int:
 
 
 def read_count(text: str | None, what: str) -> int:
-    """A count in a machine's file, below 2**53; 0 if it is missing or empty. Raises LabError for any other content."""
+    """A count from a machine's file, below 2**53; 0 if it is missing or empty. Raises LabError for other content."""
     return _number_in(text, what, int)
 
 
 def read_seconds(text: str | None, what: str) -> float:
-    """As ``read_count``, for a time."""
+    """Like ``read_count``, for a time in seconds."""
     return _number_in(text, what, float)
 
 
@@ -153,7 +153,7 @@ def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
         if 0 <= found < _MAX_COUNT:
             return found
     raise LabError(
-        f"{what} on the machine says '{shortened(stripped)}', which is not a possible number",
+        f"{what} on the machine contains '{shortened(stripped)}', which is not a possible number",
         hint="check that file on the machine: something may be mounted over /sys or /proc",
     )
 
@@ -192,7 +192,7 @@ def parse_bytes(text: str | int, *, what: str = "size") -> int:
 
 
 def checked(value: N, kind: Any, what: str) -> N:
-    """``value``, if it is valid for one of the types above. Raises SpecError with the bound."""
+    """``value``, if it is valid for ``kind``, one of the types above. Raises SpecError, which names the valid range."""
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
@@ -245,7 +245,7 @@ _BETWEEN_WORDS = re.compile(r"[=,\[\]{}\n]")
 def parse_toml(text: str, *, source: str = "TOML text") -> dict[str, Any]:
     """The tables and values of ``text`` within the bounds above; ``source`` names it in errors. Raises SpecError."""
     if len(text) > MOST_TOML_BYTES:
-        raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that it is this file")
+        raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that this is the right file")
     _require_shallow(_UNSTRUCTURED.sub('""', text), source)
     try:
         tree = tomllib.loads(text)
@@ -309,9 +309,9 @@ def read_own_json(
     except FileNotFoundError:
         raise
     except OSError as failure:
-        raise error(f"'{path}' cannot be read: {failure.strerror}", hint="make it readable for you") from None
+        raise error(f"'{path}' cannot be read: {failure.strerror}", hint="give yourself read permission") from None
     except ValueError as failure:
-        raise error(f"'{path}' is damaged: {failure}", hint="move it elsewhere: the lab creates another") from None
+        raise error(f"'{path}' is damaged: {failure}", hint="move it elsewhere: the lab creates a new one") from None
 
 
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:

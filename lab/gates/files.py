@@ -3,7 +3,7 @@
 Kernels, drivers, libraries and interpreters must belong to this user or to root. Files that are not shipped with
 raidlab are reported, with what they may do, before anything in them runs. Only this user writes the lab's own data: a
 folder to which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or
-oversized file raises a single error.
+oversized file raises LabError.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
-    """One sentence on the permissions of a file; empty for a shipped one. ``lines`` are its shell lines."""
+    """One sentence that says what a file may do; empty for a shipped one. ``lines`` are its shell lines."""
     if not is_foreign(path):
         return ""
     count = len(foreign_lines(lines))
@@ -119,7 +119,7 @@ def _reason(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Whether root and this user are the only members of the group: root's own, or the group of the user's name.
+    """Whether root and this user are the only members of the group: one of root's, or the one with the user's name.
 
     Debian and its derivatives give each user such a group with write access (usermod(8), login.defs(5),
     USERGROUPS_ENAB).
@@ -182,13 +182,13 @@ def open_plain(
     folder_fd: int | None = None,
     error: type[LabError] = ResultError,
 ) -> int:
-    """The descriptor of a plain file.
+    """Open a plain file and return its descriptor.
 
     ``is_own``: it must belong to this user, have no other hard link, and not be a symlink. ``folder_fd``: the
-    descriptor of the folder in which the last component of ``path`` is opened; it must not be a symlink.
+    descriptor of the folder in which the last component of ``path``, which must not be a symlink, is opened.
 
     With O_CREAT a missing file is created, with access for this user only. Raises ``error`` for anything but such a
-    file, OSError as open(2) does.
+    file, and OSError as open(2) does.
     """
     # Checked before opening, since opening a device may have side effects; and after, in case the file was replaced.
     has_links = not is_own and folder_fd is None
@@ -214,7 +214,7 @@ def read_plain(
     error: type[LabError] = ResultError,
     hint: str = "",
 ) -> bytes:
-    """Read a plain file. Raises ``error`` as ``open_plain`` and for more than ``most_bytes``, OSError."""
+    """Read a plain file. Raises what ``open_plain`` raises, and ``error`` for more than ``most_bytes``."""
     with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
         # A file that grows meanwhile is not read without end.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
@@ -225,7 +225,7 @@ def read_plain(
 
 _NO_TEXT = "save it as UTF-8, or check that this is the right file"
 _NEXT = {
-    errno.ENOENT: "check the name; a relative path starts here",
+    errno.ENOENT: "check the name; a relative path starts in the current folder",
     errno.EACCES: "give yourself read permission: chmod u+r FILE, and u+x on its folders",
     errno.ENAMETOOLONG: "shorten the name: at most 255 bytes, and 4,095 with its folders",
     errno.ELOOP: "name the file itself: its links form a loop",
@@ -234,7 +234,7 @@ _NEXT = {
 
 
 def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
-    """Read a plain UTF-8 file named by the user. Raises SpecError; ``hint`` is for one that is too large."""
+    """Read a plain UTF-8 file named by the user. Raises SpecError; ``hint`` is its hint if the file is too large."""
     message = f"'{shortened(str(path), 200)}' cannot be read"
     try:
         data = read_plain(path, most_bytes, error=SpecError, hint=hint)
@@ -255,9 +255,9 @@ def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
-    """Read the plain file ``name``, which may be in subfolders of ``folder``. Symlinks in the path are rejected.
+    """Read the plain file ``name`` below ``folder``, which may be in a subfolder. Symlinks in ``name`` are rejected.
 
-    Raises ResultError for anything else and for more than ``most_bytes``, OSError as open(2) does.
+    Raises ResultError for anything else and for more than ``most_bytes``, and OSError as open(2) does.
     """
     where = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -314,12 +314,12 @@ def kind_of(mode: int) -> str:
 T = TypeVar("T")
 
 MOST_OWN_BYTES = 4 * MIB
-"""Size of one of the lab's lists or notes; the largest known, the progress in a lesson, has a few KiB."""
+"""Maximum size of one of the lab's lists or notes; the largest known, the progress in a lesson, has a few KiB."""
 _ELSEWHERE = "choose another folder with RAIDLAB_STATE=FOLDER"
 
 
 def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
-    """Raises LabError for another user's folder, or one to which others may write; OSError as stat(2) does.
+    """Raises LabError for another user's folder, or one to which others may write, and OSError as stat(2) does.
 
     A missing folder passes, since it may be created. Folders of root are trusted, since root is unrestricted anyway.
     ``may_be_link``: the user who configured the folder may have made a link to it; folders created by the lab are never
@@ -349,10 +349,10 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
 
 
 def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
-    """Create a folder for this user only, with its parents, and check all from ``root`` down (else itself).
+    """Create a folder for this user only, with its parents, and check each from ``root`` (or itself) down.
 
-    The XDG Base Directory Specification requires mode 0700, even for the parents. Raises LabError as
-    ``check_own_folder``, OSError.
+    The XDG Base Directory Specification requires mode 0700, even for the parents. Raises what ``check_own_folder``
+    raises.
     """
     root = root or path
     if root.is_symlink() and not root.exists():

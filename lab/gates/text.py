@@ -67,7 +67,7 @@ def markdown(text: str) -> str:
 
 
 def spreadsheet(text: str) -> str:
-    """A CSV cell that no spreadsheet interprets as a formula: it gets a leading apostrophe (OWASP, CSV injection)."""
+    """A CSV cell; a formula gets a leading apostrophe, so no spreadsheet evaluates it (OWASP, CSV injection)."""
     shown = visible(text)
     is_formula = shown[:1] in _FORMULA and shown != "" and not _NUMBER.fullmatch(shown)
     return f"'{shown}" if is_formula else shown
@@ -89,7 +89,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def is_name(text: str, most: int = MOST_NAME_CHARACTERS) -> bool:
-    """Letters, digits, '-', '_' and '.', the first one a letter, a digit or '_'; at most ``most`` characters."""
+    """Whether ``text`` has 1 to ``most`` letters, digits, '-', '_' and '.', and does not begin with '-' or '.'."""
     return len(text) <= most and NAME.fullmatch(text) is not None
 
 

@@ -34,7 +34,7 @@ class HostClock:
 
 
 def utc_text(clock: Clock) -> str:
-    """Return the time as ISO 8601 in UTC, in microseconds, so that events within a second keep their order."""
+    """Return the time as ISO 8601 in UTC, with microseconds, so that events within a second keep their order."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -44,7 +44,10 @@ def utc_second_text(clock: Clock) -> str:
 
 
 def moment(text: str) -> datetime:
-    """Parse a time of either function; ``datetime.min`` for other text. As text ``…29Z`` sorts after ``…29.5Z``."""
+    """Parse a time from either function above; ``datetime.min`` for other text.
+
+    Needed to sort times: as text, ``…29Z`` sorts after ``…29.5Z``.
+    """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -53,7 +56,7 @@ def moment(text: str) -> datetime:
 
 
 def polls(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
-    """Yield for each poll of a bounded wait, with a pause between two; True for the last, after the time-out."""
+    """Yield once for each poll of a bounded wait, with pauses in between: True for the last, after the time-out."""
     deadline = clock.monotonic_seconds() + timeout_seconds
     while not (is_last := clock.monotonic_seconds() >= deadline):
         yield is_last

@@ -1,6 +1,6 @@
 """Files on the host on which this client runs, below a root folder that tests replace; file locks; tracebacks of bugs.
 
-A lock ends with its holder: flock(2), or a lock of a single byte.
+A lock is on a whole file (flock(2)) or on a single byte of it, and is released when its holder ends.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NONE_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def open_lock(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open a lock's file; create it if missing. Raises OSError, ``error`` if it is not the lab's own."""
+    """Open a lock file; create it if missing. Raises OSError, and ``error`` if the file is not the lab's own."""
     return open_plain(path, os.O_RDWR | os.O_CREAT, is_own=True, error=error)
 
 
 def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
-    """Take the lock of an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if it is held, OSError."""
+    """Lock an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if another holds the lock, or OSError."""
     try:
         fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
     except OSError as error:
@@ -41,7 +41,7 @@ def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
 
 
 def take_byte(descriptor: int, place: int, path: Path) -> bool:
-    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)); False if another one holds it. Raises OSError."""
+    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)); False if it is already locked. Raises OSError."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
     except (BlockingIOError, PermissionError):
@@ -53,7 +53,7 @@ def take_byte(descriptor: int, place: int, path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, how: int, *, waits: bool = False) -> Iterator[None]:
-    """Hold the lock of a file; create the file if it is missing. Raises the errors of ``open_lock`` and ``take``."""
+    """Hold the lock on a file; create the file if it is missing. Raises the errors of ``open_lock`` and ``take``."""
     descriptor = open_lock(path)
     try:
         take(descriptor, how, path, waits=waits)
@@ -64,7 +64,7 @@ def locked(path: Path, how: int, *, waits: bool = False) -> Iterator[None]:
 
 def _explained(error: OSError, path: Path) -> OSError:
     if error.errno in _NONE_HERE:
-        return OSError(errno.ENOLCK, f"the file system of '{path}' has no locks")
+        return OSError(errno.ENOLCK, f"the file system of '{path}' does not support locks")
     return error
 
 
@@ -73,7 +73,7 @@ _HINTS = {
     errno.EDQUOT: "your quota is used up: delete old results, or choose another folder",
     errno.EFBIG: "the limit for file sizes is too low (ulimit -f)",
     errno.EROFS: "the file system is mounted read-only: choose another folder",
-    errno.EACCES: "make the folder writable for you, or choose another folder",
+    errno.EACCES: "give yourself write permission on the folder, or choose another folder",
     errno.EPERM: "choose another name or folder: this name may belong to another user",
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "this computer has too many files open: close other programs",
@@ -86,7 +86,7 @@ _HINTS = {
 }
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _LONGEST_BYTES = 200
-"""Limit for the part of a name within its temporary file's name, which may have 255."""
+"""Limit for the part of a file's name that its temporary file's name contains; a name may have 255 bytes."""
 _MOST_LINKS = 40
 """The number of links that the kernel follows (path_resolution(7))."""
 
@@ -109,7 +109,7 @@ class HostFiles:
 
 
 def advice(error: OSError, otherwise: str) -> str:
-    """Return the hint for an error of the system, or ``otherwise``."""
+    """Return the hint for a system error, or ``otherwise`` if there is none."""
     return _HINTS.get(error.errno or 0, otherwise)
 
 
@@ -130,7 +130,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def require_written(descriptor: int) -> None:
-    """Raise OSError for a write error that a file system reports only on close: a quota, a full server (close(2), NFS).
+    """Raise OSError for an error that a file system reports only on close(2): over quota, or a full NFS server.
 
     Closing a copy of the descriptor reports it too, while the write can still be undone.
     """
@@ -153,7 +153,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int 
     lost on a power failure, but never torn. The umask applies to ``mode``.
 
     A file or a link at ``path`` is replaced and never written into. A pipe or a character device, such as
-    /dev/stdout, is kept and written to, unless another user has created it; a disk is never written to.
+    /dev/stdout, is kept and written to; a disk or another user's pipe is refused.
     """
     ours = _own_descriptor(path)
     if ours is not None:
@@ -192,8 +192,8 @@ def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int =
 def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     """Append ``data`` to one of the lab's own files; create it for this user only if it is missing.
 
-    Raises OSError, ResultError if it is not a regular file that belongs to this user alone. Then the file is as long as
-    before, unless the process was killed meanwhile. Only one process may append at a time.
+    Raises ResultError if it is not a regular file that belongs to this user alone, and OSError, which leaves the file
+    as long as before. A killed process may leave a part of ``data``. Only one process may append at a time.
     """
     descriptor = open_to_append(path)
     try:
@@ -226,7 +226,10 @@ def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield an empty file's path for a program that writes by name; it replaces ``path`` at the end. Raises OSError."""
+    """Yield the path of an empty file, which replaces ``path`` at the end. Raises OSError.
+
+    It is for a program that opens its output by name.
+    """
     folder = path.parent
     with _folder_of(path) as inner, _temporary(inner, path.name, 0o644) as (name, descriptor):
         before = os.fstat(descriptor)
@@ -269,7 +272,7 @@ def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
 
 
 def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> None:
-    """Create a file where hard links are not supported (exFAT, some of FUSE). Raises FileExistsError, OSError."""
+    """Create a file where hard links are not supported (exFAT, some FUSE file systems). Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, mode, dir_fd=folder)
     try:
@@ -282,7 +285,7 @@ def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> Non
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """Return this process's descriptor to which /dev/stdout, /dev/fd/N and the like resolve, else None."""
+    """Return the descriptor of this process that ``path`` names, as /dev/stdout or /dev/fd/N do; else None."""
     for _ in range(_MOST_LINKS):
         folder = os.path.realpath(path.parent)
         if re.fullmatch(rf"/proc/{os.getpid()}(/task/[0-9]+)?/fd", folder):
@@ -335,7 +338,7 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Like ``replace_file``, durable. Raises ResultError with a hint."""
+    """Like ``replace_file``, always durable, but raises ResultError with a hint."""
     try:
         replace_file(path, data, mode=mode)
     except OSError as error:
@@ -351,7 +354,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def store_traceback(error: BaseException) -> str:
-    """Write the traceback to a new file and return how to report it; by the error's source line if that fails."""
+    """Write the traceback to a new file and return how to report it; if that fails, with the error's source line."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

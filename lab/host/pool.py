@@ -35,13 +35,13 @@ def processors() -> int:
 
 @contextmanager
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
-    """Yield the results of ``work`` for all jobs as they arrive, in random order. At the end no worker is left.
+    """Yield the results of ``work`` for all jobs as they arrive, in no particular order. At the end no worker is left.
 
-    ``work`` must be a module's function; jobs and results must be picklable. Each worker loads the main module of the
-    program, which must do nothing then, and has one job at a time: there are at most as many waiting results as
-    workers. With fewer than two ``processes`` all jobs run in this process.
+    ``work`` must be a module's function; jobs and results must be picklable. Each worker imports the program's main
+    module, which must then do nothing, and has one job at a time: there are never more waiting results than workers.
+    With fewer than two ``processes`` all jobs run in this process.
 
-    Raises LabError if a worker is killed from outside, RuntimeError for an exception of ``work``.
+    Raises LabError if a worker is killed from outside, RuntimeError for an exception in ``work``.
     """
     if processes < 2:
         yield map(work, jobs)
@@ -62,7 +62,7 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Block signals, a mask that workers inherit: a terminal's Ctrl-C reaches them all, only the parent handles it."""
+    """Block signals while workers start, which inherit the mask: only the parent handles a terminal's Ctrl-C."""
     # The resource tracker, which multiprocessing starts with the first process, unblocks signals when it starts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)

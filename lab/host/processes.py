@@ -18,7 +18,7 @@ from lab.host.clock import HostClock, polls
 def isolated_python(*arguments: str, python: str = "") -> tuple[str, ...]:
     """The argv of an interpreter in isolated mode (``-I``) with ``arguments``, such as ``"-m", "tui"``.
 
-    ``python`` is the interpreter's path on the computer where it runs; empty for the present one. Processes that
+    ``python`` is the interpreter's path on the computer where it runs; empty for the current one. Processes that
     multiprocessing starts from such a process are isolated too (subprocess._args_from_interpreter_flags).
     """
     return (python or sys.executable, "-I", *arguments)
@@ -43,7 +43,7 @@ class Processes:
     """Finds programs on the host, runs and kills processes."""
 
     # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian. The current folder is never
-    # searched for programs, although an empty or relative entry of PATH means that.
+    # searched for programs, although an empty or relative entry of PATH would mean that.
     _SEARCH_PATH = os.pathsep.join(
         (
             *filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)),
@@ -61,7 +61,7 @@ class Processes:
     def run(
         self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run to the end with stdin closed. A time-out counts as status 124, as with timeout(1)."""
+        """Run a program to its end with an empty stdin. A time-out counts as status 124, as with timeout(1)."""
         try:
             done = subprocess.run(
                 argv,
@@ -87,7 +87,7 @@ class Processes:
         stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess:
-        """Start in a new session, so that a typed Ctrl-C reaches only the client, with pipes for input and output."""
+        """Start a process with pipes for input and output, in a session of its own: Ctrl-C reaches only the client."""
         return subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -110,8 +110,8 @@ class Processes:
         """Kill every process that has a file below ``folder`` open for writing, except this process and ``spared``.
 
         Repeats SIGKILL until none is left: a process may start others before it dies, and on a busy host dying takes a
-        while. Gives up after DYING_SECONDS on processes that survive. A file named ``but`` does not count: another
-        command opens it to test whether it is free, however long that takes.
+        while. Gives up after DYING_SECONDS on processes that survive. A file named ``but`` does not count: other
+        commands open it, for any length of time, to test whether it is locked.
         """
         place = f"{folder.resolve()}/"
         before: set[int] = set()
@@ -132,7 +132,7 @@ def ended_how(status: int) -> str:
 
 
 def _writes_below(process: Path, folder: str, but: str) -> bool:
-    """Whether a process writes below ``folder``; /proc shows names of removed files too (proc(5), fd and fdinfo)."""
+    """Whether a process has a file below ``folder`` open for writing, even a removed one (proc(5), fd and fdinfo)."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError, IndexError, ValueError):

@@ -19,7 +19,7 @@ from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
-"""Time for an app's orderly close: it ends within two seconds of SIGTERM, within five of the loss of its terminal."""
+"""Time for an app's orderly close: it ends within two seconds of SIGTERM, and five of the loss of its terminal."""
 FORCE_SECONDS = 0.6
 UNHURRIED_SECONDS = 10.0
 _COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}
@@ -64,7 +64,7 @@ class _Ending:
         if number in self.seconds:
             self.start_deadline(self.seconds[number], 128 + number)
         if self.received > 1:
-            _write_message("raidlab: closing; another signal ends it at once")
+            _write_message("raidlab: closing; another signal ends it immediately")
         elif self.listener:
             self.listener(number)
         else:
@@ -152,8 +152,8 @@ def watch_terminal(descriptors: tuple[int, ...] = (1,)) -> None:
     """Watch the terminal: from now on its loss ends the command as SIGHUP does, even if no signal is sent.
 
     A session's leader may catch SIGHUP and wait for its child (make), and without a controlling terminal no process
-    receives it. An app, which is useless without its terminal, ends even if SIGHUP is ignored. Pipes and sockets count
-    as terminals do.
+    receives it. An app, which is useless without its terminal, ends even if SIGHUP is ignored. With several
+    ``descriptors``, pipes and sockets among them are watched too.
     """
     if _ending.is_watching:
         return
@@ -179,7 +179,7 @@ def _watch(poll: select.poll) -> None:
 
 
 def _recorder() -> int:
-    """Return the process of script(1), if it made this terminal, else 0: it blocks SIGHUP and outlives its terminal."""
+    """Return the process ID of script(1), which blocks SIGHUP and outlives its terminal; 0 if there is none."""
     with suppress(OSError, IndexError, ValueError):
         parent = int(_read(f"/proc/{os.getsid(0)}/stat").rpartition(")")[2].split()[1])
         return parent if _read(f"/proc/{parent}/comm").strip() == "script" else 0
@@ -208,7 +208,7 @@ def terminal_is_lost() -> None:
 
 
 def nothing_is_open() -> None:
-    """Make a signal end the process at once, until ``close_in_order``: an exception during imports could get lost."""
+    """Make a signal end the process immediately until ``close_in_order``: during imports an exception could be lost."""
     _ending.is_anything_open = False
 
 
@@ -235,7 +235,7 @@ def restored() -> Iterator[None]:
 
 
 def _leave_lost_terminal() -> None:
-    """Replace a terminal that is gone by /dev/null: messages during the close must not fail (EIO)."""
+    """Replace a terminal that is gone with /dev/null: messages during the close must not fail (EIO)."""
     for descriptor in range(3):
         try:
             is_lost = stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor)
@@ -249,7 +249,7 @@ def _leave_lost_terminal() -> None:
 
 
 def _write_message(text: str) -> None:
-    """Write to standard error if it is ready: a handler waits for no terminal, and for no lock of Python's streams."""
+    """Write to standard error if it is ready: a handler must not wait for a terminal, or for a lock of a stream."""
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, f"{text}\n".encode())

@@ -111,7 +111,7 @@ USUAL_MODES = _FIRST_SCREEN + _USUAL
 
 
 class Console:
-    """Standard input and output in raw mode. Call ``show`` and ``end`` from any thread, the rest from one."""
+    """Standard input and output in raw mode. Call ``show`` and ``end`` from any thread, the rest from a single one."""
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

@@ -71,7 +71,7 @@ def test_a_run_is_found_by_id_by_a_unique_beginning_and_as_the_latest(tmp_path: 
     assert runs.find(first) == first
     assert runs.find(second[:-1] + "b") == second
     assert runs.find(LATEST) == second
-    with pytest.raises(ResultError, match="may be 2 runs"):
+    with pytest.raises(ResultError, match="matches 2 runs"):
         runs.find("2026")
     for word in ("zzz", "", "../runs", "x\0y", "a" * 5000):
         with pytest.raises(ResultError) as caught:
