@@ -103,7 +103,7 @@ class RunFolders:
         return tuple(sorted(found, reverse=True))
 
     def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
-        """The id that begins with ``word``; for "latest", the choice of ``latest``. Raises ResultError if not unique."""
+        """The only id that begins with ``word``; for "latest", the choice of ``latest``. Raises ResultError."""
         # Avoid listing all other runs: a report on thousands of runs looks up each one.
         if word != LATEST and is_name(word) and self.has(word):
             return word

@@ -19,7 +19,7 @@ CORRUPTED_BYTES = 64 * KIB
 
 
 def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
-    """The device vanishes while in use, with ``breaks_array`` also one that an array needs. Raises DeviceRefused."""
+    """Make a disk vanish while in use; with ``breaks_array``, even one that an array needs. Raises LabError."""
     found = session.lab.disk(disk)
     everything = _holders(session, found)
     broken = [status for status in everything if status.breaks_without(status.member(found.node))]
@@ -33,10 +33,10 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
 
 
 def plug_in(session: LabSession, disk: str) -> Plan:
-    """Bring a pulled disk back; then add or re-add it."""
+    """Bring a pulled disk back, which can then be added or re-added. Raises ArrayError."""
     found = session.lab.disk(disk)
     if not is_pulled(session, found):
-        raise ArrayError(f"{disk} is not unplugged", hint=f"pull it first: raidlab disks pull {disk}")
+        raise ArrayError(f"{disk} has not been pulled", hint=f"pull it first: raidlab array pull ARRAY {disk}")
     holders = [status for status in _holders(session, found) if not status.inner]
     for status in holders:
         if not status.member(found.node).is_faulty:
@@ -64,7 +64,7 @@ def slow(session: LabSession, disk: str, model: str) -> Plan:
 
 
 def paces(session: LabSession) -> dict[str, str]:
-    """Disk -> drive model whose pace it runs at, for spindles that were slowed down."""
+    """Disk -> drive model at whose pace it runs, for spindles that have been slowed down."""
     notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}
     texts = session.machine.read(list(notes.values())) if notes else {}
     return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}
@@ -96,7 +96,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
 
 
 def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, length: int) -> tuple[int, int, str]:
-    """Start and length of the region on the member's data, and the kind of its content."""
+    """Start and length of the region within the member's data, and the kind of its content."""
     block = operations.CORRUPTION_BLOCK_BYTES
     length = max(block, length - length % block)
     used = _used_bytes(status, member)

@@ -1,6 +1,6 @@
 """Known data on an array, which loads do not touch, and a verdict on their state at any later time.
 
-Loads and known data have regions of the array that do not overlap.
+Loads and known data use regions of the array that do not overlap.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ _MARK_FRACTION = 8
 
 
 def mark_bytes(size_bytes: int) -> int:
-    """The part of a bare array reserved for the mark: 16 MiB or an eighth, in whole MiB (below 16 MiB: in 4 KiB)."""
+    """The part of a bare array reserved for the mark: 16 MiB, or an eighth of a smaller array.
+
+    An eighth is rounded down to whole MiB, or to whole 4 KiB if the array is smaller than 16 MiB.
+    """
     wanted = min(MARK_BYTES, size_bytes // _MARK_FRACTION)
     unit = MIB if wanted >= 2 * MIB else 4 * KIB
     return wanted - wanted % unit + size_bytes % (4 * KIB)
 
 
 def load_target(session: LabSession, word: str) -> LoadTarget:
-    """The target of loads on the array, or the free disk, with this name; mounts an existing file system.
+    """The target of loads on the array or free disk with this name; an existing file system is mounted.
 
     The free space of a file system is not determined here: see ``with_free_bytes``. Raises ArrayError for an array that
     is not running or has unknown content, DeviceRefused for a disk in use.
@@ -50,7 +53,7 @@ def load_target(session: LabSession, word: str) -> LoadTarget:
 
 
 def _whole_target(session: LabSession, word: str) -> LoadTarget:
-    """As ``load_target``, up to the place of a new mark."""
+    """Like ``load_target``, but up to where a new mark would begin."""
     if not names_array(word):
         disk = session.lab.disk(word)
         session.check_free([disk.node])
@@ -155,7 +158,7 @@ class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: DataVerdict
     checked_utc: str
     unreadable: tuple[tuple[int, int], ...] = ()
-    """As in MarkVerdict; only the first few."""
+    """The first few regions of ``MarkVerdict.unreadable``."""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -189,7 +192,7 @@ def write_mark(session: LabSession, name: str) -> DataMark:
 
 
 def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
-    """Read a mark past the caches; store and return the verdict, also on lost data. Raises MachineLost."""
+    """Read a mark, bypassing the caches; store and return the verdict, even if data are lost. Raises MachineLost."""
     found = _verify(session, mark)
     _store_verdict(session, mark.uuid, found)
     return found
@@ -247,7 +250,7 @@ def mark_of(session: LabSession, name: str) -> DataMark | None:
 
 
 def require_mark(session: LabSession, name: str) -> DataMark:
-    """As ``mark_of``. Raises ArrayError if the array has no mark."""
+    """Like ``mark_of``, but raises ArrayError if the array has no mark."""
     mark = mark_of(session, name)
     if mark is None:
         raise ArrayError(f"{name} contains no known data", hint=f"write known data first: raidlab array mark {name}")
@@ -303,7 +306,7 @@ def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
 
 
 def _store_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) -> None:
-    """Store the verdict on a mark; None if the data have not been verified yet."""
+    """Store the verdict on a mark; None, for data that have not been verified yet, removes an older one."""
     verdicts = last_verdicts(session)
     verdicts.pop(uuid, None)
     if verdict is not None:

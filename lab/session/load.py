@@ -96,7 +96,7 @@ class Load:
         return self.phase is LoadPhase.OVER
 
     def stop(self) -> None:
-        """Request the end: fio then prints its results. Returns at once; repeated calls have no effect."""
+        """Request the end: fio then prints its results. Returns immediately; repeated calls have no effect."""
         self._fio.stop()
 
     def wait(self, timeout_seconds: float | None = None) -> Measured | None:
@@ -198,9 +198,9 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     if work.direction is Direction.VERIFY or (
         work.pattern is AccessPattern.SEQUENTIAL and work.direction is not Direction.MIX
     ):
-        return Forecast(None, f"how md and the disks merge the requests of '{work.id}' decides")
+        return Forecast(None, f"it depends on how md and the disks merge the requests of '{work.id}'")
     if rates is None:
-        limit = "the processor is the limit, and levels look alike"
+        limit = "the processor is the limit, so all levels look alike"
         if session.machine.facts.is_virtual_time:
             limit = "in virtual time they are all equally fast, and theory has no model of them"
         return Forecast(None, f"these disks have no service time: {limit}.{cost}")
@@ -222,7 +222,7 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
 
 
 def beside_prediction(predicted_iops: float, measured: Measured) -> str:
-    """Compare one run with its prediction: only the ratio, since a single run has no confidence interval."""
+    """Compare one run with its prediction, by the ratio only, since a single run has no confidence interval."""
     sections = (measured.figures.reads, measured.figures.writes)
     share = sum(section.iops for section in sections if section) / predicted_iops
     if abs(share - 1) <= AGREEMENT_FRACTION:

@@ -102,7 +102,7 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
     if after.degraded_count > before.degraded_count:
         yield Event(now, EventKind.DEGRADED, name, "", f"{name} is degraded: {_missing(after)}")
     if after.state.is_broken and not before.state.is_broken:
-        loss = after.loss_words or "it has lost more members than it survives"
+        loss = after.loss_words or "it has lost more members than it can survive"
         yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: {loss}")
     was, now_is = before.sync_action, after.sync_action
     if was.is_busy and now_is is not was:
@@ -147,7 +147,7 @@ SLOW_SECONDS = 2.0
 STILL_SECONDS = 10.0
 """Maximum age while there is no I/O: these values hardly change then."""
 _PARTITIONS = "/proc/partitions"
-"""Lists only disks with a size (show_partition() in block/genhd.c), so it shows a vanished disk at once."""
+"""Lists only disks with a size (show_partition() in block/genhd.c), so a vanished disk is missing immediately."""
 _WATCHED_ARRAYS = tuple(f"md{number}" for number in (*range(32), *range(120, 128)))
 _STOP_SECONDS = 5.0
 
@@ -160,7 +160,7 @@ class Snapshot:
     """On the machine's monotonic clock."""
     arrays: tuple[ArrayStatus, ...]
     disks: Mapping[str, DiskCounters]
-    """Counters by kernel name: arrays, their members, the lab's disks; mapped devices also by their own names."""
+    """Counters of arrays, their members and the lab's disks by kernel name, and of arrays by their own names."""
     md_thread_ticks: Mapping[str, int] = field(default_factory=dict)
     """Array -> CPU time of its kernel threads since the first snapshot, in hundredths of a second."""
     vanished: frozenset[str] = frozenset()
@@ -188,7 +188,7 @@ class Monitor:
 
     Args:
         session: an open lab; the monitor follows arrays as they appear and disappear, including those made by hand.
-        hertz: snapshots per second; in virtual time, of this computer's clock, and unchanged ones are not reported.
+        hertz: snapshots per second, in virtual time by this computer's clock; unchanged ones are then not reported.
         on_snapshot: called with each snapshot, on the monitor's thread; a slow callback delays the next snapshot.
         on_end: called once at the end: with None after ``stop``, otherwise with the error (MachineLost).
     """
@@ -217,7 +217,7 @@ class Monitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the monitor; no snapshots follow after the return. Repeated calls, or a lost machine, do no harm."""
+        """Stop; no snapshots follow once this has returned. Safe to call repeatedly, and on a lost machine."""
         with self._state:
             self._stopping.set()
             stream = self._stream
@@ -228,7 +228,7 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """The machine's clock, as expected now; in virtual time, as in the newest snapshot. None before the first."""
+        """The machine's clock, extrapolated to now; in virtual time, that of the newest snapshot. None before one."""
         if self._newest is None:
             return None
         machine, here = self._newest
@@ -345,7 +345,7 @@ class SnapshotMaker:
         )
 
     def _bridged(self, status: ArrayStatus) -> ArrayStatus:
-        """While a plan continues in the background, the status before md's short idle period."""
+        """The status; during a short idle period of md within a background plan, the one before that period."""
         if status.sync_action.is_busy:
             self._at_work[status.name] = status
             return status
@@ -364,7 +364,7 @@ class SnapshotMaker:
         return frozenset({*_WATCHED_ARRAYS, *names, *members, *(disk.kernel_name for disk in self._session.disks)})
 
     def _thread_ticks(self, ticks: Mapping[str, int]) -> dict[str, int]:
-        """Sums for each array, and for each volume over its arrays."""
+        """CPU time of each array's threads, in ticks; for a volume, the sum over its arrays."""
         sums = self._threads.add(ticks)
         for status in self._arrays:
             if status.inner:
@@ -373,7 +373,7 @@ class SnapshotMaker:
 
 
 def _by_array(counters: Mapping[str, DiskCounters], arrays: tuple[ArrayStatus, ...]) -> dict[str, DiskCounters]:
-    """Counters, with devices that have a different kernel name listed under the names of their arrays too."""
+    """Counters by kernel name, and also by the array's name if its kernel name is another one."""
     names = {status.name: status.kernel_name for status in arrays}
     return {**counters, **{name: counters[kernel] for name, kernel in names.items() if kernel in counters}}
 
@@ -382,7 +382,7 @@ RATE_SECONDS = 5.0
 """The period over which a sync's speed is averaged; a few snapshots if they are further apart."""
 _RATE_SNAPSHOTS = 6
 LEAST_SECONDS = 1.0
-"""The remaining time is reported only after this period: extrapolated from a burst or a pause it has no meaning."""
+"""The remaining time is reported only after this period: extrapolated from a burst or a pause, it is meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +449,7 @@ class LoadMeasure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Values since the snapshot before."""
+    """Values since the previous snapshot."""
 
     time_seconds: float
     rates: Mapping[str, number_array[float]]
@@ -461,7 +461,7 @@ class _Moment:
 
 
 class History:
-    """Stores snapshots and intervals of loads, and returns series. Not thread-safe: use it from one thread."""
+    """Stores snapshots and intervals of loads, and returns time series. Not thread-safe: use it from one thread."""
 
     def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
         size = max(2, round(seconds * hertz))
@@ -474,14 +474,14 @@ class History:
         return self._snapshots[-1] if self._snapshots else None
 
     def span_seconds(self, snapshots: int) -> float:
-        """The machine time covered by that many of the newest snapshots."""
+        """The machine time that the newest ``snapshots`` snapshots cover."""
         if not self._moments:
             return 0.0
         first = self._moments[max(0, len(self._moments) - snapshots - 1)]
         return self._moments[-1].time_seconds - first.time_seconds
 
     def add(self, snapshot: Snapshot) -> None:
-        """Append a snapshot to the axis. Snapshots that are not later than the newest are ignored."""
+        """Append a snapshot. Snapshots that are not later than the newest are ignored."""
         before = self.newest
         if before and snapshot.time_seconds <= before.time_seconds:
             return
@@ -533,7 +533,7 @@ class History:
         return newest.time_seconds - seconds if newest and seconds is not None else -math.inf
 
     def _points(self, value: Callable[[_Moment], float | None], seconds: float | None) -> list[Point]:
-        """The values over the last ``seconds``; empty if none is known on the whole axis."""
+        """The values over the last ``seconds``; empty if none is known at any time."""
         if all(value(moment) is None for moment in self._moments):
             return []
         start = self._start(seconds)

@@ -18,10 +18,10 @@ SPEEDS = (1.0, 10.0, 100.0, math.inf)
 """Machine seconds per second of the computer's clock; infinite: as fast as possible."""
 LONGEST_STEP_SECONDS = 3600.0
 TICK_SECONDS = 0.1
-"""Time advances in portions of about this much of the computer's clock, which is also the delay of a change of pace."""
+"""Time advances in portions of about this length on the computer's clock, which also delays a change of pace."""
 _LEAST_SECONDS, _MOST_SECONDS = 0.01, 600.0
 _TOGETHER_SECONDS = 0.3
-"""Changes within this interval are one event, such as a failure and the rebuild on a spare."""
+"""Changes within this interval are one event, such as a failure and the rebuild onto a spare."""
 _STOP_SECONDS = 5.0
 _BLOCKS = "/sys/block"
 _RUNNING = frozenset({"clean", "active", "active-idle", "write-pending"})
@@ -73,8 +73,8 @@ class Portions:
 class Pacer:
     """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a separate thread.
 
-    ``on_pace`` is called with each pace as it begins, and a note on it, on the thread that chose the pace; ``on_end``
-    once with the error that ended it, unless ``stop`` was called (MachineLost).
+    ``on_pace`` is called on the thread that chose a pace, with the pace as it begins and a note on it. ``on_end`` is
+    called once with the error that ended the thread, such as MachineLost, unless ``stop`` was called.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Pacer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; no more time passes after the return. Repeated calls, or a lost machine, do no harm."""
+        """Stop; no more time passes once this has returned. Safe to call repeatedly, and on a lost machine."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def go(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """Set the pace; ``after``: only if that is still the pace. STEP pauses at the next event, or after an hour."""
+        """Set the pace; with ``after``, only if that is still the pace. STEP pauses after an event, or an hour."""
         with self._choosing:
             if after is not None and self._pace is not after:
                 return
@@ -174,14 +174,14 @@ class Pacer:
         self.go(PAUSED, "Nothing has happened to an array for an hour of machine time.", after=pace)
 
     def _settle(self) -> None:
-        """Let related changes of an event that has begun finish."""
+        """Wait until the related changes of an event have ended."""
         before: Mapping[str, str] = {}
         while (seen := self._watched()) != before and not self._stopping.is_set():
             before = seen
             self._machine.sleep(_TOGETHER_SECONDS)
 
     def _sleep_until_change(self, seconds: float, watched: Mapping[str, str]) -> float:
-        """Advance time until md reports a change; returns the machine's clock."""
+        """Advance time by ``seconds``, or until md reports a change; return the machine's time."""
         # md reports array_state too, but on each write to a clean array.
         until = [path for path in watched if not path.endswith("/array_state")]
         try:
@@ -193,7 +193,7 @@ class Pacer:
             return -math.inf
 
     def _watched(self) -> dict[str, str]:
-        """Values whose changes md reports (sysfs_notify in drivers/md/md.c), by path, of all existing arrays."""
+        """Path -> value, of all arrays, for values whose changes md reports (sysfs_notify in drivers/md/md.c)."""
         (names,) = self._machine.list_dirs([_BLOCKS]).values()
         folders = [f"{_BLOCKS}/{name}/md" for name in names if name.startswith("md")]
         entries = self._machine.list_dirs(folders) if folders else {}

@@ -1,7 +1,7 @@
 """An open lab with running arrays: the machine, its lab disks, the arrays on them, and plans that pass the guard.
 
-Also here: what drills do at the start of a lab and leave behind, disks that are added to it, required versions of mdadm
-and the kernel, and commands that are typed by hand on the machine.
+The module also handles the scripts that drills run when a lab opens, the arrays that drills leave behind, disks that
+are added to a lab, required versions of mdadm and the kernel, and commands typed by hand on the machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     before: str
     why: str
-    """One sentence: the failure from this kernel on."""
+    """One sentence: the failure on this kernel and later ones."""
 
 
 _HINT = "choose another machine with --on: 'raidlab doctor --machine' lists its versions"
@@ -119,7 +119,7 @@ def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str,
     files = [spec for spec in listed if spec.kind is DiskKind.FILE]
     if len(files) > MAX_UBD_DISKS:
         raise SpecError(
-            f"{len(files)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
+            f"{len(files)} file disks are too many: the embedded kernel supports {MAX_UBD_DISKS}",
             hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
         )
     if rams := [spec for spec in listed if spec.kind is DiskKind.RAM]:
@@ -142,13 +142,13 @@ def _require_memory(folder: LabFolder, specs: Sequence[DiskSpec]) -> None:
 
 
 def larger_bytes(disks: Sequence[LabDisk]) -> int:
-    """The size of disks that makes a lab's disks unequal: twice the largest, in whole MiB."""
+    """The size of disks to add to a lab so that its disks differ in size: twice the largest, in whole MiB."""
     largest = max((disk.size_bytes for disk in disks), default=0)
     return 2 * largest // MIB * MIB
 
 
 def larger_line(disks: Sequence[LabDisk], *, is_embedded: bool) -> str:
-    """The command line that adds these disks."""
+    """The command line that adds ``LARGER_COUNT`` disks of this size."""
     kind = DiskKind.FILE if is_embedded else DiskKind.LOOP
     return f"raidlab disks add --kind {kind} --count {LARGER_COUNT} --size {larger_bytes(disks) // MIB}M"
 
@@ -166,7 +166,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_arrival(folder: Path) -> Arrival | None:
-    """The lab's arrival; None if it starts its arrays as usual. Raises LabError for a damaged file."""
+    """The lab's arrival script; None if the lab starts its arrays as usual. Raises LabError for a damaged file."""
     try:
         return read_own_json(folder / _FILE, Arrival, error=LabError)
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def read_arrival(folder: Path) -> Arrival | None:
 
 
 def store_arrival(folder: Path, arrival: Arrival | None) -> None:
-    """Store the arrival for later sessions; None restores the usual start. Raises ResultError."""
+    """Store the arrival script for later sessions; None restores the usual start. Raises ResultError."""
     _store(folder / _FILE, arrival)
 
 
@@ -196,7 +196,7 @@ _LEFTOVER_FILE = "drill-left.json"
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
-    """Leftovers of one drill."""
+    """The disks and arrays that one drill left in the lab."""
 
     title: str
     disks: tuple[str, ...]
@@ -309,7 +309,7 @@ class LabSession(OpenArrays):
         return tuple(status for status in self.statuses() if status.name in names)
 
     def rescan(self) -> None:
-        """Scan all disks again, after commands by hand. On the embedded kernel, record which arrays are stopped."""
+        """Scan all disks again, as after a typed command. On the embedded kernel, record which arrays are stopped."""
         # A load mounts its array on a separate thread, with an ordinary plan.
         with self._rescanning:
             self.lab.guard.expect_data()
@@ -320,7 +320,7 @@ class LabSession(OpenArrays):
         self._on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
-        """Make disks blank. Raises DeviceRefused for a disk in use by an array, running or stopped, or by a mount."""
+        """The plan that makes disks blank. Raises DeviceRefused for a disk that is mounted, or a member of any array."""
         chosen = [self.lab.disk(word) for word in disks]
         for disk in chosen:
             holder = self.found.holder_of(disk.node)
@@ -333,11 +333,11 @@ class LabSession(OpenArrays):
         return self.lab.reset_plan(chosen)
 
     def reset_all(self, *, ends_drill: bool = False, only: Collection[str] | None = None) -> Plan:
-        """Start from scratch: stop every array that consists only of lab disks, and make all disks blank.
+        """The plan to start from scratch: stop every array that consists only of lab disks, and make all disks blank.
 
-        ``only``: names of disks; all other disks, and arrays on them, are not touched. On the embedded kernel all
-        devices belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is
-        open on the disks, unless ``ends_drill`` is set.
+        ``only``: names of disks; other disks, and arrays on them, are left alone. On the embedded kernel all devices
+        belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is open on
+        the disks, unless ``ends_drill`` is set.
         """
         if not ends_drill and (drill := read_arrival(self.folder)):
             raise DrillError(
@@ -353,10 +353,10 @@ class LabSession(OpenArrays):
             if members <= nodes:
                 plan += self.array(status.name).stop()
             elif self.is_embedded and not members & others:
-                why = "It runs on mapped devices that were created by hand over the disks."
+                why = "It runs on mapped devices that were created by hand on the disks."
                 plan += Plan.of("", [Step(("mdadm", "--stop", status.device), why)])
         if self.is_embedded and mapped_devices(self.machine):
-            why = "Mapped devices that were created by hand over the disks are removed, so that nothing uses the disks."
+            why = "Mapped devices that were created by hand on the disks are removed, so that nothing uses the disks."
             plan += Plan.of("", [Step(("dmsetup", "remove_all"), why)])
         return plan + self.lab.reset_plan(disks, used=self.used_nodes())
 
@@ -364,7 +364,7 @@ class LabSession(OpenArrays):
 def link_disks(session: OpenArrays) -> None:
     """Create links such as ``/dev/lab/disk01`` to the lab's disks, like the links of udev."""
     pairs = [word for disk in session.disks for word in (disk.node, f"{DISK_LINKS}/{disk.name}")]
-    # Starting a process is slow on an embedded kernel: existing links need none.
+    # Starting a process is slow on an embedded kernel, so existing links are tested by the shell itself.
     link = '[ "$1" -ef "$2" ] || ln -sfn "$1" "$2"; shift 2'
     script = f'[ -d {DISK_LINKS} ] || mkdir -p {DISK_LINKS}; while [ "$1" ]; do {link}; done'
     session.machine.run(("sh", "-c", script, "sh", *pairs), check=False)
@@ -393,7 +393,7 @@ class Client:
     on_plan: Callable[[Plan], None] = lambda _: None
     """Called with every plan before it runs."""
     on_found: Callable[[LabSession], None] = lambda _: None
-    """Called with the session after each rescan of the disks, on that thread."""
+    """Called with the session after each rescan of the disks, on the thread that rescanned."""
     while_open: Callable[[LabSession], AbstractContextManager[object]] = nullcontext
     """Entered when the arrays have been started, and left before anything is stopped."""
     opener: Opener = open_lab
@@ -464,7 +464,7 @@ class Shell:
         """Initial folder of the next line; empty before the first line has run, which means the home folder."""
 
     def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
-        """Run one line and wait for its end. Raises LabError if one is running already, MachineLost."""
+        """Run one line and wait for its end. Raises LabError if another is still running, and MachineLost."""
         with self._lock:
             if self._command is not None:
                 raise LabError("a command is still running in this shell", hint="wait for it, or interrupt it")
