@@ -4,8 +4,8 @@
 One file, standard library only, because it is copied to machines that have nothing but python3 (3.9 or later). It
 listens on no socket: it speaks on standard input and output, or on the serial line that kernel_init.py gives it.
 
-A request is one line ``{"id": N, "verb": V, ...}``. Every answer carries the request's id, so answers of long requests
-and of short ones can mix. The last answer to a request has ``"done": true``.
+A request is one line ``{"id": N, "verb": V, ...}``. Every answer carries the request's id, so answers to long and to
+short requests can be interleaved. The last answer to a request has ``"done": true``.
 
     run     argv, stdin, timeout -> {"out": text} and {"err": text} pieces, then {"status", "seconds", "started"}
     read    paths                -> {"files": {path: text or null}}
@@ -15,7 +15,7 @@ and of short ones can mix. The last answer to a request has ``"done": true``.
     stop    target, signal       -> ends the request with that id: signals a command, ends any other request
     exit                         -> kills running processes; an embedded kernel also syncs its disks, then powers off
 
-A serial line that overruns stops for good, so the agent acknowledges its input:
+A serial line stops for good after an overrun, so the agent acknowledges its input:
 ``{"event": "received", "bytes": N}`` about once per KiB; the client keeps only a few KiB in flight.
 """
 
@@ -337,7 +337,7 @@ def has_ended(pid: int) -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """Read a small file, in pieces since a buffer for the largest costs more than reading; sysfs needs one read."""
+    """Read a small file piece by piece: a buffer for the largest costs more than reading. Sysfs needs one read."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = piece = os.read(fd, READ_BYTES)
@@ -370,7 +370,7 @@ def main() -> None:
     os.dup2(devnull, 0)
     os.dup2(devnull, 1)
     Agent(channel_in, channel_out).serve()
-    # Exit at once: Python's own shutdown can fail on the thread of a program that still waits for a disk.
+    # Exit immediately: Python's own shutdown can fail on the thread of a program that still waits for a disk.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """The agent's verbs that take samples and let time pass, loaded when a client needs one. Stand-alone like the agent.
 
 sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped; with an
-        interval of 0 a single sample at once
+        interval of 0 a single sample immediately
 sleep   seconds, until -> {"now": seconds of the machine's monotonic clock}; early if a file in ``until`` changes
 """
 
@@ -130,7 +130,7 @@ class Sleep:
         try:
             for path in request["until"]:
                 self.fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                # Read the present value, so that only later changes count.
+                # Read the current value, so that only later changes count.
                 os.read(self.fds[-1], ATTRIBUTE_BYTES)
                 self.changes.register(self.fds[-1], select.EPOLLPRI)
         except OSError:

@@ -87,7 +87,7 @@ class PseudoTerminal:
     def passes_time(self) -> bool:
         """In virtual time the clock runs during a command, and stops while a program waits for the next key.
 
-        A program that waits for single keys, an editor or the shell itself, disables canonical mode (lines).
+        A program that waits for single keys, such as an editor or the shell itself, disables canonical mode.
         """
         if self.status is not None or time.monotonic() < self.settled:
             return True
@@ -208,7 +208,7 @@ class PseudoTerminal:
         return self.master < 0
 
     def hang_up(self) -> None:
-        """The kernel signals the session (SIGHUP, SIGCONT): tty_ioctl(4), and __tty_hangup in drivers/tty/tty_io.c."""
+        """Close the terminal, so that the kernel signals the session: SIGHUP and SIGCONT (tty_ioctl(4))."""
         if not self.is_hung_up:
             if self.watched:
                 self.agent.selector.unregister(self.master)
@@ -235,7 +235,7 @@ class PseudoTerminal:
 
 
 def about(act: Callable[[PseudoTerminal, dict[str, Any]], None]) -> Callable[[Agent, dict[str, Any]], None]:
-    """Return a verb that acts on a terminal; a terminal that has just ended is no error."""
+    """Return a verb that acts on a terminal; a terminal that has just ended is not an error."""
 
     def verb(agent: Agent, request: dict[str, Any]) -> None:
         terminal = agent.running.get(request["target"])

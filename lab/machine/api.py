@@ -78,9 +78,9 @@ class MachineFacts:
 class SampleRequest:
     """The data that the agent reads at each tick.
 
-    An interval of 0 takes one sample at once, even while virtual time is stopped.
-    ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept;
-    ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``); each one's CPU time is reported.
+    An interval of 0 takes one sample immediately, even while virtual time is stopped.
+    ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept.
+    ``thread_prefixes`` selects kernel threads by the start of their names (``md0_``), to report their CPU times.
     """
 
     interval_seconds: float
@@ -146,7 +146,7 @@ class Machine:
     def run(
         self, argv: Sequence[str], *, stdin_text: str = "", timeout_seconds: float = 120.0, check: bool = True
     ) -> CommandResult:
-        """Run a command to its end. Raises CommandFailed for a failure if ``check``, ToolMissing, CommandTimedOut."""
+        """Run a command to its end. Raises ToolMissing, CommandTimedOut and, with ``check``, CommandFailed."""
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, timeout=timeout_seconds)
         command = RunningCommand(self, tuple(argv), pending)
         try:
@@ -164,14 +164,14 @@ class Machine:
     def stream(self, argv: Sequence[str], *, stdin_text: str = "", is_aside: bool = False) -> RunningCommand:
         """Start a command. Its output is passed on but not stored: ``stdout`` stays empty.
 
-        In virtual time a command that ``is_aside`` does not make the clock run until it is stopped: the clock runs
-        only while the client waits for something else.
+        In virtual time a command that ``is_aside`` does not advance the clock until it is asked to stop: before that,
+        the clock runs only while the client waits for something else.
         """
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
         return RunningCommand(self, tuple(argv), pending, keeps_output=False)
 
     def install(self, program: GuestProgram, change: Change = unchanged) -> str:
-        """Send a program, with ``change`` applied to each module; return the file that ``python3 -IS`` starts."""
+        """Send a program, with ``change`` applied to each module; return the file to start with ``python3 -IS``."""
         self._load("programs")
         files = program_files(program, change)
         with self._load_lock:

@@ -80,7 +80,7 @@ def _local_loss(status: int, output: str) -> LabError:
             hint="run 'sudo -v' first, allow your user in sudoers, or use the embedded kernel: --on uml:",
         )
     return MachineLost(
-        f"the agent on this computer ended (status {status}): {output or 'it said nothing'}", hint=RUN_AGAIN
+        f"the agent on this computer ended (status {status}): {output or 'it printed nothing'}", hint=RUN_AGAIN
     )
 
 
@@ -116,8 +116,8 @@ def _vagrant_arguments(config: str) -> dict[str, list[str]]:
 def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[str]]:
     """Ask Vagrant how to reach the machine; returns its name, and the ssh client's arguments without the command.
 
-    Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target fits several,
-    LabError for a folder without a Vagrantfile and for a machine that is not running.
+    Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target matches several,
+    and LabError for a folder without a Vagrantfile and for a machine that is not running.
     """
     vagrant = processes.find("vagrant")
     if not vagrant:
@@ -161,7 +161,8 @@ def remote_command(agent_bytes: int) -> str:
     """Return a shell line that reads the agent's source from standard input and runs it as root.
 
     It reads the source with os.read to the last byte and no further, since requests follow on the same pipe.
-    The empty line ends any output of a login script. sh runs the line, since the login shell may be any shell.
+    The empty line that it prints ends any output of a login script. The user's login shell may be any shell, so the
+    line starts sh.
     """
     code = (
         f"import os,sys;n={agent_bytes};b=b''\n"
@@ -182,8 +183,8 @@ def start_ssh(
 ) -> tuple[AgentProcess, Channel]:
     """Start the agent on another computer; nothing is installed there and nothing is left behind.
 
-    ``name`` is the computer's in errors, ``arguments`` are those of the ssh client with the destination, ``by_hand`` is
-    the command by which users connect to it, if it is not ``ssh NAME``.
+    ``name`` names the computer in errors, ``arguments`` are the ssh client's, including the destination, and
+    ``by_hand`` is the command with which users connect, unless that is ``ssh NAME``.
     """
     ssh = processes.find("ssh")
     if not ssh:
@@ -194,7 +195,7 @@ def start_ssh(
 
 
 def _ssh_loss(host: str, status: int, output: str, by_hand: str = "") -> LabError:
-    last = output.splitlines()[-1] if output else "it said nothing"
+    last = output.splitlines()[-1] if output else "it printed nothing"
     fix = f"try '{by_hand or f'ssh {host} true'}' and fix what it reports"
     if "Permission denied" in output:
         return MachineLost(f"{host} does not let this user in: {last}", hint=fix)

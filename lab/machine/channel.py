@@ -30,9 +30,9 @@ WINDOW_BYTES = 3500
 PIECE_BYTES = 2000
 SLICE_SECONDS = 1.0
 PING_SLICES = 2
-"""Silent slices between pings: empty requests, which the agent answers at once, whatever it runs."""
+"""Silent slices between pings: empty requests, which the agent answers immediately, whatever it is running."""
 MOST_PATIENCE = 5
-"""Multiple of a time limit after which a machine is given up even if it has had no processor."""
+"""Multiple of a time limit after which a machine counts as lost even if it got no processor time."""
 Message = dict[str, Any]
 _Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
@@ -44,7 +44,7 @@ class _Sample(TypedDict):
 
 
 class _Answer(TypedDict, total=False):
-    """The fields of any answer of an agent (lab/machine/agent.py); the client does not trust the machine's answers."""
+    """The fields of any answer from an agent (lab/machine/agent.py): the client does not trust a machine's answers."""
 
     done: bool
     out: str
@@ -108,7 +108,7 @@ class Pending:
 
 
 class Channel:
-    """JSON lines over two file descriptors, which the channel owns from here on.
+    """JSON lines over two file descriptors, which the channel owns from then on.
 
     ``explain_loss`` is called when the far end is gone, and returns the error that every waiting request gets.
     ``life_fd`` reaches end of file when the machine ends, even if a leftover process holds the answers' pipe open. At
@@ -152,7 +152,10 @@ class Channel:
     def wait_hello(
         self, timeout_seconds: float, *, waited_seconds: Callable[[], float | None] = lambda: None
     ) -> Mapping[str, Any]:
-        """Return the agent's greeting within ``counted_seconds``. Raises MachineLost, also for another protocol."""
+        """Return the agent's greeting. Raises MachineLost after the time-out, or for another protocol version.
+
+        Time in which the machine waited for a processor counts as in ``counted_seconds``.
+        """
         begun = time.monotonic()
         hello: Message | None = None
         while hello is None:
@@ -160,7 +163,7 @@ class Channel:
             if left <= 0:
                 raise MachineLost(
                     f"the machine did not answer within {time.monotonic() - begun:.3g} s",
-                    hint="try again, or when this computer is less busy; 'raidlab doctor' names what is missing",
+                    hint="try again when this computer is less busy; 'raidlab doctor' names what is missing",
                 )
             with contextlib.suppress(queue.Empty):
                 hello = self._hello.next(left)
@@ -253,7 +256,7 @@ class Channel:
                 os.close(self._life_fd)
 
     def _read_some(self, poll: select.poll) -> bytes:
-        """Return the next bytes; empty at the end of the channel, or when this side closed it or gave it up."""
+        """Return the next bytes; empty at the end of the channel, or once this side has closed it or given up."""
         silent = 0
         while not (events := poll.poll(SLICE_SECONDS * 1000 if self._on_silence else None)):
             awaited = self._awaited()

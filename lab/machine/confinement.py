@@ -289,7 +289,7 @@ def _mount(source: str, target: str, flags: int, kind: str = "none", options: by
 
 
 def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -> None:
-    """mount_setattr(2); its struct mount_attr: flags set, flags cleared, propagation, user namespace."""
+    """Set and clear attributes of a mount. Source: mount_setattr(2), struct mount_attr."""
     attributes = struct.pack("=QQQQ", switched_on, switched_off, 0, 0)
     _call(MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
 
@@ -355,7 +355,7 @@ def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     The filter cannot see where an address leads, only whether there is one.
 
     It does not affect the system calls of a guest program: the embedded kernel intercepts them first (ptrace(2),
-    PTRACE_SYSEMU), or by a filter of its own whose result takes precedence over a refusal (SECCOMP_RET_TRAP).
+    PTRACE_SYSEMU), or with a filter of its own whose result takes precedence over a refusal (SECCOMP_RET_TRAP).
     """
     # Offsets in struct seccomp_data: the call, the architecture, the lower halves of the second and third arguments,
     # and the fifth argument, an address (both halves).

@@ -4,8 +4,8 @@
 Completed requests of all file disks return through one socket, whose epoll event is edge-triggered
 (os_add_epoll_fd in arch/um/os-Linux/irq.c). The kernel stores reported events in one static array, and iterates over it
 while a nested run of the same handler (a soft interrupt lets a pending SIGIO in) may overwrite it. An event lost that
-way never recurs: the completions wait in the socket, and every process for its disk, forever. The next completed
-request of any file disk is a new event, on which the kernel processes all waiting completions.
+way never recurs: the completions stay in the socket, and processes wait for their disks forever. The next completed
+request of any file disk is a new event, upon which the kernel processes all waiting completions.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CHECK_SECONDS = 1.0
 STALLED_CHECKS = 2
 """Consecutive checks that find requests in flight and none completed: a healthy disk takes milliseconds for one."""
 MOST_READS = 8
-"""The event of a rescuing read can be lost too, so several are allowed; a disk that never answers holds them all."""
+"""The event of a rescuing read can be lost too, so several are allowed; a disk that never answers uses them up."""
 READ_BYTES = 4096
 RESCUED = "did nothing for"
 """Text that identifies the report of a rescue in the kernel's log."""
 
 
 def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Disk -> requests in flight; completed reads, writes, discards, flushes (admin-guide/iostats.rst)."""
+    """Disk -> requests in flight, and completed reads, writes, discards and flushes (admin-guide/iostats.rst)."""
     found = {}
     for line in diskstats.splitlines():
         fields = line.split()

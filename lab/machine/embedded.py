@@ -101,15 +101,15 @@ class EmbeddedOptions:
     seed: int = 0
     """In virtual time, the seed of all randomness on the machine."""
     kernel_path: str = ""
-    """In QEMU also a release, or its beginning."""
+    """In QEMU also a release, or the beginning of one."""
     held_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
     layers: tuple[str, ...] | None = None
-    """Layers that confine it (lab/machine/confinement.py); None for all that the host has."""
+    """Layers that confine the kernel (lab/machine/confinement.py); None for all that the host has."""
     shown: tuple[Path, ...] = ()
     """Files and folders that the guest sees besides the system's and the lab's own, each at its own path."""
     mdadm: Path | None = None
-    """The folder of another mdadm than this computer's."""
+    """The folder of an mdadm that replaces this computer's."""
     keeps_logs: bool = False
     """Whether the guest may write to GUEST_FOLDER, where a log survives its crash; User Mode Linux always may."""
 
@@ -133,7 +133,7 @@ class EmbeddedKernel:
         return self._instance.folder / CONSOLE_LOG
 
     def open_channel(self, read_fd: int, write_fd: int, **terms: Any) -> Channel:
-        """Return the channel to its agent, which owns the descriptors from here on; ``terms``: see Channel."""
+        """Return the channel to its agent; the channel owns the descriptors from then on. ``terms``: see Channel."""
         assert self._supervisor.stdout is not None
         life_fd = os.dup(self._supervisor.stdout.fileno())
         with ExitStack() as undo:
@@ -167,7 +167,7 @@ class EmbeddedKernel:
             self._instance.discard()
 
     def end_now(self, seconds: float) -> None:
-        """Clean up within that many seconds, regardless of other threads.
+        """Clean up within about ``seconds``, regardless of other threads.
 
         A kernel that still powers off by itself marks its arrays as clean; it gets half of the time.
         """
@@ -337,7 +337,7 @@ def kernel_arguments(
 
 
 def mdadm_parameter(options: EmbeddedOptions) -> list[str]:
-    """Return the kernel parameter with which init puts another mdadm in the place of this computer's."""
+    """Return the kernel parameter with which init replaces this computer's mdadm with another one."""
     return [f"RAIDLAB_MDADM={options.mdadm}"] if options.mdadm else []
 
 
@@ -355,7 +355,7 @@ def start_embedded(
     """Boot a kernel and return it with its channel. Raises ToolMissing, SpecError for too many disks, LabError."""
     if len(options.disks) > MAX_UBD_DISKS:
         raise SpecError(
-            f"{len(options.disks)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
+            f"{len(options.disks)} file disks are too many: the embedded kernel supports {MAX_UBD_DISKS}",
             hint="create additional disks of another kind: spindle, loop or ram",
         )
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)
@@ -405,7 +405,7 @@ def spare_space_environment() -> dict[str, str]:
 
 
 def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
-    """Return the files that the guest reads besides the system's and the machine's folder (needed only at start)."""
+    """Return the files that the guest reads besides the system's and, at its start, those in the machine's folder."""
     # In virtual time libraries for fio are beside the kernel.
     used = [image.path.parent if options.virtual_time else image.path, image.modules]
     return [*(str(path.absolute()) for path in used if path), *shown_files(options)]
@@ -432,7 +432,7 @@ def confined_paths(
     writable: Sequence[Path] = (),
     layers: Sequence[str] = LAYERS,
 ) -> dict[str, Sequence[str]]:
-    """Return the arguments of confine(): what the kernel may write, and read; its record is read-only."""
+    """Return the arguments of confine(): paths that the kernel may write, and read; its own folder is read-only."""
     paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
     applied = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
     return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(applied)}
@@ -460,8 +460,8 @@ def check_path(*paths: Path) -> None:
         if any(character in str(path) for character in " \t\n,:\"'"):
             raise SpecError(
                 f"the embedded kernel cannot use the path '{path}'",
-                hint="choose a folder without spaces, commas, colons and quotes; for everything that the lab stores: "
-                "RAIDLAB_STATE=FOLDER",
+                hint="choose a folder without spaces, commas, colons or quotes; RAIDLAB_STATE=FOLDER moves everything "
+                "that the lab stores",
             )
 
 

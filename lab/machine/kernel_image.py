@@ -18,7 +18,7 @@ from lab.machine.target import Target, TargetKind
 
 _BUILD = "make uml-kernel"
 _TIME_PARTS = ("release", "quick_clock.so", "fio")
-"""Files beside a kernel with virtual time; the last, replacement libraries, only where fio is installed."""
+"""Files beside a kernel with virtual time; the last, a folder of replacement libraries, only if fio is installed."""
 _ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """elf(5), 64 bits, little-endian: e_shoff, e_shentsize, e_shnum."""
 
@@ -48,7 +48,7 @@ def built_part(name: str) -> Path:
 
 
 def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = False, chosen: str = "") -> KernelImage:
-    """Return the kernel for a target. Raises ToolMissing with the command that installs it, NotTrusted."""
+    """Return the kernel for a target. Raises ToolMissing, which names the command to install one, and NotTrusted."""
     image = _found_kernel(processes, files, virtual_time=virtual_time, chosen=chosen)
     again = _BUILD if kernel_cache() in image.path.parents else ""
     require_trusted(image.path, "the embedded kernel", again=again)
@@ -81,7 +81,7 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
 
 
 def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
-    """Return the target in virtual time, which waits for no disk, if that kernel is built and no other is requested."""
+    """Return the target in virtual time, or unchanged if it names a time or a kernel, or that kernel is not built."""
     if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
         return target
     try:
@@ -92,7 +92,10 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 
 
 def wide_registers(files: HostFiles) -> Path | None:
-    """Return the library to preload on a processor with AMX (wide_registers.c). Raises ToolMissing, NotTrusted."""
+    """Return the library to preload on a processor with AMX (wide_registers.c), else None.
+
+    Raises ToolMissing, NotTrusted.
+    """
     if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
         return None
     library = built_part("wide_registers.so")
@@ -144,7 +147,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _with_time(image: KernelImage) -> KernelImage:
-    """Return the image if it was built for virtual time: another one would panic, or run at a crawl."""
+    """Return the image if it was built for virtual time: another one would panic, or run very slowly."""
     folder = image.path.parent
     if all((folder / name).is_file() for name in _TIME_PARTS[:2]):
         return image

@@ -33,7 +33,7 @@ QUICK_CLOCK = "RAIDLAB_QUICK_CLOCK"
 """Variable with the library to preload into fio in virtual time (provision/kernel/quick_clock.c)."""
 
 MDADM_VARIABLE = "RAIDLAB_MDADM"
-"""Variable with the folder of another mdadm than this computer's (lab/machine/mdadm_versions.py)."""
+"""Variable with the folder of an mdadm that replaces this computer's (lab/machine/mdadm_versions.py)."""
 
 OWN_ROOT = "RAIDLAB_OWN_ROOT"
 """Variable that is 1 if no namespace limits what the guest sees (supervisor.py)."""
@@ -72,7 +72,7 @@ def use_own_root(readable: list[str]) -> None:
 
 
 def cover(folders: dict[str, str], visible: list[str]) -> None:
-    """Mount an empty, writable file system with these options over each folder; ``visible`` paths below remain."""
+    """Mount an empty, writable file system with these options over each folder; ``visible`` paths below them remain."""
     below = [path for path in visible if path.startswith(tuple(f"{folder}/" for folder in folders))]
     held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below if os.path.exists(path)}
     for folder, options in folders.items():
@@ -147,7 +147,7 @@ def prepare() -> None:
 
 
 def use_mdadm(folder: str) -> None:
-    """Put mdadm and mdmon of this folder first in the agent's PATH, and over those that other programs start."""
+    """Put mdadm and mdmon of this folder first in the agent's PATH, and mount them over the system's."""
     for name in ("mdadm", "mdmon"):
         program = f"{folder}/{name}"
         if not os.path.exists(program):

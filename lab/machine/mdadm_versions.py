@@ -29,7 +29,7 @@ def packaged_mdadms() -> Packaged:
 
 
 def mdadm_versions() -> list[Path]:
-    """The folders of the versions that were fetched, named after them, the newest first; with mdadm and mdmon."""
+    """The folders of the versions that were fetched, newest first: each has its version's name, and mdadm and mdmon."""
     found = (path.parent for path in packaged_mdadms().store.glob(f"*/{_PACKAGE}"))
     return sorted(found, key=lambda folder: version_key(folder.name), reverse=True)
 
@@ -58,7 +58,7 @@ def _versions(apt: Apt) -> list[str]:
 
 
 def _install(apt: Apt, version: str, folder: Path) -> None:
-    """Put the programs and their libraries into place, with a script for each program that loads these libraries."""
+    """Put the programs and their libraries into place, and for each program a script that starts it with them."""
     tree, ready = folder / "tree", folder / "ready"
     place = packaged_mdadms().store / version.replace(":", "-")
     libraries = apt.with_needs(_PACKAGE, fits=lambda name: name.startswith("lib"))[1:]

@@ -36,7 +36,7 @@ from lab.machine.target import Target, TargetKind
 from lab.units import MIB, human_bytes
 
 _MEMORY = {TargetKind.UML: ("mem", 96 * MIB, 0), TargetKind.QEMU: ("memory", 128 * MIB, 512 * MIB)}
-"""The option for the memory, the least with which a kernel starts, and what it has in addition to the lab's default.
+"""The option for the memory size, the least with which a kernel starts, and what is added to the lab's default.
 
 A distribution's kernel has more drivers and programs than User Mode Linux.
 """
@@ -58,9 +58,9 @@ class Host:
 
 
 def default_target(host: Host) -> str:
-    """Return ``local:`` on a computer with lab disks (the virtual machine), else the first that can start.
+    """Return ``local:`` on a computer with lab disks (the virtual machine), else the first target that can start.
 
-    That is ``uml:``, which starts fastest, or ``qemu:`` with a distribution's kernel, or with a root image.
+    The order is ``uml:``, which starts fastest, ``qemu:`` with a distribution's kernel, ``qemu:`` with a root image.
     """
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
@@ -195,5 +195,6 @@ def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
         return convert({**convert(hello.get("facts"), dict[str, Any]), **own}, MachineFacts)
     except msgspec.ValidationError as error:
         raise LabError(
-            f"raidlab cannot interpret the agent's greeting: {error}", hint="make sure that raidlab answers there"
+            f"raidlab cannot interpret the agent's greeting: {error}",
+            hint="make sure that raidlab's agent answers there",
         ) from None

@@ -39,7 +39,7 @@ _KEYRINGS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """What suites have in several versions, and this user can fetch."""
+    """A program or kernel that suites have in several versions, and that this user can fetch."""
 
     what: str
     """In messages: a kernel, an mdadm."""
@@ -50,7 +50,7 @@ class Packaged:
     versions: Callable[[Apt], list[str]]
     """The versions in the lists of a suite."""
     install: Callable[[Apt, str, Path], None]
-    """Fetch this version into the store, by way of a folder in it."""
+    """Fetches a version into the store, through a temporary folder inside it."""
 
 
 def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
@@ -64,10 +64,10 @@ def is_version(known: str, version: str) -> bool:
 
 
 def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *, least: str = r"\d") -> T:
-    """Return what has this version, or one that begins with it. Raises ToolMissing with the command that fetches it.
+    """Return the first value in ``found`` whose version is ``chosen``, or begins with it.
 
-    If ``chosen`` does not begin with the pattern ``least``, the error names the command that lists what can be
-    fetched.
+    Raises ToolMissing, which names the command that fetches the version, or, if ``chosen`` does not begin with the
+    pattern ``least``, the command that lists what can be fetched.
     """
     for version, each in found.items():
         if is_version(version, chosen):
@@ -80,7 +80,7 @@ def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Version and suite of all that this computer's package sources and further suites have; needs the network."""
+    """Yield version and suite of all that this computer's package sources and further suites have; needs a network."""
     for suite, sources in _suites(processes, files):
         with _open_apt(processes, sources, kind.store) as (apt, _):
             for version in sorted(kind.versions(apt), key=version_key, reverse=True):
@@ -95,7 +95,7 @@ def fetch(
     *,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Fetch the newest version that begins with ``requested``, of the first suite with one. Raises SpecError."""
+    """Fetch the newest version that begins with ``requested``, from the first suite that has one. Raises SpecError."""
     if not _VERSION.fullmatch(requested):
         raise SpecError(
             f"'{shortened(requested)}' is not the version of {kind.what}",
@@ -133,7 +133,7 @@ class Apt:
             f"Dir::Etc::sourcelist={folder}/sources.list",
             "Dir::Etc::sourceparts=/dev/null",
             f"Dir::State={folder}/state",
-            # An installed package is no source of it.
+            # An installed package does not count as available.
             "Dir::State::status=/dev/null",
             f"Dir::State::lists={folder}/lists",
             f"Dir::Cache={folder}",
@@ -142,7 +142,7 @@ class Apt:
         self._options = [word for setting in settings for word in ("-o", setting)]
 
     def update(self) -> None:
-        """Fetch the lists. Raises ToolMissing without apt, LabError with its message or if it reaches no source."""
+        """Fetch the lists. Raises ToolMissing without apt, and LabError if apt fails or can reach no source."""
         done = self._run("apt-get", "update")
         # apt-get then only warns. With --error-on=any, one unreachable source of several would fail the others.
         if self._has_sources and not any(path.is_file() and path.name != "lock" for path in self._lists.iterdir()):
@@ -236,7 +236,7 @@ def _open_apt(processes: Processes, sources: str, store: Path) -> Iterator[tuple
 
 
 def put_in_place(ready: Path, place: Path) -> None:
-    """Move a folder into place in one step; a folder that is there is replaced."""
+    """Move a folder into place in one step, after moving away an existing one."""
     if place.exists():
         place.rename(ready.with_name("earlier"))
     ready.rename(place)

@@ -2,8 +2,8 @@
 
 It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
 the files that the confined QEMU sees, read-only, over 9p, or those of a root image (root_images.py); the agent answers
-on a virtio port. The models are virtme-ng, whose guest can read everything that the user can read and does not stop
-when the client is killed, and drgn's vmtest.
+on a virtio port. It is modelled on drgn's vmtest, and on virtme-ng, whose guest can read everything that the user can
+read and does not stop when the client is killed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ EMULATED_STARTS = 3
 """Maximum number of starts with TCG if a race in QEMU ends them (is_emulation_race)."""
 _KVM = Path("/dev/kvm")
 _PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
-# The best interrupt controller there is: virt's default serves eight processors, and not every host's KVM has it.
+# The best interrupt controller available: virt's default serves only eight processors, and some hosts' KVM lacks it.
 _BOARDS = {"x86_64": "pc", "aarch64": "virt,gic-version=max"}
 # All features that QEMU emulates; arm64's pointers are signed by a quicker algorithm (QEMU's manual, cpu-features).
 _EMULATED = {"x86_64": "max", "aarch64": "max,pauth-impdef=on"}
@@ -85,7 +85,7 @@ class QemuKernel(EmbeddedKernel):
 
 
 class Silence:
-    """Decides how long a machine may give no answer, not counting time in which it waits for a processor."""
+    """Decides how long a machine may stay silent, not counting time in which it waits for a processor."""
 
     def __init__(self, waited_seconds: Callable[[], float | None]) -> None:
         self._waited_seconds = waited_seconds
@@ -99,7 +99,7 @@ class Silence:
         if counted_seconds(seconds, waited - self._waited_before) < SILENT_SECONDS:
             return None
         return MachineLost(
-            f"the machine has not answered for {seconds} s", hint=f"{RUN_AGAIN}: arrays are as after a power failure"
+            f"the machine has not answered for {seconds} s", hint=f"{RUN_AGAIN}; arrays are as after a power failure"
         )
 
 
@@ -141,7 +141,7 @@ def _boot_id(files: HostFiles) -> str:
 
 
 def can_start(processes: Processes, files: HostFiles) -> bool:
-    """Whether QEMU, busybox and a kernel are there."""
+    """Whether QEMU, busybox and a kernel are available."""
     try:
         find_qemu(processes)
         static_busybox(processes)
@@ -180,7 +180,7 @@ class Boot:
     readable: tuple[str, ...]
     """Files that QEMU reads besides the system's own."""
     listable: tuple[str, ...] = ()
-    """Folders whose names QEMU lists."""
+    """Folders in which QEMU may list the names."""
 
 
 def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
@@ -229,15 +229,16 @@ def qemu_arguments(
 
 
 def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
-    """A discard makes the image sparse again; without locks, since the lab's own lock guards the image."""
+    """QEMU's arguments for a disk: a discard makes its image sparse; no locks, since the lab's own lock guards it."""
     drive = f"if=none,id=drive{number},file={path.absolute()},format=raw,cache=writeback,discard=unmap,file.locking=off"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
 
 
 def _logs(folder: Path) -> tuple[str, ...]:
-    """The folder as a 9p file system. Modes, owners and links of the guest are only notes in files beside its own.
+    """QEMU's arguments for the folder as a 9p file system.
 
-    Without those notes QEMU would change modes through /proc, which it does not see.
+    Modes, owners and links of the guest's files are only recorded, in files beside them. Otherwise QEMU would change
+    modes through /proc, which it cannot see.
     """
     return (
         *("-fsdev", f"local,id=logs,path={folder},security_model=mapped-file,multidevs=remap"),

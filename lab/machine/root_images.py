@@ -1,7 +1,7 @@
-"""Root images for ``qemu:?root=IMAGE``: a small Linux with the lab's programs and its kernel, in a folder.
+"""Root images for ``qemu:?root=IMAGE``: a small Linux with its kernel and the programs that the lab needs, in a folder.
 
-They serve computers without these programs, and other architectures than the computer's. The files in the folder, which
-``make root-image`` builds:
+They are for computers without these programs, and for architectures other than the computer's. ``make root-image``
+builds the files in the folder:
 
     vmlinuz        the kernel
     initramfs.gz   busybox, and the modules with which the system is mounted
@@ -42,12 +42,12 @@ _INIT = Path(__file__).with_name("root_init.sh")
 
 
 class ImageFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a root image says about itself."""
+    """The description of a root image, in the image."""
 
     architecture: Literal["x86_64", "aarch64"]
     """As in uname(2)."""
     release: str
-    """The kernel's."""
+    """The release of the kernel."""
     system: str
     """The distribution, such as ``Debian GNU/Linux 12 (bookworm)``."""
     format_version: Literal[1] = 1
@@ -77,10 +77,12 @@ def root_images() -> Iterator[RootImage]:
 
 
 def find_root_image(chosen: str) -> RootImage:
-    """Return the image with this name, Debian's of its architecture, or folder. Raises ToolMissing, NotTrusted."""
+    """Return the image in this folder, or with this name: Debian's name of its architecture. Raises LabError."""
     build = f"make root-image ARCH={chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
     if "/" not in chosen and not is_name(chosen):
-        raise SpecError(f"'{shortened(chosen)}' is not the name of a root image", hint=f"a path, or amd64: {build}")
+        raise SpecError(
+            f"'{shortened(chosen)}' is not the name of a root image", hint=f"give a folder, or amd64: {build}"
+        )
     folder = Path(chosen).absolute() if "/" in chosen else built_part(f"{_FOLDER}{chosen}")
     if not os.access(folder / FACTS_FILE, os.F_OK):
         raise ToolMissing(

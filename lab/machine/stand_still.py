@@ -29,7 +29,7 @@ EVIDENCE_FOLDER = "stood-still"
 """Folder below the state folder for the evidence on kernels that did not answer, which outlives them."""
 MOST_FILES = 10
 STILL_SECONDS = 10
-"""A kernel with nothing to do answers within milliseconds, and a busy one idle for so long is waiting for nothing."""
+"""Limit for a kernel that neither answers nor runs: an idle one answers in milliseconds, a busy one runs."""
 SILENT_SECONDS = 120
 """Limit for a kernel that does not answer, whatever else it does in that time."""
 _BUSY_SHARE = 0.5
@@ -44,7 +44,7 @@ def console_of(folder: Path) -> Path:
 
 
 def can_answer(files: HostFiles, folder: Path) -> bool:
-    """Whether a kernel's management console may answer at all.
+    """Whether a kernel's management console can answer at all.
 
     It cannot if the state folder's path is too long for a socket (unix(7)), or if the filter of system calls, without
     a namespace, does not let it send (confinement.py).

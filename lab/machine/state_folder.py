@@ -1,4 +1,4 @@
-"""The state folder: running machines, lab disks and results, each guarded by a lock that dies with its holders.
+"""The state folder: running machines, lab disks and results, each guarded by a lock that ends with its holders.
 
 A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
 every process of its kernel are gone. That is how the leftovers of a killed client are recognised; they are reported and
@@ -55,7 +55,7 @@ def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
-        fix = "free some room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+        fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise LabError(
             f"{what} {path} cannot be written: {error.strerror}",
             hint=f"{fix}, or choose another folder with {STATE_VARIABLE}=FOLDER",
@@ -94,7 +94,7 @@ def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
                 return candidate
     raise LabError(
         f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
-        hint="free some, or give the kernel less with --on 'uml:?mem=256M'",
+        hint="free some space, or give the kernel less memory: --on 'uml:?mem=256M'",
     )
 
 
@@ -122,7 +122,7 @@ class Owner:
         return f"'{self.command}' (process {self.process_id})"
 
     def is_alive(self, files: HostFiles) -> bool:
-        """Whether this process still runs, and not another one with the same id."""
+        """Whether this process is still running, rather than another one with the same id."""
         ticks = start_ticks(files, self.process_id)
         return ticks != 0 and self.start_ticks in (0, ticks)
 
@@ -155,13 +155,13 @@ class FolderLock:
 
 
 def _remove_emptied(folder: Path) -> None:
-    """Remove what NFS leaves: a folder stays as long as a file in it, such as its lock, is open."""
+    """Remove the folder, which NFS keeps for as long as a file in it, such as its lock, is open."""
     with suppress(OSError):
         folder.rmdir()
 
 
 def read_owner(folder: Path) -> Owner | None:
-    """Return the present or last holder of the folder; None if the record is missing or torn."""
+    """Return the current or last holder of the folder; None if the record is missing or torn."""
     return _read_note(folder / OWNER_RECORD, Owner)
 
 
@@ -175,7 +175,7 @@ class _KernelRecord(msgspec.Struct, frozen=True):
 
 
 def kernel_group(folder: Path) -> int | None:
-    """Return the process, also the process group, of a folder's kernel; None if its record is missing or torn."""
+    """Return the process ID, also the group's, of a folder's kernel; None if its record is missing or torn."""
     record = _read_note(folder / KERNEL_RECORD, _KernelRecord)
     return record.kernel_group if record else None
 
@@ -240,7 +240,7 @@ class StateFolder:
         return self._root
 
     def elsewhere(self, root: Path) -> StateFolder:
-        """Return another state folder at ``root``, for data that must not mix with this one's."""
+        """Return another state folder at ``root``, for data that must be kept separate from this one's."""
         return StateFolder(root, self._processes, self._clock, command=self._owner.command, files=self._files)
 
     @property

@@ -33,7 +33,7 @@ LEVEL_MODULES = ("md_mod", "crc32c_intel", "crc32c_generic", "raid456", "raid1",
 """Modules that are loaded while the machine starts, unless the kernel lacks them or has them built in.
 
 An emulated processor takes two seconds to unpack and link raid456 when the first array is created. Until Linux 6.13
-libcrc32c, on which it depends, needs one of the two ciphers to be loaded before it.
+libcrc32c, on which it depends, needs one of the two crc32c modules to be loaded before it.
 """
 LOGS_TAG = "logs"
 """The 9p mount tag of the folder for logs (GUEST_FOLDER in lab/machine/embedded.py)."""
@@ -72,10 +72,10 @@ def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
 
 
 def find_stock_kernel(chosen: str = "") -> StockKernel:
-    """Return the kernel that a target names: by the path of its image, or by its release or the beginning of it (7.2).
+    """Return the kernel that a target names by the path of its image, or by its release, which may be cut off (7.2).
 
-    Without a name: the running kernel if it can be read, else the newest. Raises ToolMissing with the command that
-    fetches one, NotTrusted if another user may have written it.
+    Without a name it is the running kernel if it can be read, else the newest. Raises ToolMissing, which names the
+    command that fetches one, and NotTrusted if another user may have written it.
     """
     kernel = _of_image(Path(chosen)) if "/" in chosen else _of_release(chosen)
     require_trusted(kernel.image, "the kernel")
@@ -211,8 +211,8 @@ def initramfs(
 def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = True) -> list[Path]:
     """Return the files of these modules and of those that they need, in the order of loading (modules.dep(5)).
 
-    Modules that are built in are left out. Raises LabError if one is neither available nor built in and the list is to
-    be complete.
+    Modules that are built in are left out. With ``is_complete``, raises LabError if one is neither available nor built
+    in.
     """
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (folder / "modules.dep").read_text(encoding="ascii", errors="replace").splitlines():
@@ -250,7 +250,10 @@ def _unpacked(path: Path, processes: Processes) -> bytes:
 
 
 def decompressed(data: bytes, processes: Processes) -> bytes:
-    """Return the content of what xz, gzip or zstd compressed. Raises ToolMissing, ValueError, OSError, EOFError."""
+    """Decompress xz, gzip or zstd data; return other data unchanged.
+
+    Raises ToolMissing, ValueError, OSError, EOFError.
+    """
     if data.startswith(b"\xfd7zXZ\0"):
         try:
             return lzma.decompress(data)
@@ -272,10 +275,10 @@ def decompressed(data: bytes, processes: Processes) -> bytes:
 
 
 def fast_image(image: Path, processes: Processes) -> Path:
-    """Return the kernel as QEMU starts it soonest: uncompressed, an ELF file, which is made only once.
+    """Return the kernel in the form that QEMU starts fastest: an uncompressed ELF file, which is made only once.
 
-    An emulated processor takes one to five seconds to decompress a kernel. Returns ``image`` itself if it is no x86
-    image, or has no entry for PVH, through which QEMU starts an ELF file, or if zstd or room for the file is missing.
+    An emulated processor takes one to five seconds to decompress a kernel. Returns ``image`` itself if it is not an x86
+    image, or has no PVH entry, through which QEMU starts an ELF file, or if zstd or space for the file is missing.
     """
     try:
         status = image.stat()
@@ -335,7 +338,7 @@ def static_busybox(processes: Processes) -> Path:
 
 
 def is_static_program(path: str | None) -> bool:
-    """Whether it is a program that needs no interpreter (elf(5), PT_INTERP: its path lies in the first page)."""
+    """Whether a file is a program without an interpreter (elf(5), PT_INTERP: its path lies in the first page)."""
     try:
         return bool(path) and b"/ld-" not in Path(str(path)).read_bytes()[:4096]
     except OSError:

@@ -84,7 +84,7 @@ def start_kernel(
             return start_kernel(argv, held_fds, {**confinement, "layers": rest}, processor)
         awaited, layers = json.loads(answer or f"[{child}, []]")
         if awaited != child:
-            # Its parent ends at once; this process, a subreaper, then becomes its parent.
+            # Its parent ends immediately; this process, a subreaper, then becomes its parent.
             os.waitpid(child, 0)
         with contextlib.suppress(BrokenPipeError):
             go.write(b"\n")
@@ -180,11 +180,11 @@ def stay_as_init() -> None:
 def own_processor() -> tuple[int | None, socket.socket | None]:
     """Return the processor for a kernel and its child processes, and the socket that reserves the processor.
 
-    The kernel and its guest's processes take turns and never run at once; moving the turn to another processor costs
-    more than the turn itself (linux.uml(1) advises one processor too; measured on an idle host of two processors: boot
-    1.4 s instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two kernels
-    that start at once would often choose the same processor and leave the other idle. So each binds a name for its
-    processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
+    The kernel and its guest's processes take turns and never run simultaneously; moving the turn to another processor
+    costs more than the turn itself (linux.uml(1) advises one processor too; measured on an idle host of two processors:
+    boot 1.4 s instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two
+    kernels that start at the same time would often choose the same processor and leave the other idle. So each binds a
+    name for its processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
     """
     try:
         # The processor that it last ran on.
@@ -209,7 +209,7 @@ def stat_number(pid: int | str, field: int) -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """Return a process's start time in clock ticks since boot; with the id it is unique."""
+    """Return a process's start time in clock ticks since boot, which with its id identifies it; 0 if it has ended."""
     try:
         return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
@@ -243,7 +243,7 @@ def kick(kernel: int) -> None:
 
 
 class RoomKeeper:
-    """Pauses the kernel before the host's disk is full, and ends it if the user makes no room.
+    """Pauses the kernel before the host's disk is full, and ends it if the user frees no space.
 
     md treats a write that fails for lack of space as a disk failure: it would fail every member of an array within a
     second. A pause and a kill look like a power failure to md, which loses no acknowledged write.
@@ -268,13 +268,13 @@ class RoomKeeper:
         return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
 
     def file_bytes(self) -> int:
-        """Return what the images take, and the console (standard error) if it is on the same disk."""
+        """Return the space that the images take, and that of the console (standard error) if it is on the same disk."""
         images = [os.stat(path) for path in self.images]
         disks = {found.st_dev for found in images}
         return sum(found.st_blocks * 512 for found in (*images, os.fstat(2)) if found.st_dev in disks)
 
     def check(self) -> bool:
-        """Pause or resume the kernel according to the room. Returns False if the pause has lasted too long."""
+        """Pause or resume the kernel, depending on the free space. Returns False if the pause has lasted too long."""
         try:
             room = self.room_bytes()
             taken = self.file_bytes()
@@ -370,7 +370,7 @@ def children() -> list[int]:
 
 
 def main() -> None:
-    """Start the kernel, record it, wait for its end, clean up."""
+    """Start the kernel, record it, wait for its end, and clean up."""
     record, held_fds, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[4:]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -55,7 +55,7 @@ class Target:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the machine is a process on this computer, started on demand, with this computer's files."""
+        """Whether the machine is a process on this computer that is started on demand."""
         return self.kind in (TargetKind.UML, TargetKind.QEMU)
 
     @property
@@ -71,7 +71,7 @@ class Target:
 
     @property
     def lab_name(self) -> str:
-        """Name of the persistent lab here: an embedded kernel's from its option, another machine's from its target."""
+        """Name of the lab on this computer: from the option of an embedded kernel, else from the target's text."""
         if self.is_embedded:
             return self.options.get("name", "default")
         name = "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
@@ -102,7 +102,7 @@ def parse_target(text: str) -> Target:
     if kind is TargetKind.VAGRANT and host and not _is_name(host):
         raise SpecError(f"'{text}' names no machine in a Vagrantfile", hint="write vagrant: or vagrant:NAME")
     if kind in (TargetKind.UML, TargetKind.QEMU, TargetKind.LOCAL) and host:
-        raise SpecError(f"'{text}': {kind}: takes no host", hint=f"write {kind}: alone, or options after '?'")
+        raise SpecError(f"'{text}': {kind}: does not accept a host", hint=f"write {kind}: alone, or options after '?'")
     options = _parse_options(query)
     for key, value in options.items():
         _check_option(text, kind, key, value)

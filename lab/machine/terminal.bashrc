@@ -1,24 +1,24 @@
-# What bash reads in a terminal of the lab, in place of its user's own ~/.bashrc.
+# Bash reads this in a terminal of the lab, instead of the user's own ~/.bashrc.
 
-# Whoever looks into /proc/mdstat before the first array needs the driver to be there.
+# /proc/mdstat exists only once the driver is loaded, and users read it before the first array.
 [ -e /proc/mdstat ] || modprobe -q md_mod
 
-# Only the embedded kernel's guest has its drivers there.
+# Only the embedded kernel's guest has this folder, which leads to its drivers.
 if [ -d /run/raidlab/modroot ]; then
   echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). Write in /root, /tmp and /run, which end with the'
   echo "machine; they are not the computer's. To read a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
 fi
 
-# Every line with its time, also one that stands there already: drills look at what was typed.
+# Record every line with its time, even one that is already in the history: drills look at what was typed.
 _lab_run=$RAIDLAB_RUN
 HISTFILE=$_lab_run/history HISTTIMEFORMAT='%F %T ' HISTCONTROL='' HISTSIZE=5000 HISTFILESIZE=20000
 shopt -s histappend checkwinsize cmdhist lithist
 
-# What the client is told: a command begins, a command has ended. The word in front is known to this shell alone, so that
-# no program passes for it. All in bash itself: on an embedded kernel a process is dear.
+# Tell the client when a command has ended, in an escape sequence with a word that only this shell knows, so that no
+# program can forge it. All of this runs in bash itself, since starting a process is slow on an embedded kernel.
 _lab_word=$RAIDLAB_WORD _lab_begun='' _lab_last='' _lab_none=' '
 unset RAIDLAB_WORD RAIDLAB_RUN
-_lab_quote() { # text: without what would end the sequence, or disturb a terminal
+_lab_quote() { # text: escape characters that would end the sequence or disturb a terminal
   _lab_quoted=${1//%/%25}
   _lab_quoted=${_lab_quoted//$'\n'/%0A}
   _lab_quoted=${_lab_quoted//;/%3B}
@@ -42,7 +42,7 @@ _lab_prompt() {
   _lab_last=$entry _lab_begun=''
 }
 PROMPT_COMMAND=_lab_prompt
-# Expanded after a line was read and before it runs: the number is kept, and of the blank nothing is left to print.
+# Expanded after a line is read and before it runs: it stores the time, and expands to nothing.
 PS0='${_lab_none:$((_lab_begun=${EPOCHREALTIME/./})):0}'
 PS1='\[\e[1;31m\]lab\[\e[0m\]:\[\e[1;34m\]\w\[\e[0m\]# '
 trap 'rm -f "$_lab_run/history.$$"' EXIT
@@ -50,7 +50,7 @@ trap 'rm -f "$_lab_run/history.$$"' EXIT
 alias ls='ls --color=auto' ll='ls -l' grep='grep --color=auto' ip='ip --color=auto' diff='diff --color=auto'
 export LESS='-R'
 
-# Its file is long: it is read when something is first completed.
+# The completion file is long, so it is read only when something is first completed.
 _lab_completion() {
   complete -r -D
   . /usr/share/bash-completion/bash_completion && return 124

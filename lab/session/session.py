@@ -320,7 +320,7 @@ class LabSession(OpenArrays):
         self._on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
-        """The plan that makes disks blank. Raises DeviceRefused for a disk that is mounted, or a member of any array."""
+        """The plan that makes disks blank. Raises DeviceRefused for a mounted disk, or a member of any array."""
         chosen = [self.lab.disk(word) for word in disks]
         for disk in chosen:
             holder = self.found.holder_of(disk.node)

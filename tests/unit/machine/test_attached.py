@@ -74,7 +74,7 @@ def test_a_truncated_agent_source_is_not_executed() -> None:
         (127, "raidlab: python3 not found", ToolMissing, "python3", "apt install python3"),
         (1, "raidlab: python3 here is older than 3.9", ToolMissing, "3.9 or later", "apt install python3"),
         (1, "sudo: a password is required", PrivilegeRefused, "sudo on me@lab1 refused", "ssh:root@lab1"),
-        (1, "", MachineLost, "it said nothing", RUN_AGAIN),
+        (1, "", MachineLost, "it printed nothing", RUN_AGAIN),
     ],
 )
 def test_error_output_of_ssh_becomes_an_error_with_a_hint(
