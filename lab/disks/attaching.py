@@ -275,9 +275,7 @@ def detach_plan(disks: Iterable[LabDisk]) -> Plan:
     if any(disk.kind is DiskKind.RAM for disk in disks):
         # A driver that is built into the kernel has no such file, and cannot be removed.
         unload = "[ ! -e /sys/module/brd/initstate ] || modprobe -r brd"
-        steps.append(
-            Step(("sh", "-c", unload), "The memory is freed, unless the driver is built into the kernel.")
-        )
+        steps.append(Step(("sh", "-c", unload), "The memory is freed, unless the driver is built into the kernel."))
     return Plan.of(f"Detach {', '.join(disk.name for disk in disks)}", steps)
 
 

@@ -87,7 +87,7 @@ class DiskImages:
         return self._folder / f"{checked_disk_name(name)}{_SUFFIX}"
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """A file descriptor of the image. Raises LabError for a file that is not the lab's own, OSError as open(2)."""
+        """A file descriptor of the image. Raises OSError, and LabError for a file that is not the lab's own."""
         check_own_folder(self._folder, "the folder for disk images")
         return open_plain(self.path(name), flags, is_own=True, error=LabError)
 
