@@ -570,7 +570,7 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
     wait_help = "Wait for the end of the reshape; the default on uml:."
     long_work = "reshape"
     members: Annotated[Names, Argument("The disks to add, as disk04,disk05, or the new total number of members.")] = ""
-    size: Annotated[NameOrNone, Argument("max: use all of each member.")] = ""
+    size: Annotated[NameOrNone, Argument("max: use all space on each member.")] = ""
     level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one more disk.")] = ""
 
     def __post_init__(self) -> None:
@@ -644,18 +644,18 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     long_work = "first resync"
     array: Annotated[
         NameOrNone,
-        Argument("md0 and so on; default: the first free name.", also="--name", is_placed=True, left_out=""),
+        Argument("The name, such as md0; default: the first free one.", also="--name", is_placed=True, left_out=""),
     ] = "md0"
     level: Annotated[
         Name, Argument("raid0, raid1, raid4, raid5, raid6, raid10; adapt5 or shr for disks of different sizes.")
     ]
     disks: Annotated[
         Names,
-        Argument("disk01,disk02,… or a number of free disks; default: the smallest possible number, for adapt5 all."),
+        Argument("disk01,disk02,… or a number of free disks; default: as few as possible, or all for adapt5."),
     ] = ""
     spares: Annotated[Names, Argument("Spares, given as for --disks; default: none.")] = ""
-    chunk: Annotated[str, Argument("Such as 64K; default: 512K, for adapt5 128K.")] = ""
-    layout: Annotated[NameOrNone, Argument("Such as left-symmetric, or f2 for raid10.")] = ""
+    chunk: Annotated[str, Argument("Chunk size, such as 64K; default: 512K, or 128K for adapt5.")] = ""
+    layout: Annotated[NameOrNone, Argument("The layout, such as left-symmetric, or f2 for raid10.")] = ""
     bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
     bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
     policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None

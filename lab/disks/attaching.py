@@ -112,7 +112,7 @@ def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
             return disk
     raise LabError(
         f"no free lab disk is large enough for the spindle {spec.name}",
-        hint="'raidlab disks' shows what uses them; 'raidlab disks reset NAME' blanks one, RAIDLAB_DISKS=16 makes more",
+        hint="blank one with 'raidlab disks reset NAME' ('raidlab disks' lists them), or get more: RAIDLAB_DISKS=16",
     )
 
 

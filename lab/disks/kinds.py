@@ -1,8 +1,8 @@
 """Kinds of lab disks, requests for them (``DiskSpec``), attached disks (``LabDisk``), and models of emulated drives.
 
 Models have a constant service time (drive_models.toml) or mechanics (drives/); users may add their own. Mechanics are
-data sheet parameters and values computed from them; drive/mechanics.h simulates them. The formula of the seek time is
-that of Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
+data sheet parameters and values computed from them; drive/mechanics.h simulates them. The formula for the seek time is
+from Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Data sheet values: milliseconds, and seek distances in the real drive's cylinders.
+    """Data sheet values: times in milliseconds, and seek distances in the real drive's cylinders.
 
     Decoding checks each value against its type; the constructor checks only the number of zones (ValueError).
     """
@@ -109,7 +109,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.overhead_ms / 1000 + seek + self.revolution_seconds / 2
 
     def sequential_bytes_per_second(self, zone: Zone) -> float:
-        """Throughput of one long transfer in a zone: a revolution and a switch for each track."""
+        """Throughput of one long transfer in a zone: each track takes a revolution and a switch."""
         track, cylinder = self.track_switch_ms / 1000, max(self.track_switch_ms / 1000, self.seek_seconds(1))
         switch = ((self.surfaces - 1) * track + cylinder) / self.surfaces
         return zone.sectors_per_track * SECTOR_BYTES / (self.revolution_seconds + switch)
@@ -215,7 +215,7 @@ def _toml(value: object) -> str:
 
 @cache
 def all_drive_models() -> dict[str, DriveModel]:
-    """Name -> drive model; the user's override the built-in ones. Raises SpecError for an invalid file."""
+    """Name -> drive model; the user's models override built-in ones. Raises SpecError for an invalid file."""
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
     earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))
@@ -279,9 +279,9 @@ class DiskKind(StrEnum):
     LOOP = "loop"
     """A sparse file on the machine behind a loop device, with direct I/O if its file system supports it."""
     VIRTIO = "virtio"
-    """An extra disk of a virtual machine, known by its serial RAIDLAB-NN."""
+    """An extra disk of a virtual machine, identified by its serial RAIDLAB-NN."""
     SPINDLE = "spindle"
-    """An emulated drive, which answers in the time of its drive model (nbdkit)."""
+    """An emulated drive with the timing of its drive model."""
     RAM = "ram"
     """Kernel memory (brd)."""
     PHYSICAL = "physical"

@@ -790,7 +790,7 @@ def _open_attached(
 
 
 def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
-    """Give the lab exactly the requested disks, on the machine's own extra disks as far as they suffice."""
+    """Give the lab exactly the requested disks, using the machine's own extra disks as far as they suffice."""
     own = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
     free = free_disks(lab.machine, own)
     can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)

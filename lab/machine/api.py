@@ -302,7 +302,7 @@ class Machine:
         except queue.Empty:
             raise MachineLost(
                 f"{self.facts.target} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s",
-                hint=f"its kernel hangs or the connection is dead: close it and {RUN_AGAIN}",
+                hint=f"its kernel hangs, or the connection is dead: close the machine and {RUN_AGAIN}",
             ) from None
         if "error" in answer:
             raise LabError(f"the machine could not {verb} {what}: {answer['text']}")
@@ -369,7 +369,7 @@ class RunningCommand:
                 package = package_of(program)
                 raise ToolMissing(
                     f"{program} is not installed on {self._machine.facts.target}",
-                    hint=f"install the package '{package}' there; 'raidlab doctor' lists all that is missing",
+                    hint=f"install the package '{package}' there; 'raidlab doctor' lists everything that is missing",
                 )
             if "error" in end:
                 raise LabError(f"'{' '.join(self._argv)}' could not be started: {end['text']}")
@@ -403,7 +403,7 @@ class SampleStream:
                 data = message["sample"]
                 yield RawSample(time_seconds=data["t"], files=data["files"], thread_cpu_ticks=data["threads"])
         if "error" in message:
-            raise LabError(f"the machine could not sample: {message['text']}")
+            raise LabError(f"the machine could not take samples: {message['text']}")
 
     def stop(self) -> None:
         """End the stream; the iteration finishes with the samples already sent."""
@@ -413,7 +413,7 @@ class SampleStream:
 def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:
     return CommandTimedOut(
         f"'{' '.join(argv)}' did not finish within {timeout_seconds:g} s and was stopped",
-        hint="find out what delays it: 'raidlab array show', and the machine's kernel messages with dmesg",
+        hint="find out what delays it: see 'raidlab array show', and dmesg on the machine",
     )
 
 

@@ -68,7 +68,7 @@ def start_local(processes: Processes) -> tuple[AgentProcess, Channel]:
     if os.geteuid() != 0:
         sudo = processes.find("sudo")
         if not sudo:
-            raise ToolMissing("sudo is not installed, and only root can drive md", hint="run raidlab as root")
+            raise ToolMissing("sudo is not installed, and only root can control md", hint="run raidlab as root")
         argv = [sudo, "-n", *argv]
     return _start(processes, argv, _local_loss)
 

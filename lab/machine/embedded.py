@@ -325,7 +325,7 @@ def kernel_arguments(
     longest = UML_DIR_BYTES - len(f"/{GUEST_FOLDER}")
     if len(os.fsencode(folder)) > longest:
         raise SpecError(
-            f"the embedded kernel cannot use a folder of more than {longest} bytes, such as '{shortened(str(folder))}'",
+            f"the embedded kernel cannot use a path of more than {longest} bytes, such as '{shortened(str(folder))}'",
             hint="choose a shorter state folder: RAIDLAB_STATE=FOLDER",
         )
     if sum(len(os.fsencode(argument)) + 1 for argument in arguments) >= COMMAND_LINE_BYTES:

@@ -156,7 +156,7 @@ def _with_time(image: KernelImage) -> KernelImage:
         if folder == kernel_cache() / "virtual-time"
         else f"leave out kernel=: {_BUILD}"
     )
-    raise ToolMissing(f"{image.path} was not built for virtual time, or only partly built", hint=hint)
+    raise ToolMissing(f"{image.path} was not built for virtual time, or was built only partly", hint=hint)
 
 
 def guest_python(processes: Processes) -> str:

@@ -108,7 +108,7 @@ def accelerators(target: Target, files: HostFiles) -> list[str]:
     root, chosen = target.options.get("root"), target.options.get("accel")
     is_own = not root or find_root_image(root).facts.architecture == platform.machine()
     if chosen == "kvm" and not is_own:
-        raise SpecError("KVM runs only this computer's own architecture", hint="leave out accel=kvm")
+        raise SpecError("KVM supports only this computer's own architecture", hint="leave out accel=kvm")
     if chosen:
         return [chosen]
     has_kvm = (

@@ -93,7 +93,7 @@ def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
                 candidate.mkdir(mode=0o700)
                 return candidate
     raise LabError(
-        f"no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
+        f"there is no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
         hint="free some space, or give the kernel less memory: --on 'uml:?mem=256M'",
     )
 
@@ -266,7 +266,7 @@ class StateFolder:
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise LabError(
-                f"no machine's folder could be made in {parent}: {error.strerror}",
+                f"the machine's folder could not be created in {parent}: {error.strerror}",
                 hint=advice(error, f"choose another folder with {STATE_VARIABLE}=FOLDER"),
             ) from error
 

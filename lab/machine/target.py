@@ -156,15 +156,15 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         listed = ", ".join(known) or "none"
         raise SpecError(f"'{text}' has an unknown option '{key}'", hint=f"{meant}options of {kind}: are {listed}")
     if key == "time" and value not in ("real", "virtual"):
-        raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
+        raise SpecError(f"'{text}': time cannot be '{value}'", hint="write time=real or time=virtual")
     if key == "port" and not 0 < (digits(value) or 0) < 65536:
         raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
     if key in ("mem", "memory"):
         parse_bytes(value, what=key)
     if key == "cpus" and not 0 < (digits(value) or 0) <= MOST_CPUS:
-        raise SpecError(f"'{text}': cpus is '{value}'", hint=f"a number from 1 to {MOST_CPUS}, such as cpus=2")
+        raise SpecError(f"'{text}': cpus cannot be '{value}'", hint=f"give a number from 1 to {MOST_CPUS}: cpus=2")
     if key == "accel" and value not in ACCELERATORS:
-        raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
+        raise SpecError(f"'{text}': accel cannot be '{value}'", hint=f"choose {' or '.join(ACCELERATORS)}")
     if key in _NEED_VALUE and not value:
         what, hint = _NEED_VALUE[key]
         raise SpecError(f"'{text}': {key} names no {what}", hint=hint)

@@ -99,7 +99,7 @@ def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[Dis
     """``count`` disks like ``template``, named by numbers after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
     if template.kind is DiskKind.PHYSICAL and count != 1:
-        raise SpecError(f"{count} physical disks cannot be added at once", hint="add one disk at a time")
+        raise SpecError(f"{count} physical disks cannot be added together", hint="add one disk at a time")
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
     names = (f"disk{number:02d}" for number in range(first, first + count))
