@@ -77,7 +77,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Time of a command in the drive's electronics; for a queued command it has passed by the time its turn comes."""
     interface_bytes_per_second: Rate = 300e6
     queue_depth: QueueDepth = 1
-    """Commands that the drive reorders, shortest access time first; 1: no reordering."""
+    """Number of commands that the drive reorders, shortest access time first; 1: no reordering."""
     read_ahead_bytes: SizeBytes = 0
     write_cache_bytes: SizeBytes = 0
     """Volatile: its content is lost on a power failure. 0: off."""

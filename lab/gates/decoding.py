@@ -43,7 +43,7 @@ _known: set[Any] = set()
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Decode JSON. Raises msgspec.DecodeError for invalid JSON, msgspec.ValidationError for JSON of another type."""
+    """Decode JSON. Raises msgspec.DecodeError for invalid JSON, msgspec.ValidationError if it is not a ``kind``."""
     _know(kind)
     return msgspec.json.decode(data, type=kind)
 
@@ -101,7 +101,7 @@ Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
-"""Id of a process to be killed: never 1 or less, which means init or a process group (kill(2)); pid_max (proc(5))."""
+"""ID of a process to kill: at least 2, since 1 is init and less means a group (kill(2)); at most pid_max (proc(5))."""
 RepeatCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
 CacheEntries = Annotated[int, msgspec.Meta(ge=17, le=32768)]
 """Size of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
@@ -109,7 +109,7 @@ Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=60_000)]
 """Duration of one request, or of a part of it."""
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-"""Number of a drive's parts: cylinders, sectors of a track."""
+"""Number of parts of a drive, such as cylinders, or sectors per track."""
 PointCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 """Number of crash points, or of the operations that they are chosen from."""
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
@@ -118,7 +118,7 @@ LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 """A figure from outside, in any unit, bounded so that sums of many stay finite."""
 RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
-"""Number of a repeat of a measurement; statistics on repeats (lab.results.statistics) take quadratic time."""
+"""Index of a repeat; bounded, since statistics on repeats (lab.results.statistics) take quadratic time."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -243,7 +243,7 @@ _BETWEEN_WORDS = re.compile(r"[=,\[\]{}\n]")
 
 
 def parse_toml(text: str, *, source: str = "TOML text") -> dict[str, Any]:
-    """The tables and values of ``text`` within the bounds above; ``source`` names it in errors. Raises SpecError."""
+    """Parse TOML within the bounds above; ``source`` names the text in errors. Raises SpecError."""
     if len(text) > MOST_TOML_BYTES:
         raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that this is the right file")
     _require_shallow(_UNSTRUCTURED.sub('""', text), source)
@@ -315,7 +315,7 @@ def read_own_json(
 
 
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
-    """Decode JSON. Raises ValueError for invalid JSON, JSON of another type, or JSON nested too deeply."""
+    """Decode JSON. Raises ValueError if it is invalid, nested too deeply, or not a ``kind``."""
     try:
         return convert(converted(msgspec.json.decode(data)), kind)
     except (msgspec.MsgspecError, RecursionError) as failure:

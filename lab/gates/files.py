@@ -91,8 +91,8 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
     """Raises NotTrusted for a file that another user may have written or replaced.
 
     A missing file passes. ``what``: description of the file, such as "the embedded kernel"; ``again``: the command that
-    creates it anew once the file is removed, empty for a file of the user's own. ``has_tree``: also check everything in
-    the folder ``path``.
+    creates it again once it has been removed, empty for a file of the user's own. ``has_tree``: also check everything
+    in the folder ``path``.
     """
     places = _way_to(path)
     for place in (*places, *(_below(path) if has_tree else ())):
@@ -169,7 +169,7 @@ MOST_RECORD_BYTES = 16 * MIB
 """A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. A record of this size may take
 thirty times as much once decoded, half of the memory that a computer can be expected to have."""
 MOST_DOCUMENT_BYTES = 32 * MIB
-"""Size of one fio document (about 36 KiB) or one timeline (about 150 bytes per sample), unpacked."""
+"""Maximum size of a fio document (about 36 KiB) or a timeline (about 150 bytes per sample), unpacked."""
 _MOST_MEMBERS = 64
 """Maximum number of members in a gzip file; the lab writes one. Reading a million members would take hours."""
 

@@ -149,8 +149,8 @@ def sync_folder(folder: Path) -> None:
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
     """Replace ``path`` with ``data`` atomically: temporary file, fsync, rename, fsync of the folder.
 
-    Raises OSError; then the temporary file is removed and ``path`` is unchanged. Data that is not ``is_durable`` may be
-    lost on a power failure, but never torn. The umask applies to ``mode``.
+    Raises OSError, after which the temporary file is gone and ``path`` is unchanged. Data that is not ``is_durable``
+    may be lost on a power failure, but never torn. The umask applies to ``mode``.
 
     A file or a link at ``path`` is replaced and never written into. A pipe or a character device, such as
     /dev/stdout, is kept and written to; a disk or another user's pipe is refused.

@@ -19,7 +19,7 @@ from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
-"""Time for an app's orderly close: it ends within two seconds of SIGTERM, and five of the loss of its terminal."""
+"""Time for an app's orderly close: it ends within 2 seconds of SIGTERM, and within 5 of losing its terminal."""
 FORCE_SECONDS = 0.6
 UNHURRIED_SECONDS = 10.0
 _COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}

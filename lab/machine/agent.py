@@ -329,7 +329,7 @@ class Agent:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a child has ended; its status remains to be reaped."""
+    """Whether a child has ended; its status is left for waitpid(2)."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -337,7 +337,7 @@ def has_ended(pid: int) -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """Read a small file piece by piece: a buffer for the largest costs more than reading. Sysfs needs one read."""
+    """Read a small file piece by piece: a buffer for the largest would cost more. A file in sysfs needs one read."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = piece = os.read(fd, READ_BYTES)

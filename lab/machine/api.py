@@ -62,7 +62,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """Conditions that every result records."""
+    """Facts about a machine that every result records."""
 
     target: str
     kernel_release: str

@@ -72,7 +72,7 @@ _REQUIRED_FIELDS = {
 
 
 def counted_seconds(passed: float, waited: float | None) -> float:
-    """Return the part of a time that counts against a limit: without the machine's wait for a processor."""
+    """Return how much of a time counts against a limit: the machine's wait for a processor does not."""
     return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 
@@ -108,7 +108,7 @@ class Pending:
 
 
 class Channel:
-    """JSON lines over two file descriptors, which the channel owns from then on.
+    """JSON lines over two file descriptors, which the channel owns.
 
     ``explain_loss`` is called when the far end is gone, and returns the error that every waiting request gets.
     ``life_fd`` reaches end of file when the machine ends, even if a leftover process holds the answers' pipe open. At

@@ -185,7 +185,7 @@ def _check(result: int) -> int:
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
-    """A system call that the C library has no function for."""
+    """Make a system call for which the C library has no function."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     return _check(_libc.syscall(ctypes.c_long(number), *words))
 

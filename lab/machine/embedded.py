@@ -49,7 +49,7 @@ SUPERVISOR_SECONDS = 10.0
 CONSOLE_LOG = "console.log"
 CONSOLE_LINES = 40
 GUEST_FOLDER = "uml"
-"""In the running machine's folder: the folder of this computer that its guest may write to."""
+"""Name of the folder in a running machine's folder to which its guest may write."""
 # tag_set.queue_depth in arch/um/drivers/ubd_kern.c.
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
@@ -64,7 +64,7 @@ VIRTUAL_START_NANOSECONDS = 1_767_225_600 * 10**9
 _HERE = Path(__file__).resolve().parent
 CONFINEMENT = _HERE / "confinement.py"
 VISIBLE_FILE = "visible.json"
-"""File in the running machine's folder: the paths that init makes visible without a namespace (kernel_init.py)."""
+"""File in a running machine's folder with the paths that init makes visible without a namespace (kernel_init.py)."""
 _WORDS_OF_TROUBLE = ("panic", "Oops", "int3:", "BUG:", "RIP:", "not syncing")
 # userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
 # are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
@@ -432,7 +432,7 @@ def confined_paths(
     writable: Sequence[Path] = (),
     layers: Sequence[str] = LAYERS,
 ) -> dict[str, Sequence[str]]:
-    """Return the arguments of confine(): paths that the kernel may write, and read; its own folder is read-only."""
+    """Return the arguments of confine(): the paths that the kernel may write, and those that it may only read."""
     paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
     applied = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
     return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(applied)}

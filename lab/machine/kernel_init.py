@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""The embedded kernel's init: sets up the machine, runs the agent on the serial line, powers off.
+"""The embedded kernel's init: sets up the machine, runs the agent on the serial line, and powers off.
 
 Stand-alone like the agent, which is beside it in the running machine's folder. Process 1 must never end: the kernel
 would panic.

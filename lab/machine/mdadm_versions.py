@@ -29,7 +29,7 @@ def packaged_mdadms() -> Packaged:
 
 
 def mdadm_versions() -> list[Path]:
-    """The folders of the versions that were fetched, newest first: each has its version's name, and mdadm and mdmon."""
+    """The folders of the fetched versions, newest first; each is named after its version and holds mdadm and mdmon."""
     found = (path.parent for path in packaged_mdadms().store.glob(f"*/{_PACKAGE}"))
     return sorted(found, key=lambda folder: version_key(folder.name), reverse=True)
 

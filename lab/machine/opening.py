@@ -36,7 +36,7 @@ from lab.machine.target import Target, TargetKind
 from lab.units import MIB, human_bytes
 
 _MEMORY = {TargetKind.UML: ("mem", 96 * MIB, 0), TargetKind.QEMU: ("memory", 128 * MIB, 512 * MIB)}
-"""The option for the memory size, the least with which a kernel starts, and what is added to the lab's default.
+"""The option for the memory size, the minimum with which a kernel starts, and what is added to the lab's default.
 
 A distribution's kernel has more drivers and programs than User Mode Linux.
 """

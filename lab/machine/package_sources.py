@@ -39,10 +39,10 @@ _KEYRINGS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """A program or kernel that suites have in several versions, and that this user can fetch."""
+    """A program or kernel that suites offer in several versions, and that this user can fetch."""
 
     what: str
-    """In messages: a kernel, an mdadm."""
+    """Its name in messages: a kernel, an mdadm."""
     command: str
     """raidlab's command for it, with the verbs list and get."""
     store: Path
@@ -80,7 +80,10 @@ def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Yield version and suite of all that this computer's package sources and further suites have; needs a network."""
+    """Yield the version and suite of everything that this computer's package sources and further suites offer.
+
+    Needs the network.
+    """
     for suite, sources in _suites(processes, files):
         with _open_apt(processes, sources, kind.store) as (apt, _):
             for version in sorted(kind.versions(apt), key=version_key, reverse=True):
@@ -223,7 +226,7 @@ def _source(site: str, suite: str, keys: str) -> str:
 
 @contextmanager
 def _open_apt(processes: Processes, sources: str, store: Path) -> Iterator[tuple[Apt, Path]]:
-    """Return apt with up-to-date lists for these sources, and a folder in ``store`` for the files of this fetch."""
+    """Yield apt with up-to-date lists for these sources, and a folder in ``store`` for the files of this fetch."""
     store.mkdir(parents=True, exist_ok=True)
     with locked(store / ".lock", ALONE, waits=True), tempfile.TemporaryDirectory(dir=store, prefix=_PREFIX) as name:
         # Those of clients that were killed.

@@ -42,7 +42,7 @@ _INIT = Path(__file__).with_name("root_init.sh")
 
 
 class ImageFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The description of a root image, in the image."""
+    """Facts about a root image, stored in its folder."""
 
     architecture: Literal["x86_64", "aarch64"]
     """As in uname(2)."""
@@ -77,7 +77,7 @@ def root_images() -> Iterator[RootImage]:
 
 
 def find_root_image(chosen: str) -> RootImage:
-    """Return the image in this folder, or with this name: Debian's name of its architecture. Raises LabError."""
+    """Return the image in a folder, or with a name, which is Debian's for its architecture. Raises LabError."""
     build = f"make root-image ARCH={chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(

@@ -120,7 +120,7 @@ def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Pulse:
-    """Total processor time of the kernel's processes, and time waiting for a processor; the main process's state."""
+    """Processor time of the kernel's processes, their time waiting for a processor, and the main process's state."""
 
     running_seconds: float
     waiting_seconds: float

@@ -112,7 +112,7 @@ def start_ticks(files: HostFiles, process_id: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The holder of a lock, from its own record."""
+    """The holder of a lock, as recorded beside the lock."""
 
     process_id: int
     command: str

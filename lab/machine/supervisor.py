@@ -209,7 +209,7 @@ def stat_number(pid: int | str, field: int) -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """Return a process's start time in clock ticks since boot, which with its id identifies it; 0 if it has ended."""
+    """Return when a process started, in clock ticks since boot, since ids are reused; 0 if it has ended."""
     try:
         return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
@@ -254,7 +254,7 @@ class RoomKeeper:
         self.spare_bytes = spare_bytes
         self.images = [path for path in writable if os.path.isfile(path)]
         self.taken_bytes = 0
-        """Size of the images when the spare room was last free."""
+        """Size of the images when the spare space was last free."""
         self.is_scarce = False
         self.paused_at: float | None = None
 

@@ -125,7 +125,7 @@ class Terminal:
     def chunks(self) -> Iterator[bytes]:
         """Yield output in pieces, for an xterm-256color terminal; ends when the shell ends.
 
-        A request for the next piece acknowledges that the previous one was shown; a program that prints faster blocks.
+        A request for the next piece acknowledges that the previous one was shown; a program that prints faster waits.
         Raises LabError if no shell can be started, MachineLost if the machine is lost.
         """
         shown = 0

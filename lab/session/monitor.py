@@ -171,7 +171,7 @@ class Snapshot:
 
 
 def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
-    """Take a single snapshot; with ``name``, of this array only. Raises ArrayError if it is not running."""
+    """Take a single snapshot; with ``name``, of that array only. Raises ArrayError if the array is not running."""
     arrays = (session.array(name).status(),) if name else session.statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", MDSTAT])
     # proc(5): the first number is the uptime in seconds.
@@ -228,7 +228,7 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """The machine's clock, extrapolated to now; in virtual time, that of the newest snapshot. None before one."""
+        """The machine's clock, extrapolated; in virtual time, as in the newest snapshot. None before the first one."""
         if self._newest is None:
             return None
         machine, here = self._newest

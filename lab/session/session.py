@@ -206,7 +206,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_leftovers(folder: Path) -> Leftovers | None:
-    """Leftovers in the lab of this folder; None if there are none, or the file is unreadable."""
+    """The leftovers in the lab with this folder; None if there are none, or the file is unreadable."""
     try:
         return read_own_json(folder / _LEFTOVER_FILE, Leftovers, error=LabError)
     except (FileNotFoundError, LabError):
