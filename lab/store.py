@@ -166,7 +166,7 @@ class RunFolders:
         header = self.read_header(run_id, kind)
         if (header.format_version, header.id) != (format_version, run_id):
             raise ResultError(
-                f"'{self.path(run_id)}' has a different format version, or its name is not the id of its {self.noun}",
+                f"'{self.path(run_id)}' has another format version, or its name is not the id of its {self.noun}",
                 hint="read it with the raidlab version that wrote it, or restore its name",
             )
         return header

@@ -39,7 +39,7 @@ class FileKind(StrEnum):
 
 
 _EMBEDDED_ONLY = (
-    "as root, in the embedded machine only, where {they} can read the system's files and write the disks of this lab"
+    "as root, in the embedded machine only, where {they} can read the system's files and write to the disks of this lab"
 )
 _MAY = {
     FileKind.DRILL: f"runs {{lines}} {_EMBEDDED_ONLY}",

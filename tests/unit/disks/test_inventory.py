@@ -184,7 +184,7 @@ def test_a_head_that_inflates_without_end_takes_no_more_memory_than_was_asked_fo
 def test_a_size_that_can_be_none_is_refused_with_its_file(size: str) -> None:
     machine = machine_of(Device("sda"))
     machine.files["/sys/block/sda/size"] = size
-    with pytest.raises(LabError, match="sda/size on the machine says"):
+    with pytest.raises(LabError, match="sda/size on the machine contains"):
         read_devices(machine)
 
 

@@ -26,7 +26,7 @@ def test_a_foreign_file_is_named_with_what_it_may_do(tmp_path: Path, kind: FileK
     assert f"does not come with raidlab: this {kind} " in note
     if kind in (FileKind.DRILL, FileKind.LESSON):
         assert "3 shell lines as root, in the embedded machine only" in note
-        assert "read the system's files and write the disks of this lab" in note
+        assert "read the system's files and write to the disks of this lab" in note
 
 
 def test_a_link_in_the_catalogues_place_does_not_make_a_file_raidlabs_own(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (249, "", "ran out of room for its memory", "/dev/shm"),
         (None, "", "no longer answers", "as after a power failure"),
         (1, "starting\n\nCannot open disk\n", "exited with status 1; its last words: Cannot open disk", "report it"),
-        (0, "[ 1.0] int3: 0000 [#1] SMP\n", "crashed: [ 1.0] int3: 0000", "QEMU emulates several processors wrongly"),
+        (0, "[ 1.0] int3: 0000 [#1] SMP\n", "crashed: [ 1.0] int3: 0000", "emulates several processors incorrectly"),
         (1, "/k/linux: /lib/libc.so.6: version `GLIBC_2.38' not found\n", "GLIBC_2.38' not found", "uml:?kernel=PATH"),
         (127, "/k/linux: Exec format error\n", "Exec format error", "uml:?kernel=PATH"),
         (127, "", "exited with status 127", "libraries exist"),
@@ -214,7 +214,7 @@ def test_a_loss_is_reported_without_a_console_and_without_escape_sequences(tmp_p
 @pytest.mark.parametrize(
     ("options", "folder", "error", "message"),
     [
-        (EmbeddedOptions(disks=(UbdDisk(Path("/d"), "s"),) * 17), "state", SpecError, "takes 16"),
+        (EmbeddedOptions(disks=(UbdDisk(Path("/d"), "s"),) * 17), "state", SpecError, "supports 16"),
         (EmbeddedOptions(memory_bytes=1 << 60), "state", LabError, "no room for"),
         (EmbeddedOptions(), "a state", SpecError, "cannot use the path"),
         (EmbeddedOptions(disks=(UbdDisk(Path("/d,1"), "s"),)), "state", SpecError, "cannot use the path"),

@@ -101,7 +101,7 @@ def test_a_state_folder_that_is_too_long_is_refused() -> None:
     for letter in ("a", "ä"):
         longest = (UML_DIR_BYTES - inside - 1) // len(letter.encode())
         require_fitting_paths(Path("/" + letter * longest), Path(), IMAGE)
-        with pytest.raises(SpecError, match="a folder of more than 506 bytes"):
+        with pytest.raises(SpecError, match="a path of more than 506 bytes"):
             require_fitting_paths(Path("/" + letter * (longest + 1)), Path(), IMAGE)
     # The paths of file disks stand in the command line too.
     require_fitting_paths(Path("/" + "a" * 200), Path(), IMAGE, 4)
