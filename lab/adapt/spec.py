@@ -182,7 +182,7 @@ def _problems(spec: VolumeSpec) -> Iterator[str]:
         yield f"{spec.rule} takes at most {MAXIMUM_DISKS} disks, not {count}"
     chunk = spec.chunk_bytes
     if chunk < MINIMUM_CHUNK_BYTES or chunk & (chunk - 1):
-        yield f"chunk {human_bytes(chunk)} is not a power of two from {human_bytes(MINIMUM_CHUNK_BYTES)}"
+        yield f"chunk {human_bytes(chunk)} is not a power of two of at least {human_bytes(MINIMUM_CHUNK_BYTES)}"
         return
     try:
         reference_blocks(spec.reference, count)
@@ -194,7 +194,7 @@ def _problems(spec: VolumeSpec) -> Iterator[str]:
     needed = MIB + SLICE_HEADER_BYTES + spec.chunk_bytes * 8
     for disk in spec.disks:
         if disk.size_bytes < needed:
-            yield f"{disk.name} has {human_bytes(disk.size_bytes)} and needs {human_bytes(needed)}"
+            yield f"{disk.name} has {human_bytes(disk.size_bytes)} but needs {human_bytes(needed)}"
 
 
 _WORTH_A_WORD = 0.02

@@ -1,7 +1,8 @@
-"""The arrays of an open lab, of every kind, and the operations of each as plans.
+"""The arrays of an open lab, of every kind, and their operations as plans.
 
-A kind of array is an ``ArrayKind`` and the ``Array`` that it makes; ``lab.arrays.kinds`` lists them. Operations read
-the machine, refuse an impossible request with a hint, and change nothing: only the execution of the plan does.
+A kind of array is an ``ArrayKind`` and the ``Array`` objects that it makes; ``lab.arrays.kinds`` lists the kinds. An
+operation reads the state of the machine, refuses an impossible request with a hint, and returns a plan. It changes
+nothing itself.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def member_count(self, level: str, free: int) -> int:
-        """How many of ``free`` disks to use by default."""
+        """Number of disks to use by default, if ``free`` disks are available."""
 
     def suits(self, disks: Sequence[LabDisk]) -> bool:
         return True
 
     @abstractmethod
     def spec(self, options: CreateOptions) -> Spec:
-        """The spec for these options. Raises SpecError for an option that it does not support."""
+        """The spec for these options. Raises SpecError for an option that the kind does not support."""
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
@@ -90,7 +91,7 @@ def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
             return kind
     raise SpecError(
         f"'{shortened(visible(name))}' is not an array name",
-        hint="write md and a number below 1000, such as md0, or a name as 'raidlab array show' lists it",
+        hint="write md and a number below 1000, such as md0, or a name that 'raidlab array show' lists",
     )
 
 
@@ -153,14 +154,14 @@ class Array(ABC):
     # Operations.
 
     def awake(self, status: ArrayStatus) -> Plan:
-        """Take a freshly assembled array out of read-auto: until then md writes no superblock, and records no failure.
+        """Take a freshly assembled array out of read-auto, in which md neither writes superblocks nor records failures.
 
-        No steps if nothing is pending, or if leaving read-auto would start syncs before a plan can order them.
+        The plan has no steps if the array is not read-auto, or if leaving read-auto would start syncs too early.
         """
         return Plan(f"Use {self.name}")
 
     def assemble(self, *, force: bool = False) -> Plan:
-        """Start it; with ``force`` even with members that are out of date."""
+        """Start the array; ``force`` also accepts members that are out of date."""
         found, every = self.found, self.arrays.found
         if found in every.started if found else self.status_now:
             raise ArrayError(f"array {self.name} is already running", hint=f"'raidlab array show {self.name}' shows it")
@@ -184,11 +185,11 @@ class Array(ABC):
 
     @abstractmethod
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
-        """Fail a disk; only with ``breaks_array`` one without which the array would lose data."""
+        """Fail a disk. If the array would lose data without it, ``breaks_array`` is required."""
 
     @abstractmethod
     def remove(self, disk: str) -> Plan:
-        """Remove a faulty or spare disk; if it is already out, a plan without steps whose title states that."""
+        """Remove a faulty or spare disk. If it has already left, the plan has no steps and its title says so."""
 
     @abstractmethod
     def add(self, disk: str) -> Plan:
@@ -203,7 +204,7 @@ class Array(ABC):
         """Limit the speed of its syncs, in KiB/s per member; None: the system's value."""
 
     def re_add(self, disk: str) -> Plan:
-        """Put a former member back by means of the bitmap."""
+        """Re-add a former member, using the bitmap."""
         raise self.refusal("re-adding a disk")
 
     def replace(self, old: str, new: str) -> Plan:
@@ -245,7 +246,7 @@ class Array(ABC):
 
 
 class OpenArrays:
-    """The arrays on a lab's disks, running or not. Reading is allowed on any thread."""
+    """The arrays on a lab's disks, running or not. Any thread may read them."""
 
     def __init__(self, lab: Lab, kinds: Sequence[ArrayKind], found: BroughtUp | None = None) -> None:
         """``kinds``: md's own first (``lab.arrays.kinds``)."""
@@ -267,7 +268,7 @@ class OpenArrays:
         return self.lab.disk(disk_word.strip()).node
 
     def disk_name(self, node: str) -> str:
-        """The lab's name of a device, or the node itself."""
+        """The lab's name for a device, or the node itself if it has none."""
         return next((disk.name for disk in self.lab.disks if disk.node == node), node)
 
     def named(self, plan: Plan) -> Plan:
@@ -304,12 +305,12 @@ class OpenArrays:
         return frozenset(used)
 
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """The disks that were blank when last examined, by name (see ``check_free``)."""
+        """The disks that were blank when last examined; ``check_free`` examines disks again."""
         used = self.used_nodes()
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW, *, checks_disks: bool = True) -> Plan:
-        """Create the array and its file system. Raises LabError, with ``checks_disks`` also for disks in use."""
+        """Create the array and its file system. Raises LabError; with ``checks_disks`` also if a disk is in use."""
         if spec.name in self.names():
             raise ArrayError(
                 f"there is already an array {spec.name}",
@@ -323,7 +324,10 @@ class OpenArrays:
         return plan.on_blank_disks()
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused for disks in use, not blank, or of an array, except former members of ``besides``."""
+        """Raises DeviceRefused for a disk that is in use, is not blank, or belongs or belonged to an array.
+
+        Former members of the array ``besides`` are accepted.
+        """
         own = []
         for array in self.found.all:
             held = [self.disk_name(node) for node in nodes if node in array.devices]

@@ -61,7 +61,7 @@ class Superblock:
 
 
 def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
-    """The superblock of version 1 in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none."""
+    """The version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none."""
     if len(data) < _ROLES_OFFSET:
         return None
     magic, major, features = struct.unpack_from("<III", data)
@@ -90,9 +90,9 @@ def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock |
 
 
 def _parse_old_superblock(data: bytes) -> Superblock | None:
-    """The superblock of version 0.90 at the start of ``data``, in this computer's byte order as md writes it, or None.
+    """The version 0.90 superblock at the start of ``data``, in the byte order of this computer; None if there is none.
 
-    struct mdp_superblock_s in linux/raid/md_p.h: 1024 words of 32 bits, at 128 the descriptors of 27 devices.
+    struct mdp_superblock_s in linux/raid/md_p.h: 1024 words of 32 bits; descriptors of 27 devices from word 128 on.
     """
     if len(data) < _OLD_BYTES:
         return None
@@ -123,7 +123,7 @@ _OLD_FAULTY, _OLD_ACTIVE, _OLD_SYNC, _OLD_REMOVED = range(4)
 
 
 def _old_role(slot: int, state: int) -> int:
-    """The version 1 role for the state of a device in version 0.90 (super_90_validate in drivers/md/md.c)."""
+    """The version 1 role that corresponds to a version 0.90 state (super_90_validate in drivers/md/md.c)."""
     if state & (1 << _OLD_FAULTY | 1 << _OLD_REMOVED):
         return _FAULTY
     return slot if state & (1 << _OLD_SYNC | 1 << _OLD_ACTIVE) else _SPARE
@@ -138,7 +138,7 @@ def plain_uuid(text: str) -> str:
 
 
 DATA_FIRST = ("0.90", "1.0")
-"""Metadata versions at the end of a device, whose data therefore begin at its first sector."""
+"""Metadata versions that lie at the end of a device, so that the data begin at its first sector."""
 MD_HEAD_BYTES = SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES
 _OUR_HOST = "any"
 _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
@@ -185,12 +185,12 @@ class FoundArray:
         return assemble(self.name, self.devices)
 
     def clear_away(self, machine: Machine) -> None:
-        """Stop all running parts of it, in any state; nothing is erased."""
+        """Stop all running parts of the array, whatever their state; nothing is erased."""
         machine.run(("mdadm", "--stop", array_device(self.name)), check=False)
 
 
 def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
-    """Node -> superblock; of several on a device that of the newest array, as guess_super_type() in mdadm does."""
+    """Node -> superblock; if a device has several, that of the newest array, as in mdadm's guess_super_type()."""
     found = {
         node: max(_superblocks_on(each), key=attrgetter("created_seconds"), default=None) for node, each in ends.items()
     }
@@ -217,7 +217,7 @@ _PAGE_BYTES = 4096
 
 
 def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:
-    """The arrays that these superblocks describe. Of two with the same name only the one written last may start.
+    """The arrays that these superblocks describe. If two have the same name, only the one written last may start.
 
     ``host_name`` is this machine's: mdadm puts it in the names of arrays created by hand.
     """
@@ -320,7 +320,7 @@ class BroughtUp:
         return (*self.started, *self.stopped, *self.refused)
 
     def array(self, name: str) -> FoundArray | None:
-        """The array with this name, preferably one that can be started; else by its superblocks' name or its UUID."""
+        """The array with this name, or else with this superblock name or UUID; one that can be started comes first."""
         by_name = next((array for array in self.all if array.name == name), None)
         return by_name or next((array for array in self.all if array.is_called(name)), None)
 

@@ -1,4 +1,4 @@
-"""File systems on an array device, as plans: make, mount, unmount; and the free space."""
+"""Plans that make, mount and unmount file systems on an array device; and their free space."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make(
 ) -> Plan:
     """Make a file system on ``device`` of ``size_bytes``; no steps for raw.
 
-    ``chunk_bytes`` and ``full_stripe_bytes`` are the array's: ext4's stride and stripe width. XFS asks md itself.
+    ``chunk_bytes`` and ``full_stripe_bytes`` are the array's, for ext4's stride and stripe width. mkfs.xfs asks md.
     Raises SpecError if the device is too small.
     """
     if size_bytes < _MINIMUM_BYTES[kind]:
@@ -60,7 +60,7 @@ def make(
             stride, width = chunk_bytes // EXT4_BLOCK_BYTES, full_stripe_bytes // EXT4_BLOCK_BYTES
             options += f",stride={stride},stripe_width={width}"
         argv = ("mkfs.ext4", "-F", "-q", "-b", str(EXT4_BLOCK_BYTES), "-E", options, device)
-        why = "The layout of ext4 follows chunk and stripe; it is fully initialised now, not during a measurement."
+        why = "ext4 is laid out for the chunk and the stripe, and is fully initialised now, not during a measurement."
     step = Step(argv, why, (), Danger.DATA, (device,), MKFS_TIMEOUT_SECONDS)
     return Plan(f"Make {kind.value} on {device}", (step,))
 
@@ -74,7 +74,7 @@ def mount(kind: FileSystem, device: str, *, options: tuple[str, ...] = ()) -> Pl
     flags = ("-o", ",".join(options)) if options else ()
     step = Step(
         argv=("mount", "-t", kind.value, *flags, device, place),
-        why="From here on files on the array are files under this folder.",
+        why="From now on the files on the array appear under this folder.",
         undo=("umount", place),
         writes_devices=(device,),
     )
@@ -88,7 +88,7 @@ def unmount(kind: FileSystem, device: str) -> Plan:
     place = mount_point(device)
     why = "Everything cached is written to the array, and the array can be stopped."
     step = Step(("umount", place), why, ("mount", "-t", kind.value, device, place), writes_devices=(device,))
-    return Plan(f"Unmount {device}", (step, Step(("rmdir", place), "Nothing of the mount stays behind.")))
+    return Plan(f"Unmount {device}", (step, Step(("rmdir", place), "The mount point is no longer needed.")))
 
 
 def free_bytes(machine: Machine, place: str) -> int:

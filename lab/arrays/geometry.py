@@ -1,12 +1,12 @@
 """The place of each array sector on the members, and what each member sector holds. Pure arithmetic.
 
-The only place where a layout is computed: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and linear, in every layout that
-md has, both ways. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's word for the
-layout (``level_geometry``). For pictures ``stripe_rows`` lists the first rows of chunks.
+Only this module computes layouts: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and linear, in every layout that md has,
+in both directions. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's word for the
+layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of chunks.
 
-Sectors (512 bytes) of the array count from its start, sectors of a member from the start of its data. Sources, in
-drivers/md: raid5_compute_sector() in raid5.c, __raid10_find_phys(), raid10_find_virt(), calc_sectors() and setup_geo()
-in raid10.c, create_strip_zones() and raid0_map_submit_bio() in raid0.c, linear_conf() in md-linear.c.
+Sectors are 512 bytes. Those of the array are counted from its start, those of a member from the start of its data.
+Sources, in drivers/md: raid5_compute_sector() in raid5.c, __raid10_find_phys(), raid10_find_virt(), calc_sectors() and
+setup_geo() in raid10.c, create_strip_zones() and raid0_map_submit_bio() in raid0.c, linear_conf() in md-linear.c.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.errors import ArrayError, SpecError
 from lab.units import KIB, SECTOR_BYTES
 
 RESYNC_BLOCK_SECTORS = 64 * KIB // SECTOR_BYTES
-"""The part of a mirror that md compares at once (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c): a stripe here."""
+"""The part of a mirror that md compares in one step (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c): here a stripe."""
 
 
 class ChunkKind(StrEnum):
@@ -111,7 +111,7 @@ class StripeMap:
         return tuple(cell for row in self.rows for cell in row if cell)
 
     def cell_at(self, slot: int, byte: int) -> tuple[StripeCell, int] | None:
-        """The chunk with this byte of a member's part of the stripe, and the byte's offset in the chunk."""
+        """The chunk that contains this byte of a member's part of the stripe, and the byte's offset in the chunk."""
         index, offset = divmod(byte, self.cell_sectors * SECTOR_BYTES)
         cell = self.rows[index][slot] if 0 <= index < len(self.rows) else None
         return (cell, offset) if cell else None
@@ -156,7 +156,7 @@ class ArrayGeometry(ABC):
         """All chunks of a stripe. Raises ArrayError if there is no such stripe."""
 
     def place_on(self, slot: int, sector: int) -> MemberPlace | None:
-        """The place of the sector, a copy or else parity over it on the member in ``slot``; None if there is none."""
+        """Where the member in ``slot`` stores the sector, or else parity over it; None if it stores neither."""
         places = (*self.places(sector), *self.parities(sector))
         return next((place for place in places if place.slot == slot), None)
 
@@ -280,7 +280,7 @@ class ParityRow:
 
 
 def parity_row(layout: int, raid_disks: int, row: int, *, has_q: bool) -> ParityRow:
-    """One row. ``layout`` is one of ``RAID5_LAYOUTS``, or with ``has_q`` of ``RAID6_LAYOUTS``; RAID 4: PARITY_LAST."""
+    """One row. ``layout``: from ``RAID5_LAYOUTS``, with ``has_q`` from ``RAID6_LAYOUTS``; RAID 4: PARITY_LAST."""
     p = _p_slot(layout, raid_disks, row, has_q=has_q)
     return ParityRow(layout, raid_disks, p, _q_slot(layout, raid_disks, p) if has_q else None)
 
@@ -365,7 +365,7 @@ class ParityGeometry(ChunkedGeometry):
 
 @dataclass(frozen=True, slots=True)
 class Raid1Geometry(ArrayGeometry):
-    """RAID 1: every member holds everything. A stripe is the part that md compares at once."""
+    """RAID 1: every member holds everything. A stripe is the part that md compares in one step."""
 
     raid_disks: int
     member_sectors: int
@@ -403,7 +403,7 @@ _FAR_SETS_SHIFT = 17
 
 @dataclass(frozen=True, slots=True)
 class Raid10Geometry(ChunkedGeometry):
-    """RAID 10 on any number of members. A stripe has ``far_copies`` rows: the data with near copies, and far copies."""
+    """RAID 10 on any number of members. A stripe has ``far_copies`` rows: one of near copies, then the far copies."""
 
     near_copies: int
     far_copies: int
@@ -507,10 +507,10 @@ def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_
     near, far, sets = layout & 0xFF, layout >> 8 & 0xFF, layout >> _FAR_SETS_SHIFT
     far_sets = {0: raid_disks, 1: raid_disks // far if far else 0, 2: near * far}
     if not near or not far or not far_sets.get(sets):
-        raise ArrayError(f"RAID 10 has no layout {layout}", hint="the map knows near, far and offset copies")
+        raise ArrayError(f"RAID 10 has no layout {layout}", hint="the map supports near, far and offset copies")
     is_offset = bool(layout & _OFFSET_BIT)
     whole = Raid10Geometry(near, far, is_offset, far_sets[sets], raid_disks, chunk_sectors, component_sectors)
-    # On an odd number of members md uses one more chunk of some (calc_sectors).
+    # On an odd number of members md uses one more chunk of some of them (calc_sectors).
     used = -(-whole.size_sectors // chunk_sectors * whole.copies // raid_disks) * chunk_sectors
     return replace(whole, member_sectors=max(used, 0))
 
@@ -521,7 +521,7 @@ ORIGINAL_LAYOUT, ALTERNATE_LAYOUT = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class StripZone:
-    """A zone of a RAID 0: an area with the same members throughout. All in the unit of the members' sizes."""
+    """A zone of a RAID 0: an area with the same members throughout. Positions are in the unit of the member sizes."""
 
     start: int
     """The zone's start on the array."""
@@ -548,14 +548,14 @@ def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Raid0Geometry(ChunkedGeometry):
-    """RAID 0. A stripe is one row of chunks, counted on the members; later zones have it on fewer members."""
+    """RAID 0. A stripe is one row of chunks, counted on the members; in later zones it has fewer chunks."""
 
     raid_disks: int = field(init=False)
     zones: tuple[StripZone, ...]
     """In sectors."""
     chunk_sectors: int
     is_original: bool
-    """The first chunk of a later zone lies on the member that its number on the array gives, not on the first one."""
+    """Whether a chunk's number on the array determines its member in later zones too (ORIGINAL_LAYOUT)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raid_disks", len(self.zones[0].slots))
@@ -574,7 +574,7 @@ class Raid0Geometry(ChunkedGeometry):
         return self.zones[bisect_right([zone.end for zone in self.zones[:-1]], sector)]
 
     def _shift(self, zone: StripZone) -> int:
-        """Which of the zone's members has its first chunk."""
+        """Position, among the zone's members, of the one that holds the zone's first chunk."""
         return zone.start // self.chunk_sectors % len(zone.slots) if self.is_original else 0
 
     def stripe_of(self, sector: int) -> int:
@@ -605,11 +605,11 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
     Raises ArrayError for members of different sizes if the layout is unknown.
     """
     zones = strip_zones([size - size % chunk_sectors for size in member_sectors])
-    # With one member in all later zones both layouts are the same.
+    # If every later zone has only one member, both layouts are the same.
     has_two_layouts = len(zones) > 1 and len(zones[1].slots) > 1
     if has_two_layouts and layout not in (ORIGINAL_LAYOUT, ALTERNATE_LAYOUT):
         raise ArrayError(
-            f"members of several sizes, and md says layout {layout}, which does not determine where later zones begin",
+            f"the members differ in size, and md's layout {layout} does not determine where later zones begin",
             hint="the kernel parameter raid0.default_layout determines it: 1 or 2",
         )
     return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
@@ -664,10 +664,10 @@ def geometry_of(
     component_sectors: int,
     member_sectors: Mapping[int, int],
 ) -> ArrayGeometry:
-    """The geometry from sysfs. ``layout`` is md's number; ``component_sectors`` is what the array uses of each member.
+    """The geometry from sysfs. ``layout`` is md's number; ``component_sectors`` is the part of each member in use.
 
-    ``member_sectors``: slot -> size of the member's data; only RAID 0 and linear arrays need it, of all members. Raises
-    ArrayError for a level or layout that is not known.
+    ``member_sectors``: slot -> size of the member's data; required only for RAID 0 and linear arrays, and there for
+    all members. Raises ArrayError for a level or layout that is not known.
     """
     if level in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6) and chunk_sectors:
         known = RAID6_LAYOUTS if level == LevelName.RAID6 else RAID5_LAYOUTS
@@ -687,9 +687,9 @@ def geometry_of(
         used = [size - (size % chunk_sectors if chunk_sectors else 0) for size in sizes]
         return LinearGeometry(tuple(accumulate(used)))
     raise ArrayError(
-        f"where an array of level {level} with {len(member_sectors)} of {raid_disks} members puts its data is not "
-        "known here",
-        hint="the map knows raid0, raid1, raid4, raid5, raid6, raid10 and linear, raid0 and linear with all members",
+        f"raidlab cannot compute where an array of level {level} with {len(member_sectors)} of {raid_disks} members "
+        "stores its data",
+        hint="it can for raid1, raid4, raid5, raid6 and raid10, and for raid0 and linear with all members",
     )
 
 
@@ -720,14 +720,14 @@ def _layout_number(level: Level, layout: str | None) -> int:
             return level.copies | 1 << 8
         return 1 | level.copies << 8 | (_OFFSET_BIT if level.layout is Raid10Layout.OFFSET else 0)
     if level.name is LevelName.RAID4 and layout is not None:
-        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint="omit the layout")
+        raise SpecError(f"'{layout}' is not a layout of {level.name.value}", hint="omit the layout")
     if level.name not in (LevelName.RAID5, LevelName.RAID6):
         return 0
     known = RAID6_LAYOUTS if level.name is LevelName.RAID6 else RAID5_LAYOUTS
     number = next((number for number, word in known.items() if word == (layout or ROTATIONS[0])), None)
     if number is None:
         hint = f"known layouts: {', '.join(known.values())}"
-        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint=hint)
+        raise SpecError(f"'{layout}' is not a layout of {level.name.value}", hint=hint)
     return number
 
 

@@ -70,7 +70,7 @@ class MdArray(Array):
         if found.obstacle and not force:
             raise ArrayError(
                 f"array {self.name} cannot be started: {found.obstacle}",
-                hint="--force also takes members that are out of date, whose data may be old",
+                hint="--force also accepts members that are out of date, whose data may be old",
             )
         devices = (*found.devices, *found.former_devices) if force else found.devices
         name = found.named_for([status.name for status in read_arrays(self.arrays.machine)]).name
@@ -102,7 +102,7 @@ class MdArray(Array):
     def remove(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
         if self._was_member(node) and all(member.device != node for member in status.members):
-            return Plan(f"{disk} has left {self.name} already: a failed member stays out at the next start")
+            return Plan(f"{disk} has already left {self.name}: a failed member is left out when the array next starts")
         member = status.member(node)
         if not (member.is_faulty or member.is_spare):
             raise ArrayError(
@@ -124,7 +124,7 @@ class MdArray(Array):
         member = next((each for each in status.members if each.device == node), None)
         if member and not member.is_faulty:
             raise ArrayError(
-                f"{disk} is in {self.name} already ({member.role}), and has missed no writes",
+                f"{disk} is already in {self.name} ({member.role}), and has missed no writes",
                 hint="re-add a member that has failed: 'raidlab array show' lists the state of each member",
             )
         if not status.has_bitmap:
@@ -133,7 +133,9 @@ class MdArray(Array):
                 hint=f"rebuild it completely: raidlab array add {self.name} {disk}",
             )
         if not member and not self._was_member(node):
-            raise ArrayError(f"{disk} has never been in {self.name}", hint=f"raidlab array add {self.name} {disk}")
+            raise ArrayError(
+                f"{disk} has never been in {self.name}", hint=f"add it: raidlab array add {self.name} {disk}"
+            )
         before = operations.remove(self.name, node).steps if member else ()
         plan = operations.re_add(self.name, node)
         return self._awake_first(status, Plan(plan.title, (*before, *plan.steps)))
@@ -218,12 +220,12 @@ class MdArray(Array):
             )
         if len(free) < more:
             raise ArrayError(
-                f"{more} more disks are needed, and {len(free)} are free", hint="'raidlab disks' shows them"
+                f"{more} more disks are needed, but only {len(free)} are free", hint="'raidlab disks' shows them"
             )
         return free[:more]
 
     def _require_complete(self, status: ArrayStatus, otherwise: str) -> None:
-        """Raises ArrayError for a degraded array: md would rebuild it on a new disk at once, and refuse the rest."""
+        """Raises ArrayError for a degraded array: md would start a rebuild on a new disk, and refuse the rest."""
         if not status.is_degraded:
             return
         wait = f"raidlab array wait {self.name}"
@@ -242,7 +244,7 @@ class MdArray(Array):
             )
         if member:
             raise ArrayError(
-                f"{disk} is in {self.name} already ({member.role})",
+                f"{disk} is already in {self.name} ({member.role})",
                 hint="name a free disk: 'raidlab disks' shows what uses each disk",
             )
 
@@ -255,7 +257,7 @@ class MdArray(Array):
         size = self.arrays.lab.disk(disk).size_bytes
         if size < needed:
             raise ArrayError(
-                f"{disk} has {human_bytes(size)}, and {self.name} needs {human_bytes(needed)} of each member",
+                f"{disk} has {human_bytes(size)}, but {self.name} needs {human_bytes(needed)} of each member",
                 hint="use a larger disk: 'raidlab disks' shows sizes",
             )
 
@@ -354,9 +356,9 @@ def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
 
 
 def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str) -> ArrayError:
-    """The error for taking a disk from arrays that would lose data. ``forced``: a verb, what --break-array does.
+    """The error for taking away a disk without which the arrays would lose data.
 
-    While md still builds the redundancy that would replace the disk, the hint is to wait.
+    ``forced`` is the verb for what --break-array does to the disk. During a sync, the hint is to wait first.
     """
     names = ", ".join(status.name for status in statuses)
     syncing = [status.name for status in statuses if status.sync_action.is_busy]
@@ -429,7 +431,7 @@ MD = MdKind()
 
 @cache
 def kinds() -> tuple[ArrayKind, ...]:
-    """All kinds. md's own comes first: other kinds consist of its arrays, and it is the default."""
+    """All kinds. md's own comes first: it is the default, and arrays of other kinds consist of its arrays."""
     return (MD, *map(_loaded, extensions(AddedKind)))
 
 
@@ -437,7 +439,7 @@ def _loaded(added: AddedKind) -> ArrayKind:
     kind = added.load()
     if not isinstance(kind, ArrayKind):
         raise LabError(
-            f"levels that a plugin adds cannot be used ({', '.join(added.levels)}): their kind is no ArrayKind",
+            f"levels that a plugin adds cannot be used ({', '.join(added.levels)}): their kind is not an ArrayKind",
             hint="update the plugin, or uninstall it",
         )
     return kind
@@ -459,7 +461,7 @@ def names_array(word: str) -> bool:
 
 
 def free_name(kind: ArrayKind, taken: Collection[str]) -> str:
-    """The first of md0, md1, … that is not taken; for another kind the first of its names that is not taken."""
+    """The first name of this kind, such as ``md0``, that is not taken."""
     return next(name for number in range(1000) if (name := kind.name(number)) not in taken)
 
 
@@ -470,11 +472,11 @@ class StoppedArrays:
         self._stopped, self._started = folder / "stopped.json", folder / "started.json"
 
     def read(self) -> frozenset[str]:
-        """UUIDs of the stopped arrays; a damaged file counts as empty: at worst a stopped array then runs."""
+        """UUIDs of the stopped arrays; a damaged file counts as empty, so at worst a stopped array starts."""
         return _uuids(self._stopped)
 
     def read_started(self) -> frozenset[str]:
-        """UUIDs of arrays that start only on request and were requested."""
+        """UUIDs of the arrays that start only on request, and that the user has started."""
         return _uuids(self._started)
 
     def write(self, found: BroughtUp) -> None:
@@ -499,10 +501,10 @@ def bring_up(
     before: BroughtUp | None = None,
     on_plan: Callable[[Plan], None] = lambda _: None,
 ) -> BroughtUp:
-    """Find the arrays of every kind on the lab's disks and, if ``stopped`` is given, start all others.
+    """Find the arrays of every kind on the lab's disks; if ``stopped`` is given, start all except those it lists.
 
-    ``on_plan`` is called with each plan before it runs. An array that cannot be started is among the refused, and
-    remains there until it runs: ``before`` is the previous result.
+    ``on_plan`` is called with each plan before it runs. An array that could not be started according to ``before``, the
+    previous result, remains among the refused until it runs.
     """
     is_new = stopped is not None
     nodes = [disk.node for disk in lab.disks if not is_new or lab.guard.can_hold_data(disk.node)]

@@ -109,15 +109,15 @@ class Level(ABC):
         """Member I/Os that textbooks count for one small random write."""
 
     def data_members(self, members: int) -> Fraction:
-        """How many members' worth of data the array holds; a fraction for RAID 10 on an odd number."""
+        """How many members' worth of data the array holds; may be a fraction in RAID 10."""
         return Fraction(members - self.parity_members)
 
     def minimum_failures_survived(self, members: int) -> int:
-        """Any set of this many failed members loses no data."""
+        """The number of members that can fail, no matter which, without loss of data."""
         return self.parity_members
 
     def maximum_failures_survived(self, members: int) -> int:
-        """The largest set of failed members that can lose no data, if the right ones fail."""
+        """The largest number of members that can fail without loss of data if the right ones fail."""
         return self.minimum_failures_survived(members)
 
     def survives(self, failed: frozenset[int], members: int) -> bool:
@@ -125,7 +125,7 @@ class Level(ABC):
         return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
 
     def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
-        """How many more members may fail with ``failed`` missing: at worst, and at best; both 0 if data are lost."""
+        """How many more members can fail after ``failed``, at worst and at best; both 0 if data are already lost."""
         missing = len({slot for slot in failed if 0 <= slot < members})
         least, most = self.minimum_failures_survived(members), self.maximum_failures_survived(members)
         return max(0, least - missing), max(0, most - missing)
@@ -150,7 +150,7 @@ class Level(ABC):
         return int(self.data_members(members) * chunk_bytes) if self.has_chunk else 0
 
     def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
-        """Members' worth of throughput that one sequential reader gets at best."""
+        """The best throughput of one sequential reader, as a multiple of one member's."""
         return self.data_members(members)
 
 
@@ -257,7 +257,7 @@ class Raid10Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Raid10(Level):
-    """Stripes of mirrored chunks. Any number of members from two, odd numbers too."""
+    """Stripes of mirrored chunks on two or more members; their number may be odd."""
 
     layout: Raid10Layout = Raid10Layout.NEAR
     copies: int = 2
@@ -307,8 +307,8 @@ class Raid10(Level):
     def _fewest_that_hold_all(self, left: Sequence[frozenset[int]], members: int) -> int:
         """The size of the smallest set of slots that holds a copy of everything.
 
-        Copies lie on neighbouring slots of a ring. Each slot of the smallest copy set is tried: the sets that it is not
-        in lie on a line that begins after it, along which choosing the last slot of each uncovered set is optimal.
+        Copies lie on neighbouring slots of a ring. Each slot of the smallest copy set is tried as the first choice. It
+        cuts the ring into a line, on which it is optimal to choose the last slot of each set that is not covered yet.
         """
 
         def taking(first: int) -> int:
@@ -346,8 +346,8 @@ _PPL_AREA_SECTORS = MIB // SECTOR_BYTES
 def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bool = False) -> int:
     """Bytes before the data on a member of ``device_bytes`` with 1.2 metadata.
 
-    As validate_geometry1() in mdadm's super1.c: superblock, bitmap space and headroom for a reshape (about 0.1 %, at
-    least two chunks), with PPL 1 MiB for it, rounded up to 1 MiB. mdadm may differ: the real value comes from sysfs.
+    As in validate_geometry1() in mdadm's super1.c: superblock, bitmap space, headroom for a reshape (about 0.1 %, at
+    least two chunks) and 1 MiB for a PPL, rounded up to 1 MiB. mdadm may differ: the real value comes from sysfs.
     """
     sectors = device_bytes // SECTOR_BYTES
     headroom = 128 * MIB // SECTOR_BYTES
@@ -361,7 +361,7 @@ def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bo
 def usable_bytes(
     level: Level, device_bytes: Sequence[int], chunk_bytes: int | None = None, *, has_ppl: bool = False
 ) -> int:
-    """Bytes that an array of disks of these sizes should offer, metadata subtracted."""
+    """Expected capacity in bytes of an array on disks of these sizes, with room for the metadata subtracted."""
     if level.minimum_members == 1:
         return min(device_bytes)
     chunk = (chunk_bytes or DEFAULT_CHUNK_BYTES) if level.has_chunk else None
@@ -370,7 +370,7 @@ def usable_bytes(
 
 
 def _bitmap_space_sectors(sectors: int) -> int:
-    """choose_bm_space() in mdadm's super1.c: 4, 64 or 128 KiB by the size of the device."""
+    """choose_bm_space() in mdadm's super1.c: none, 4, 64 or 128 KiB, depending on the size of the device."""
     kib = KIB // SECTOR_BYTES
     if sectors < 64 * kib:
         return 0
@@ -380,15 +380,15 @@ def _bitmap_space_sectors(sectors: int) -> int:
 
 
 class AddedKind(NamedTuple):
-    """A kind of array that a plugin adds, and the words for its levels, whose arithmetic is in the kind."""
+    """A kind of array that a plugin adds, with the words for its levels; the kind contains their arithmetic."""
 
     load: Callable[[], Any]
     """Imports the kind, an ``ArrayKind`` of ``lab.arrays.array``."""
     levels: tuple[str, ...]
     makes: str
-    """What they make, for the error message where only md's own levels are accepted."""
+    """What these levels make, for the error message where only md's own levels are accepted."""
     nicknames: Mapping[str, str] = MappingProxyType({})
-    """Other common name of a level -> the level."""
+    """Another common name of a level -> the level."""
 
 
 _ALL: tuple[Level, ...] = (Single(), Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10())
@@ -410,11 +410,11 @@ _WORDS = (
 _RAID10_LAYOUT = re.compile(r"([nfo])(\d+)")
 
 ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
-"""Parity rotations of RAID 5 and 6 in the order that the lab offers them; the first is mdadm's default."""
+"""Parity rotations of RAID 5 and 6 in the order in which the lab offers them; the first is mdadm's default."""
 
 
 def parse_level(text: str) -> Level:
-    """The level meant by ``5``, ``RAID 5`` or ``mirror``; RAID 10 as near 2. Raises SpecError with the nearest."""
+    """The level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 as n2. Raises SpecError with a guess."""
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
         return _LEVELS[_WORDS[word]]
@@ -434,14 +434,14 @@ def parse_level(text: str) -> Level:
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:
-    """Layout words that mdadm accepts for a level, RAID 10's as patterns; empty if there is no choice."""
+    """Layouts to choose from for a level, in mdadm's words; empty if there is no choice."""
     if level in (LevelName.RAID5, LevelName.RAID6):
         return ROTATIONS
     return ("n2", "f2", "o2") if level is LevelName.RAID10 else ()
 
 
 def level_with_layout(text: str, layout: str | None) -> Level:
-    """The level with its layout, on which only RAID 10's arithmetic depends. Raises SpecError for an unknown one."""
+    """The level with this layout, which changes only the arithmetic of RAID 10. Raises SpecError if one is unknown."""
     level = parse_level(text)
     if layout is None:
         return level
@@ -450,13 +450,13 @@ def level_with_layout(text: str, layout: str | None) -> Level:
         if match and int(match[2]) >= 2:
             return Raid10(Raid10Layout(match[1]), int(match[2]))
         raise SpecError(
-            f"layout '{layout}' is not one of raid10",
+            f"'{layout}' is not a layout of raid10",
             hint="write n, f or o (near, far, offset) and the number of copies, such as n2",
         )
     words = layout_words(level.name)
     if layout not in words:
         hint = f"known layouts: {', '.join(words)}" if words else f"leave the layout out for {level.name.value}"
-        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint=hint)
+        raise SpecError(f"'{layout}' is not a layout of {level.name.value}", hint=hint)
     return level
 
 

@@ -1,6 +1,6 @@
 """Operations on existing arrays, and ways to break them, as plans.
 
-Operations change whole arrays, members, shape, scrubs, sync speed limits and the bitmap. Faults make a disk vanish,
+Operations act on whole arrays, members, shape, scrubs, sync speed limits and the bitmap. Faults make a disk vanish,
 slow down, lose its write cache or change silently; a fault that a kind of disk does not support is refused.
 """
 
@@ -38,7 +38,7 @@ ASSEMBLE_TIMEOUT_SECONDS = 60.0
 def assemble(name: str, members: Sequence[str], *, force: bool = False, options: Sequence[str] | None = None) -> Plan:
     """Start an existing array from its members (including its journal and spares).
 
-    ``force`` also takes members whose event counts differ: it may bring back data that is out of date. ``options``
+    ``force`` also accepts members whose event counts differ, and whose data may therefore be out of date. ``options``
     replaces mdadm's options ``--run`` and, with ``force``, ``--force``.
 
     If the array is then read-auto, as on Debian 12, a pending sync waits for the first write (md.rst).
@@ -102,8 +102,9 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
         folder = f"cd {md_path(name)}/dev-{_kernel_name_word(member)}"
         state = "{ echo faulty > state || grep -E 'faulty|in_sync' state; }"
         why = (
-            "The array cannot run without this member. md still marks it as faulty: it answers busy, and the array is "
-            "broken. mdadm --fail up to version 4.2 does the same; later versions refuse to break an array."
+            "The array cannot run without this member. md marks it as faulty all the same, although it returns "
+            "'busy', and the array is broken. mdadm --fail up to version 4.2 does the same; later versions refuse to "
+            "break an array."
         )
         devices = (array_device(name), member)
         step = Step(("sh", "-c", f"{folder} && {state}"), why, (), Danger.ARRAY, devices)
@@ -121,8 +122,8 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
 def remove(name: str, member: str) -> Plan:
     """Remove a faulty or spare member from the array, once its I/O in flight is complete.
 
-    Until then md returns EBUSY (hot_remove_disk in drivers/md/md.c), for which mdadm waits only 50 ms. The wait ends
-    after 30 s, or at once if the device is gone.
+    While I/O is in flight md returns EBUSY (hot_remove_disk in drivers/md/md.c), and mdadm retries for only 50 ms. The
+    plan waits for up to 30 s, but not if the device is gone.
     """
     under_way = f"/sys/class/block/{_kernel_name_word(member)}/inflight"
     waiting = f"for _ in $(seq 300); do grep -q [1-9] {under_way} || break; sleep 0.1; done"
@@ -143,7 +144,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
         name,
         "--add",
         device,
-        why="The device becomes a spare; if a member is missing, md rebuilds its content on this device at once.",
+        why="The device becomes a spare; if a member is missing, md starts to rebuild its content on this device.",
         undo=("mdadm", "--manage", array_device(name), "--remove", device),
         danger=Danger.DATA,
     )
@@ -152,13 +153,13 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 
 def re_add(name: str, device: str) -> Plan:
-    """Put a former member back in its slot; with a bitmap only the regions that have changed since then are copied."""
+    """Put a former member back in its slot; with a bitmap only the regions that have changed meanwhile are copied."""
     why = "The superblock records the slot, and the bitmap the regions that have changed since; only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
 
 def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
-    """Copy a working member to a new device, or to a spare (``is_spare``), then retire it; never degraded meanwhile."""
+    """Copy a working member to a new device or a spare (``is_spare``), then retire it; the array is never degraded."""
     step = Step(
         argv=("mdadm", "--manage", array_device(name), "--replace", old, "--with", new),
         why="md copies the old member to the new one while both are in use, so redundancy is kept throughout.",
@@ -170,7 +171,7 @@ def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
 
 
 def _kernel_name_word(member: str) -> str:
-    """The kernel name of a member, as a shell word: the nodes of the device mapper have different names."""
+    """The kernel name of a member, as a shell word; that of a device-mapper node is looked up by lsblk(8)."""
     if member.startswith("/dev/mapper/"):
         return f"$(lsblk --nodeps --noheadings --output KNAME {shlex.quote(member)})"
     return shlex.quote(kernel_name(member))
@@ -187,11 +188,11 @@ BACKUP_FOLDER = f"{RUN_FOLDER}/backup"
 RESHAPE_START_TIMEOUT_SECONDS = 120.0
 
 # A defect in md of Linux 6.12 and 7.2, not in 6.1: docs/arrays.md.
-_QUIET_START = "Do not read from it at the moment this begins: newer kernels may then return another block's data."
+_QUIET_START = "Do not read from the array when this begins: newer kernels may then return another block's data."
 
 
 def grow_members(name: str, level: str, members: int, added: Sequence[str], spares: Sequence[str] = ()) -> Plan:
-    """Add devices and reshape the array onto its members, those of its ``spares`` that join, and the added ones.
+    """Add devices, and reshape the array onto its members, the joining ``spares`` and the added devices.
 
     ``members`` is the present number of slots. Raises SpecError for RAID 10.
     """
@@ -236,7 +237,7 @@ def grow_level(
     """Change the level in place: raid1 to raid5, raid5 to raid6.
 
     ``members`` is the present number of slots; ``added`` and ``spares`` are the devices that join. RAID 1 must have two
-    members: a RAID 5 of two holds the same bytes, so nothing moves. RAID 6 needs one device more and a backup file on
+    members: a RAID 5 of two holds the same bytes, so nothing moves. RAID 6 needs one more device, and a backup file on
     another disk.
     """
     old, new = parse_level(old_level).name, parse_level(new_level).name
@@ -252,7 +253,7 @@ def grow_level(
 
 def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if members != 2:
-        hint = "only a mirror of two can"
+        hint = "only a raid1 of two members can"
         raise SpecError(f"array {name}: raid1 of {members} members cannot become raid5", hint=hint)
     array = array_device(name)
     why = "In a RAID 5 of two members data and parity are equal, as in a mirror: nothing has to move."
@@ -266,11 +267,11 @@ def _second_parity(name: str, members: int, added: Sequence[str], spares: Sequen
         raise SpecError(f"array {name}: converting raid5 to raid6 needs exactly 1 more device", hint="name one device")
     # The backup of the reshape's critical section lies on the machine's own file system.
     array, file = array_device(name), f"{BACKUP_FOLDER}/{name}"
-    add = _add_steps(array, added, "The second parity needs a member of its own size; first it becomes a spare.")
+    add = _add_steps(array, added, "The second parity needs one more member; the new device first becomes a spare.")
     folder = Step(("mkdir", "-p", BACKUP_FOLDER), "The backup file must lie outside the array.")
     argv = ("mdadm", "--grow", array, "--level=6", f"--raid-devices={members + 1}", f"--backup-file={file}")
     grow = _detached(argv, file)
-    why = f"Without free space to move stripes to, each stripe is first saved to the file. {_QUIET_START}"
+    why = f"There is no free space to move stripes to, so each is first saved to the file. {_QUIET_START}"
     return Plan(f"Change {name} from raid5 to raid6", (*add, folder, _grow(grow, array, (*added, *spares), why)))
 
 
@@ -317,7 +318,7 @@ _SCRUBS = {
 
 
 def scrub(name: str, action: str) -> Plan:
-    """Check or repair the whole array (md/mismatch_cnt counts the differences), or stop that. Raises SpecError."""
+    """Check or repair the whole array (md/mismatch_cnt counts the differences), or stop a scrub. Raises SpecError."""
     if action not in _SCRUBS:
         raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(_SCRUBS)}")
     title, why = _SCRUBS[action]
@@ -393,7 +394,7 @@ _CANNOT_BE_PULLED = {
 
 
 def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as by udev where it runs.
+    """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as udev would do.
 
     A spindle loses its connection, so that each further I/O fails; the kernel deletes a SCSI disk, and a virtio disk of
     ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused for a disk that cannot vanish, with an
@@ -413,8 +414,8 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     else:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
         hint = (
-            "'raidlab array fail' fails it; emulated drives ('raidlab disks add --kind spindle') can be pulled: on the "
-            "embedded kernel in the app, since there they last as long as it is open"
+            "'raidlab array fail' fails it; emulated drives ('raidlab disks add --kind spindle') can be pulled, but "
+            "on the embedded kernel only in the app, where they last as long as it is open"
         )
         if disk.kind is DiskKind.VIRTIO:
             hint = "'raidlab array fail' fails it; on the computer outside: virsh detach-disk"
@@ -428,7 +429,7 @@ def _is_pci_disk(disk: LabDisk) -> bool:
 
 
 def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It joins no array."""
+    """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It does not join an array."""
     let_go = (
         Step(
             ("mdadm", "--manage", array_device(name), "--remove", disk.node),
@@ -452,7 +453,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
     slower = find_drive_model(model) if model not in (OWN_PACE, disk.model) else None
     if slower and slower.service_seconds <= own.service_seconds:
         raise SpecError(
-            f"{disk.name} answers in {human_seconds(own.service_seconds)} and cannot become a {model}",
+            f"{disk.name} answers in {human_seconds(own.service_seconds)} and drive model {model} is not slower",
             hint="a drive can only be slowed down; choose a drive model with a longer service time",
         )
     seconds = slower.service_seconds if slower else 0.0
@@ -463,7 +464,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
         step = kernel_pace_step(disk, seconds, words if slower else "Its own service time applies again.")
         note = write_file_step(
-            pace_note(disk.name), f"0 {model}" if slower else "", "The lab records the model of that pace."
+            pace_note(disk.name), f"0 {model}" if slower else "", "The lab records which model has this pace."
         )
         return Plan(title, (step, note))
     argv = ("python3", "-IS", program_files(PACE).start, pause_socket(disk.name), pace_note(disk.name))
@@ -489,7 +490,7 @@ def cut_power(disk: LabDisk) -> Plan:
         known = all_drive_models().items()
         with_cache = [name for name, each in known if each.mechanics and each.mechanics.write_cache_bytes]
         raise DeviceRefused(
-            f"{disk.name} has no volatile write cache that could be lost",
+            f"{disk.name} has no volatile write cache whose content could be lost",
             hint=f"spindles of these drive models have one: {', '.join(with_cache) or 'none'}",
         )
     why = "The drive loses all writes that it has acknowledged but not yet written to the medium."
@@ -502,7 +503,7 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
 
     ``start_bytes`` counts from the start of the member's data, which lies ``data_offset_bytes`` into the device and is
     ``data_bytes`` long, so superblock and bitmap stay intact. Raises SpecError for a region that is not inside the
-    data, or not in 4 KiB blocks.
+    data, or does not consist of whole 4 KiB blocks.
     """
     _require_region(member, data_offset_bytes, data_bytes, start_bytes, length_bytes)
     block = CORRUPTION_BLOCK_BYTES
@@ -522,8 +523,8 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
 def list_bad_block(array: str, member: str, sector: int) -> Plan:
     """Put 4 KiB of a member, from this sector of its device, on md's bad block list: md treats them as unreadable.
 
-    md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST); md.rst: a line written to
-    ``bad_blocks`` is recorded. md removes a block when it can rewrite it from redundancy: the undo.
+    md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST). It records a line that is
+    written to ``bad_blocks`` (md.rst). The undo is a repair: md removes a block that it can rewrite from redundancy.
     """
     folder = md_path(array, f"dev-{kernel_name(member)}")
     why = "md treats these sectors as unreadable, although the disk can read them."
@@ -534,10 +535,10 @@ def list_bad_block(array: str, member: str, sector: int) -> Plan:
         danger=Danger.DATA,
         writes_devices=(member,),
     )
-    # md writes the list with the superblock, and a new entry alone does not make it write the superblock.
+    # md writes the list with the superblock, but a new entry alone does not make it write the superblock.
     flags = (
         ("failfast", "A flag of the member is changed, so that md writes superblock and list."),
-        ("-failfast", "And changed back."),
+        ("-failfast", "The flag is changed back."),
     )
     flag_steps = (
         dataclasses.replace(write_file_step(f"{folder}/state", word, why), writes_devices=(member,))

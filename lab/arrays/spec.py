@@ -31,7 +31,7 @@ from lab.units import KIB, human_bytes
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """One slice of every disk of a tier, side by side. Where slices really lie on a disk, they are cut finer."""
+    """One slice of every disk of a tier, side by side. On the disks, slices are interleaved in smaller pieces."""
 
     tier: int
     lines: int
@@ -42,7 +42,7 @@ class SliceRow:
 
 @dataclass(frozen=True, slots=True)
 class SystemPreview:
-    """The same disks under one system. ``capacity_bytes`` is 0 if it cannot be built.
+    """What one system makes of the same disks. ``capacity_bytes`` is 0 if it cannot use them.
 
     ``reads_share`` is the share of the data on which an aligned write of a full stripe has to read first.
     """
@@ -71,7 +71,7 @@ class ArrayPreview:
     unused_bytes: int = 0
     """Bytes of the members that stay unused because sizes differ."""
     failures_survived: int = 0
-    """Any set of this many members may fail."""
+    """This many members may fail, no matter which."""
     most_failures_survived: int = 0
     """This many members may fail in the best case."""
     write_penalty: str = ""
@@ -81,7 +81,7 @@ class ArrayPreview:
     chunk_bytes: int | None = None
     level: Level | None = None
     stripe: tuple[StripeRow, ...] = ()
-    """The first rows of every member: where data, copies and parity lie; empty for one made of several arrays."""
+    """The first rows of every member: where data, copies and parity lie; empty if it is made of several arrays."""
     rows: tuple[SliceRow, ...] = ()
     """For an array made of several arrays: the slices of disks that these consist of."""
     widths: tuple[tuple[int, int], ...] = ()
@@ -104,7 +104,7 @@ class ArrayPreview:
 
     @property
     def survives(self) -> str:
-        """What it survives as text, for example ``1 failed member``."""
+        """What the array survives, as text such as ``1 failed member``."""
         return _failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
@@ -135,7 +135,7 @@ class Spec(ABC):
     @property
     @abstractmethod
     def devices(self) -> tuple[str, ...]:
-        """Every device that it uses."""
+        """Every device that the array uses."""
 
     @property
     def is_array(self) -> bool:
@@ -145,12 +145,12 @@ class Spec(ABC):
     @property
     @abstractmethod
     def effective_chunk_bytes(self) -> int | None:
-        """The chunk in effect; None if it has none."""
+        """The chunk size in effect; None for an array without chunks."""
 
     @property
     @abstractmethod
     def full_stripe_bytes(self) -> int:
-        """Data in one full stripe; 0 if it has no chunk."""
+        """Data in one full stripe; 0 for an array without chunks."""
 
     @abstractmethod
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
@@ -162,7 +162,7 @@ class Spec(ABC):
 
     @abstractmethod
     def problems(self) -> tuple[str, ...]:
-        """All problems, one sentence each; empty if it can be built."""
+        """All problems, one sentence each; empty if the array can be built."""
 
     def validate(self) -> None:
         """Raises one SpecError that lists all problems."""
@@ -175,8 +175,9 @@ class Spec(ABC):
 
     @abstractmethod
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
-        """Create it on its disks among ``disks``, then the file system on it; ``taken`` are md names in use.
+        """Create the array, then the file system on it.
 
+        ``disks`` contain those of the array; ``taken`` are the md names in use.
         Raises SpecError for a request that is impossible on any machine.
         """
 
@@ -188,7 +189,10 @@ class Spec(ABC):
         *,
         has_plan: bool = True,
     ) -> ArrayPreview:
-        """The preview on its disks among ``disks``; faster without a plan (``has_plan``). Never raises."""
+        """The preview. Never raises.
+
+        ``disks`` contain those of the array. Without a plan (``has_plan``) the preview is faster.
+        """
         problems, plan = self.problems(), None
         if problems:
             return ArrayPreview(problems)
@@ -203,11 +207,11 @@ class Spec(ABC):
 
     @abstractmethod
     def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
-        """The preview of a consistent spec; ``problems`` are the other reasons against it. May raise."""
+        """The preview of a consistent spec; ``problems`` are other reasons why it cannot be built. May raise."""
 
     @abstractmethod
     def note(self, disks: Sequence[LabDisk]) -> str:
-        """A remark for a user who creates it on the command line; empty if there is none."""
+        """A remark for a user who creates the array on the command line; empty if there is none."""
 
 
 def _sentence_of(error: LabError) -> str:
@@ -226,7 +230,7 @@ def failures_words_now(level: Level, missing: frozenset[int], members: int) -> s
     whole = _failures_words(level.minimum_failures_survived(members), level.maximum_failures_survived(members))
     if not missing:
         return whole
-    return f"{_failures_words(*level.failures_survived_without(missing, members))} now; {whole} when whole"
+    return f"{_failures_words(*level.failures_survived_without(missing, members))} now; {whole} when complete"
 
 
 def penalty_words(level: Level, members: int) -> str:
@@ -294,7 +298,7 @@ class CreateOptions:
     policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     assume_clean: bool = False
     reference: int | None = None
-    """Data chunks of the full stripe, where it may be less than all disks but one."""
+    """Data chunks of the full stripe, in a kind of array that lets the user choose their number."""
     utilisation: tuple[float, ...] | None = None
     """How much of each member is used, relative to the members used most."""
 
@@ -330,7 +334,7 @@ class ArraySpec(Spec):
 
     @property
     def raid(self) -> Level:
-        """The arithmetic of this level and layout. Raises SpecError for an unknown one."""
+        """The arithmetic of this level and layout. Raises SpecError if one of them is unknown."""
         return level_with_layout(self.level, self.layout)
 
     @property
@@ -387,7 +391,7 @@ class ArraySpec(Spec):
         for disk in disks if self.is_array else ():
             needed = data_offset_bytes(disk.size_bytes, chunk, has_ppl=has_ppl) + (chunk or _SMALLEST_DATA_BYTES)
             if disk.size_bytes < needed:
-                small.append(f"{disk.name} has {human_bytes(disk.size_bytes)} and needs {human_bytes(needed)}")
+                small.append(f"{disk.name} has {human_bytes(disk.size_bytes)} but needs {human_bytes(needed)}")
         return tuple(small)
 
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
@@ -509,7 +513,7 @@ def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     elif chunk < MINIMUM_CHUNK_BYTES:
         yield f"chunk {human_bytes(chunk)} is below {human_bytes(MINIMUM_CHUNK_BYTES)}"
     elif chunk & (chunk - 1):
-        # md would take any multiple of a page for RAID 0; one rule for all levels keeps them comparable.
+        # md would accept any multiple of a page for RAID 0; one rule for all levels keeps them comparable.
         exception = " (md would allow it for raid0, but raidlab does not)" if level.name is LevelName.RAID0 else ""
         yield f"chunk {human_bytes(chunk)} is not a power of two{exception}"
 
@@ -519,10 +523,10 @@ def _bitmap_chunk_problems(spec: ArraySpec) -> Iterator[str]:
     if chunk is None:
         return
     if spec.bitmap is Bitmap.NONE:
-        yield "a bitmap chunk needs a bitmap: internal"
+        yield "a bitmap chunk needs an internal bitmap"
     if chunk < MINIMUM_CHUNK_BYTES or chunk & (chunk - 1):
         least = human_bytes(MINIMUM_CHUNK_BYTES)
-        yield f"bitmap chunk {human_bytes(chunk)} is not a power of two from {least} on"
+        yield f"bitmap chunk {human_bytes(chunk)} is not a power of two of at least {least}"
 
 
 def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""The status of an array: values with properties derived from them, reading it from sysfs, and waiting for syncs.
+"""The status of an array: its values, how they are read from sysfs, and waiting for syncs.
 
 Files: Documentation/admin-guide/md.rst; one round trip per reading. Parsing is separate from reading. Every file may be
 missing (raid0 has no ``degraded``) and every word may be unknown.
 
-A wait is bounded by a time without progress, and by a time overall. ``sync_action`` is idle for an instant before a
-sync starts and may briefly report recover wrongly, so a state counts only when it persists and ``degraded`` and
-``sync_completed`` agree with it.
+A wait has two time-outs, one for the time without progress and one for the total time. ``sync_action`` is idle for an
+instant before a sync starts and may briefly report recover wrongly, so a state counts only when it persists and
+``degraded`` and ``sync_completed`` agree with it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ArrayState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Whether the array is started; see ``is_broken`` for one that lost too many members."""
+        """Whether the array is started; see ``is_broken`` for one that has lost too many members."""
         return self not in (ArrayState.CLEAR, ArrayState.INACTIVE, ArrayState.UNKNOWN)
 
     @property
@@ -102,7 +102,7 @@ class MemberStatus:
 
     device: str
     slot: int | None
-    """None for a spare, a journal and a failed member."""
+    """None for a spare, a journal or a failed member."""
     flags: frozenset[str]
     error_count: int | None
     """Read errors that md repaired by rewriting."""
@@ -145,7 +145,7 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class ArrayStatus:
-    """The status of an array. None: the level does not have this file, or the file has no value at the moment.
+    """The status of an array. A value is None if the level does not have its file, or the file has no value now.
 
     The properties here are those of md's own arrays; other kinds override them in a subclass.
     """
@@ -217,7 +217,7 @@ class ArrayStatus:
 
     @property
     def awaits_resync(self) -> bool:
-        """Whether the redundancy is not yet consistent, whether or not a resync is running."""
+        """Whether a resync is running or due, because the redundancy is not yet consistent."""
         return self.resync_start_sectors is not None
 
     @property
@@ -248,7 +248,7 @@ class ArrayStatus:
 
     @property
     def layout(self) -> str | None:
-        """The layout in mdadm's word; None if the level has none, or it is unknown."""
+        """The layout, as mdadm calls it; None if the level has none, or it is unknown."""
         if self.layout_number is None or self.level not in tuple(LevelName):
             return None
         return layout_name(LevelName(self.level), self.layout_number)
@@ -291,7 +291,7 @@ class ArrayStatus:
 
     @property
     def has_lost_data(self) -> bool:
-        """Whether more members are missing than it survives: raid5 and raid6 report this only by their count."""
+        """Whether more members are missing than it survives: raid5 and raid6 show this only in ``degraded``."""
         level = self.known_raid
         if self.state.is_broken or level is None or not self.is_degraded:
             return self.state.is_broken
@@ -316,18 +316,18 @@ class ArrayStatus:
         return self._slots_without(None)
 
     def _slots_without(self, member: MemberStatus | None) -> frozenset[int]:
-        """Slots that have no member in sync, this one not counted."""
+        """Slots that have no member in sync other than ``member``."""
         working = {other.slot for other in self.members if other.is_in_sync and other is not member}
         return frozenset(slot for slot in range(self.raid_disks) if slot not in working)
 
     def with_progress(self, progress: Mapping[str, SyncProgress]) -> ArrayStatus:
-        """The same status with the finer ``progress``, by md name, if a sync runs."""
+        """The same status with the finer ``progress`` (md name -> progress) if a sync is running."""
         if self.name in progress and self.sync_action.is_busy:
             return replace(self, sync_progress=progress[self.name])
         return self
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
-        """The status to show while its plan continues; ``before`` is the last status with md at work on it."""
+        """The status to show while its plan continues; ``before`` is the last status in which md worked on it."""
         return self
 
     @property
@@ -390,7 +390,7 @@ class ArrayStatus:
 
     @property
     def unpredicted(self) -> str:
-        """Why theory has no prediction for workloads on the array; empty: it may have one."""
+        """Why theory has no prediction for workloads on the array; empty if it may have one."""
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
@@ -400,7 +400,7 @@ class ArrayStatus:
         return f"{disk} is in sync with {self.name}"
 
     def member_note(self, member: MemberStatus) -> str:
-        """A description of a member whose role is not enough; otherwise empty."""
+        """A remark on a member that its role does not describe fully; otherwise empty."""
         return ""
 
     def use_words(self, member: MemberStatus) -> str:
@@ -411,13 +411,13 @@ class ArrayStatus:
         if member.is_spare:
             return f"{disk} is a spare of {self.name}: it holds no data, and the array does not change."
         if self.breaks_without(member):
-            return f"{self.name} cannot run without {disk}: it fails, and from then on its data cannot be read."
+            return f"{self.name} cannot run without {disk}: the array fails, and its data can no longer be read."
         return f"{self.name} survives this: it continues degraded, and reads from the other members."
 
     @property
     def adding_note(self) -> str:
         if self.is_degraded:
-            return f"md rebuilds {self.name} on it at once."
+            return f"md starts to rebuild {self.name} on it."
         return f"{self.name} is complete: the disk becomes a spare."
 
 
@@ -460,7 +460,7 @@ class InnerArray:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The whole composition."""
+    """The composition of an array that consists of several arrays."""
 
     places: tuple[MemberStatus, ...]
     """Every disk that it should have; a missing disk has no device."""
@@ -488,7 +488,7 @@ def read_array(machine: Machine, name: str) -> ArrayStatus:
 
 
 def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[ArrayStatus, ...]:
-    """State of every array of the machine, sorted by number, or of the existing ones among ``names``.
+    """State of every array of the machine, sorted by number, or of those of ``names`` that exist.
 
     An array in state ``clear`` is left out: it has no members, or was stopped. md removes its folder, and those of its
     members, shortly after ``mdadm --stop`` has ended, and refuses reads meanwhile (mddev_put() and md_attr_show() in
@@ -611,7 +611,7 @@ _PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d{1
 
 @dataclass(frozen=True, slots=True)
 class MdStat:
-    """One reading of /proc/mdstat: it shows changes and the progress of syncs, for all arrays.
+    """One reading of /proc/mdstat, which shows changes and the progress of syncs for all arrays.
 
     Its progress is finer than md/sync_completed, which moves in steps. Source of the format: md_seq_show() and
     status_resync() in drivers/md/md.c.
@@ -644,7 +644,7 @@ SETTLE_SECONDS = 0.3
 """How long a consistent state must persist."""
 
 CONTRADICTION_SECONDS = 5.0
-"""How long idle must persist to count although a sync is due: broken, frozen or waiting for a first write."""
+"""How long idle must persist to count if a sync is due but the array is broken, frozen or waits for a first write."""
 
 _STALL_HINT = "look at the sync speed limits and at other load on the machine"
 
@@ -657,7 +657,7 @@ def wait_until_idle(
     timeout_seconds: float = 24 * 3600.0,
     on_status: Callable[[ArrayStatus], None] | None = None,
 ) -> ArrayStatus:
-    """Wait until no resync, rebuild, scrub or reshape runs or is about to, and return the settled state.
+    """Wait until no resync, rebuild, scrub or reshape is running or due, and return the settled state.
 
     Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in total.
     """
@@ -667,7 +667,7 @@ def wait_until_idle(
     idle_since: float | None = None
     mark: tuple[object, ...] = ()
     while True:
-        # Taken before the status: the last status is read after the time-out, also if this process was stopped.
+        # Taken before the status: the last status is read after the time-out, even if this process was suspended.
         before_seconds = clock.now_seconds()
         status = _with_finer_progress(machine, read_array(machine, name))
         clock.is_busy = status.sync_action.is_busy
@@ -696,7 +696,7 @@ def wait_until_idle(
 
 
 def _with_finer_progress(machine: Machine, status: ArrayStatus) -> ArrayStatus:
-    """The status with the progress in /proc/mdstat while a sync runs.
+    """The status, with the progress from /proc/mdstat while a sync is running.
 
     md updates md/sync_completed only after each sixteenth of the array, or every five minutes (md_do_sync in
     drivers/md/md.c): on a large array it does not change within the time-out.
@@ -709,8 +709,8 @@ def _with_finer_progress(machine: Machine, status: ArrayStatus) -> ArrayStatus:
 class _Rests:
     """The machine's clock, for polling an array.
 
-    In virtual time, where a query costs more than hours of waiting, a busy array is polled rarely: md notifies changes
-    of its sync action (sysfs_notify in drivers/md/md.c). Polling takes no virtual time.
+    In virtual time, hours of waiting cost less than a query, so a busy array is polled rarely: md reports changes of
+    its sync action (sysfs_notify in drivers/md/md.c). Polling takes no virtual time.
     """
 
     def __init__(self, machine: Machine, name: str) -> None:
@@ -734,8 +734,8 @@ class _Rests:
 def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
     """Whether a sync runs, or mdadm has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
-    It does so after the last stripe has been moved, from 4.4 on five seconds later (impose_level in its Grow.c). Until
-    then the array is idle, and in md's files a RAID 4 without a parity member: only the process shows the difference.
+    It does so after the last stripe has been moved; since 4.4, five seconds later (impose_level in its Grow.c). Until
+    then the array is idle, and appears in sysfs as a RAID 4 without parity: only the process shows the difference.
     """
     if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
         return True

@@ -82,7 +82,7 @@ def _(bench: Bench) -> None:
     expect(_survived(bench)[0] == 0, "a degraded RAID 5")
     said = bench.run("array", "show", "md0", on_machine=True).worked().out
     line = next(line for line in said.splitlines() if line.startswith("survives"))
-    expect("no failed members now" in line and "1 failed member when whole" in line, line)
+    expect("no failed members now" in line and "1 failed member when complete" in line, line)
 
 
 @promise("a degraded RAID 10 tells what its present members survive, whatever its layout", needs_machine=True)

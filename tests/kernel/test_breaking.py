@@ -139,5 +139,5 @@ def test_what_cannot_be_pulled_or_slowed_is_refused_with_what_can(session: LabSe
     assert "--kind spindle" in refused.value.hint
     with pytest.raises(DeviceRefused, match="disk01 is a file disk"):
         breaking.slow(session, "disk01", "slow")
-    with pytest.raises(SpecError, match="cannot become a ssd"):
+    with pytest.raises(SpecError, match="drive model ssd is not slower"):
         breaking.slow(session, "disk07", "ssd")

@@ -63,7 +63,7 @@ def test_an_array_lives_from_command_to_command(place: Place) -> None:
     array = shown(place)
     assert array["degraded_count"] == 1
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk03"]
-    assert "disk02 has left md0 already" in raidlab(place, "array", "remove", "md0", "disk02").stderr
+    assert "disk02 has already left md0" in raidlab(place, "array", "remove", "md0", "disk02").stderr
     assert "3 of 3 in sync" in raidlab(place, "array", "add", "md0", "disk02").stdout
 
     raidlab(place, "array", "stop", "md0")

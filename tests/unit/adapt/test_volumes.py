@@ -265,7 +265,7 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
         (changed(EXAMPLE, chunk_bytes=100 * KIB), "not a power of two"),
         (changed(EXAMPLE, reference=5), "a reference stripe of 5 blocks is not possible on 5 disks"),
         (changed(EXAMPLE, utilisation=(1, 1)), "2 utilisation factors for 5 disks"),
-        (VolumeSpec(disks_of(60, 60, 1)), "disk02 has 1 MiB and needs 3 MiB"),
+        (VolumeSpec(disks_of(60, 60, 1)), "disk02 has 1 MiB but needs 3 MiB"),
         (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk are for metadata"),
     ],
 )

@@ -211,7 +211,7 @@ def test_the_weights_of_q_begin_behind_it_except_in_ddf_layouts() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ArrayError, match="no layout 256"):
         raid10_geometry(256, 4, CHUNK, 100)
-    with pytest.raises(ArrayError, match="members of several sizes"):
+    with pytest.raises(ArrayError, match="members differ in size"):
         raid0_geometry(0, CHUNK, [80, 160, 160])
     with pytest.raises(ArrayError, match="no stripes"):
         SHAPES["linear"].stripe(0)

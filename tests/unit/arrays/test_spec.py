@@ -61,14 +61,14 @@ def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
             ArraySpec("raid5", (A, B, C), consistency_policy=JOURNAL, journal_device=A),
             "journal /dev/ubda is also a member",
         ),
-        (ArraySpec("raid5", (A, B, C), layout="n2"), "layout 'n2' is not one of raid5"),
-        (ArraySpec("raid1", (A, B), layout="left-symmetric"), "is not one of raid1"),
+        (ArraySpec("raid5", (A, B, C), layout="n2"), "'n2' is not a layout of raid5"),
+        (ArraySpec("raid1", (A, B), layout="left-symmetric"), "is not a layout of raid1"),
         (ArraySpec("raid10", (A, B), layout="n3"), "keeps 3 copies, more than the 2 members"),
         (ArraySpec("raid1", (A, B), name="md0; reboot"), "is not md and a number"),
         (ArraySpec("raid1", (A, B), name="sda"), "is not md and a number"),
         (ArraySpec("raid1", (A, "--force")), "'--force' is not a device node"),
         (ArraySpec("raid1", (A, "/dev/../etc/passwd")), "is not a device node"),
-        (ArraySpec("raid5", (A, B, C), bitmap_chunk_bytes=65536), "a bitmap chunk needs a bitmap"),
+        (ArraySpec("raid5", (A, B, C), bitmap_chunk_bytes=65536), "a bitmap chunk needs an internal bitmap"),
     ],
 )
 def test_each_problem_is_named(spec: ArraySpec, problem: str) -> None:
