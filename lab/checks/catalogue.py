@@ -330,7 +330,7 @@ _SHARE_READ = 0.8
 
 
 class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
-    """The array exists on the disks, and is not running."""
+    """The array exists on the disks, but is not running."""
 
     needs_disks = True
     array: str = "md0"
@@ -430,7 +430,7 @@ class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
-    """The requests to the array took at least this time in total during this step, by the counters of the array."""
+    """The requests to the array took at least this time in total during this step, according to its counters."""
 
     needs_disks = True
     lasts = True
@@ -670,7 +670,7 @@ class SuperblockIs(StrEnum):
 
 
 class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
-    """The superblock of at least ``at_least`` of these disks (default: the data's members) has this state."""
+    """The superblock of at least ``at_least`` of these disks has this state."""
 
     became: SuperblockIs
     disks: str = ""
@@ -681,7 +681,7 @@ class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fie
         names = self.disks.split(",") if self.disks else [*seen.data_members]
         known = {picture.device_uuid for picture in seen.before.values() if picture.has_superblock}
         pairs = [(seen.before[name], seen.after[name]) for name in names if name in seen.before]
-        # Two disks may have had the same superblock from the beginning. Only a copy made since counts.
+        # Two disks may have had the same superblock from the beginning. Only a copy that was made later counts.
         found = [
             _became(before, after, after.device_uuid != before.device_uuid and after.device_uuid in known)
             for before, after in pairs
@@ -704,9 +704,10 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 
 
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
-    """The superblocks of all these disks have this value; not ``is_so``: an existing one has another value.
+    """The superblocks of all these disks have this value; with ``is_so = false`` at least one has another value.
 
-    For roles, not ``is_so`` considers only disks with a slot: whether a spare already has a slot is not significant.
+    ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot: when a spare gets its
+    slot does not matter.
     """
 
     disks: str
@@ -727,7 +728,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
-    """At least this number of bytes in the data area of the disk have changed; not ``is_so``: fewer."""
+    """At least this number of bytes in the data area of the disk have changed; with ``is_so = false`` fewer."""
 
     disk: str
     at_least_bytes: int = 1
@@ -741,9 +742,10 @@ class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
-    """Blocks of data or parity on the members were correct when the drill began and are wrong now; not ``is_so``: none.
+    """Blocks of data or parity on the members were correct when the drill began and are wrong now.
 
-    Only blocks of files and of file system metadata count. A block of zeros is correct only in its original place.
+    With ``is_so = false`` there are no such blocks. Only blocks of files and of file system metadata count. A block of
+    zeros is correct only in its original place.
     """
 
     what: Literal["data", "parity", "any"] = "any"
@@ -755,7 +757,7 @@ class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
-    """One of these disks, ``disk01,disk02``, is in sync in the array with the data; not ``is_in``: none is."""
+    """One of these disks, ``disk01,disk02``, is in sync in the array with the data; ``is_in = false``: none is."""
 
     disks: str
     is_in: bool = True
@@ -765,7 +767,7 @@ class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
-    """An array with the data is running; not ``is_there``: none is."""
+    """An array with the data is running; ``is_there = false``: none is."""
 
     is_there: bool = True
 
@@ -816,7 +818,7 @@ class FaultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FaultPlayed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
-    """The scenario was run during this lesson with this seed, and ended as expected, or in a known defect of md."""
+    """The scenario was run during this lesson with this seed, and ended as expected, or with a known defect of md."""
 
     lasts = True
 
@@ -943,7 +945,7 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
-    """Scenario number -> its newest outcome since ``began_utc``, in whole seconds, because runs have no finer time."""
+    """Scenario number -> its newest outcome since the second of ``began_utc``: runs store only whole seconds."""
     found: dict[str, PlayedFault] = {}
     began = moment(began_utc).replace(microsecond=0)
     for run in takewhile(lambda run: moment(run.created_utc) >= began, stored_runs(host)):
@@ -953,7 +955,7 @@ def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
 
 
 def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
-    """Configuration -> its newest crash points since ``began_utc``, in whole seconds."""
+    """Configuration -> its newest crash points since the second of ``began_utc``."""
     found: dict[str, StoredPoints] = {}
     began = moment(began_utc).replace(microsecond=0)
     for points in takewhile(lambda points: moment(points.created_utc) >= began, stored_points(host)):

@@ -54,7 +54,7 @@ class Proof:
     def sentence(self) -> str:
         name = f"{self.name} for '{self.seed}'" if self.seed else self.name
         ways = f"{self.right} right ways passed, {self.wrong} wrong ways recognised"
-        return f"{name}: {self.passed_fresh} of {self.checks} checks hold before, {ways}, {self.seconds:.0f} s"
+        return f"{name}: {self.passed_fresh} of {self.checks} checks hold at the start, {ways}, {self.seconds:.0f} s"
 
 
 class Prover(ABC):
@@ -101,5 +101,5 @@ def _problem(way: Way, end: WayEnd) -> str:
         return f"a wrong way passes{details}"
     if [*end.mistakes][:1] != [way.mistake]:
         found = ", ".join(end.mistakes) or "none"
-        return f"mistake {way.mistake} was to be recognised first, and found was {found}{details}"
+        return f"mistake {way.mistake} must be recognised first, but these were found: {found}{details}"
     return ""

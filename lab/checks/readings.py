@@ -2,7 +2,7 @@
 
 A check on a measurement bounds the ratio of two parts of one result, never an absolute figure. An absolute figure
 depends more on the computer than on RAID; a ratio of two measurements, made minutes apart on the same disks, depends on
-RAID. Reliability arithmetic: the rebuild time of a large drive, and its effect on the expected life.
+RAID. Some readings are reliability arithmetic: the rebuild time of a large drive, and the expected life of an array.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Figure(StrEnum):
 
 
 class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects one part of a result. An empty ``workload`` matches any: it is for results with one workload."""
+    """Selects one part of a result. An empty ``workload`` matches any, for results with only one."""
 
     array: str
     workload: str = ""
@@ -230,7 +230,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     needs_lab: ClassVar[bool] = False
     """The value is a property of arrays, so the lab must be open."""
     needs_disks: ClassVar[bool] = False
-    """As for a check."""
+    """As ``Check.needs_disks``."""
     is_plain: ClassVar[bool] = False
     """The value is already in the unit of the reading."""
     is_of_result: ClassVar[bool] = False
@@ -353,15 +353,15 @@ class Reading:
     def parse(self, text: str) -> tuple[float, ...]:
         """The number in typed text, with a decimal point or comma, and with or without the unit.
 
-        A comma before three digits may also separate thousands: then both meanings, the one with thousands first.
+        A comma before three digits may also separate thousands: then the result is both numbers, the larger one first.
 
-        Raises SpecError for any other text. The hint has no example of a number, which might be the answer.
+        Raises SpecError for any other text. Its hint contains no example, which might be the answer.
         """
         digits = "type digits, with a point or comma before decimals"
         asked = f"{digits}; the unit is {self.unit}" if self.unit else digits
         if not text.strip():
             raise SpecError("no number was typed", hint=asked)
-        # Join digits in groups, as bits and thousands are written.
+        # Digits may be written in groups, such as 12 000.
         joined = re.sub(r"(?<=\d) +(?=\d)", "", text.strip())
         match = _NUMBER.fullmatch(joined)
         if match is None:
@@ -373,7 +373,7 @@ class Reading:
         return tuple(float(match[1].replace(",", mark)) for mark in (("", ".") if is_ambiguous else (".",)))
 
     def compare(self, typed: str, lab: CheckedState) -> CheckOutcome:
-        """Compare typed text with the correct number; empty text is no answer.
+        """Compare typed text with the correct number; empty text means that there is no answer.
 
         Only a correct answer reveals the number.
         """
@@ -409,7 +409,7 @@ class Reading:
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:
-        """The unit in which the number would be correct, of those confused with the required one; empty if none."""
+        """The unit for which the number would be correct, among those often confused with this one; empty if none."""
         kind: Mapping[str, float] = next((kind for kind in _SAME_KIND if self.unit in kind), {})
         most = max(self.within_percent, _CLOSEST_UNITS_PERCENT) / 100
         found = {

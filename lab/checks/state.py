@@ -1,6 +1,6 @@
 """Snapshots of the lab for checks, as plain values, and the base class of checks.
 
-Superblocks are those that mdadm --examine shows: administrators read these first, and they distinguish mistakes.
+Superblocks are stored as mdadm --examine shows them: administrators look there first, and they reveal mistakes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
     result = machine.run(("mdadm", "--examine", *nodes), check=False)
     parts: dict[str, list[str]] = {node: [] for node in nodes}
     lines: list[str] = []
-    # Only a line feed ends a line: the other line ends of ``str.splitlines`` may be part of a name.
+    # Only a line feed ends a line: the other line endings of ``str.splitlines`` may be part of a name.
     for line in result.stdout.split("\n"):
         # The output for each disk begins with its device and a colon.
         lines = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else lines
@@ -74,7 +74,7 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 
 
 def parse_examine(disk: str, text: str) -> MemberPicture:
-    """Parse the output of ``mdadm --examine`` for one disk: metadata 1.x, and of 0.90 the lines that 1.x has too."""
+    """Parse the output of ``mdadm --examine`` for one disk: metadata 1.x, and those lines of 0.90 that 1.x also has."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         if match := _LINE.fullmatch(line):
@@ -126,7 +126,7 @@ class PlayedFault:
 
 @dataclass(frozen=True, slots=True)
 class DeepState:
-    """Superblocks, counters and files; empty for lessons without a check or reading of them."""
+    """Superblocks, counters and files; empty for lessons without a check or reading that needs them."""
 
     superblocks: Mapping[str, Superblock] = field(default_factory=dict)
     """Disk name -> its md superblock."""
@@ -222,13 +222,13 @@ class CheckOutcome:
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
-    """A requirement on the lab, with typed arguments. No file runs code.
+    """A requirement on the lab, with typed arguments. Lesson files cannot run code.
 
     ``that`` in a file selects the subclass by its tag.
     """
 
     lasts: ClassVar[bool] = False
-    """The check remains passed for its step once it held: it is about an event, which a later snapshot may not show."""
+    """Once passed, the check remains passed for its step: it is about an event, which a later snapshot may not show."""
     in_lessons: ClassVar[bool] = True
     needs_lab: ClassVar[bool] = True
     """The check is about arrays, disks or data, so the lab must be open."""

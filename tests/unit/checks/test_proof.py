@@ -33,13 +33,13 @@ class Scripted(Prover):
         (
             WRONG,
             WayEnd(False, ("harmless", "forced")),
-            "way wrong: mistake forced was to be recognised first, and found was harmless, forced",
+            "way wrong: mistake forced must be recognised first, but these were found: harmless, forced",
         ),
-        (WRONG, WayEnd(False), "way wrong: mistake forced was to be recognised first, and found was none"),
+        (WRONG, WayEnd(False), "way wrong: mistake forced must be recognised first, but these were found: none"),
     ],
 )
 def test_a_way_counts_only_if_it_ends_as_it_must(way: Way, end: WayEnd, problem: str) -> None:
     proof = Scripted(end).prove([way])
     assert (proof.right, proof.wrong) == (int(way is RIGHT and not problem), int(way is WRONG and not problem))
     assert proof.failures == ((f"01-trial ('ana'), {problem}",) if problem else ())
-    assert proof.sentence.startswith("01-trial for 'ana': 0 of 2 checks hold before")
+    assert proof.sentence.startswith("01-trial for 'ana': 0 of 2 checks hold at the start")
