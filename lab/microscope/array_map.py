@@ -2,8 +2,8 @@
 
 The geometry is read from sysfs, never from the arguments of the array's creation. Files:
 Documentation/admin-guide/md.rst. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show
-and chunk_size_show in drivers/md/md.c). Members are read at one moment, bypassing caches. Sectors of a member count
-from the start of its device. Sources for areas: struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h),
+and chunk_size_show in drivers/md/md.c). Members are read at one moment, bypassing caches. Sectors of a member are
+counted from the start of its device. Sources for areas: struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h),
 super_90_load() and super_1_load() in drivers/md/md.c, md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
 """
 
@@ -59,10 +59,10 @@ _PARITY = ("raid4", "raid5", "raid6")
 
 @dataclass(frozen=True, slots=True)
 class MappedMember:
-    """One member of an array; sectors count from the start of its device."""
+    """One member of an array; sectors are counted from the start of its device."""
 
     name: str
-    """The lab's name of the disk, or the device."""
+    """The lab's name for the disk, or the device."""
     device: str
     slot: int | None
     flags: frozenset[str]
@@ -111,17 +111,17 @@ class MappedBitmap:
 
 @dataclass(frozen=True, slots=True)
 class Reshaping:
-    """A reshape that has begun and not ended. Positions are sectors of the array."""
+    """A reshape that has begun but not ended. Positions are sectors of the array."""
 
     before: ArrayGeometry
     position: int
-    """End of the part with the new geometry that md has recorded; its beginning if the reshape is backwards."""
+    """End of the part with the new geometry, as recorded by md; its beginning if the reshape runs backwards."""
     is_backwards: bool
     is_moving: bool
     """Whether the reshape is running, so that ``position`` is only the last recorded one."""
 
     def is_ahead(self, sector: int) -> bool:
-        """Whether the reshape has not reached this sector (ahead_of_reshape in drivers/md/raid5.c)."""
+        """Whether the reshape has not yet reached this sector (ahead_of_reshape in drivers/md/raid5.c)."""
         return sector < self.position if self.is_backwards else sector >= self.position
 
 
@@ -171,7 +171,7 @@ class MappedArray:
         return found[0].name if found else f"slot {slot}"
 
     def member_in(self, slot: int, sector: int) -> MappedMember | None:
-        """The member to read this sector of the members' data from; None if there is none."""
+        """The member in this slot from which this sector of its data can be read; None if there is none."""
         return next((member for member in self.members_in(slot) if member.has_data_at(sector)), None)
 
     def member(self, device: str) -> MappedMember:
@@ -292,7 +292,7 @@ def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
 
 MEMBERS = GuestProgram(Path(__file__).with_name("member_program.py"), "read-members")
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum size of an answer: an embedded kernel's line needs some seconds for it."""
+"""Maximum size of an answer, which takes some seconds over the line of an embedded kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class BytesRead:
 
     data: bytes
     failure: str = ""
-    """The system's message; ``data`` are then zeros that were not read."""
+    """The system's message if the range could not be read; ``data`` are then zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """The writes to suspend while members are read, or the reason why there are none: md's own writes cannot be."""
+    """The writes to suspend while members are read, or None and the reason: md's own writes cannot be suspended."""
     if shape.reshaping:
         return None, "a reshape is running, and md itself writes"
     if shape.is_syncing:
@@ -350,7 +350,7 @@ def read_moment(
     array: str = "",
     hold: tuple[str, int, int] | None = None,
 ) -> Moment:
-    """Read all places, of at most MOST_BYTES. ``array`` is flushed before; ``hold`` comes from ``hold_of``.
+    """Read all places, at most MOST_BYTES in total. ``array`` is flushed first; ``hold`` comes from ``hold_of``.
 
     Raises LabError if the program fails, or its answer is damaged.
     """
@@ -550,7 +550,7 @@ def _doubt(shape: MappedArray, *, is_before: bool) -> str:
         return ""
     return (
         f"the reshape is running: md last recorded sector {shape.reshaping.position}, and may have passed this one "
-        "since; to be certain stop it with md/sync_max, or wait for its end"
+        "since; to be certain, stop it with md/sync_max, or wait for its end"
     )
 
 
@@ -575,7 +575,7 @@ def _located(shape: MappedArray, places: Sequence[MemberPlace], *, is_before: bo
 
 def _note(member: MappedMember, sector: int, device_sector: int) -> str:
     if not member.has_data_at(sector):
-        return "not rebuilt so far"
+        return "not rebuilt yet"
     if member.is_bad(device_sector):
         return "in md's list of bad blocks"
     return "the replacement has it too" if member.is_replacement else ""
@@ -718,7 +718,7 @@ def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
     if (session.machine.read([number])[number] or "").strip() != found.device:
         raise ArrayError(
             f"{path} is not on {name}: it lies on the device {found.device}",
-            hint=f"'raidlab array show' lists the arrays; a path that is not absolute is one on {name}",
+            hint=f"'raidlab array show' lists the arrays; a relative path is one on {name}",
         )
     shape = read_shape(session, name)
     located = tuple(
@@ -765,7 +765,7 @@ class FoundPlace:
 def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
     """Find the place of ``703``, ``block 33744``, ``disk03@4100`` (a sector of its device), or a file.
 
-    Raises LabError if it does not exist or is in no stripe.
+    Raises LabError if it does not exist or does not lie in a stripe.
     """
     text = text.strip()
     if text.isdecimal():
@@ -791,8 +791,8 @@ def _of_block(found: LocatedBlock, words: str) -> FoundPlace:
 def _of_sector(found: LocatedSector, name: str) -> FoundPlace:
     if found.stripe is None or found.kind is None:
         raise ArrayError(
-            f"sector {found.device_sector} of {found.member} lies in no stripe of {name}: {found.area}",
-            hint=found.note or "its data begin further on",
+            f"sector {found.device_sector} of {found.member} does not lie in a stripe of {name}: {found.area}",
+            hint=found.note or "the data begin at a later sector",
         )
     words = f"sector {found.device_sector} of {found.member}"
     return FoundPlace(found.stripe, found.chunk_offset_bytes, found.slot, words)

@@ -3,7 +3,7 @@
     PATH
 
 Returns JSON: ``device``, the number of the device (``9:0``); ``bytes``, the size of the file; and ``extents``: first
-byte in the file, first byte on the device, length in bytes, flags. Pending writes are written first. The ioctl:
+byte in the file, first byte on the device, length in bytes, flags. Cached writes are flushed first. Source:
 Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 """
 
@@ -29,7 +29,7 @@ EVERYTHING = 2**64 - 1
 
 
 def extents_of(fd: int, is_stopped: Callable[[], bool]) -> Iterator[list[int]]:
-    """All extents of an open file, in order. Raises OSError after those that the file system has reported."""
+    """All extents of an open file, in order. Raises OSError if the file system stops reporting them."""
     start = 0
     while not is_stopped():
         request = HEAD.pack(start, EVERYTHING - start, SYNC_FIRST, 0, AT_ONCE, 0)
@@ -45,7 +45,7 @@ def extents_of(fd: int, is_stopped: Callable[[], bool]) -> Iterator[list[int]]:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run the program (see above). Raises OSError that names the file."""
+    """Run the program (see above). Raises OSError with the file's name."""
     (path,) = arguments
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

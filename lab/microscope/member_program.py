@@ -3,11 +3,11 @@
     {"array": node or "", "hold": [folder, first, end] or null, "places": [[node, offset, length], ...]}
 
 ``array`` is flushed first, so that md has received all writes. ``hold`` has the array's md folder and the sectors to
-which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); they are resumed in any
-case. Offsets and lengths are bytes, multiples of 512.
+which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); writes are resumed in
+any case. Offsets and lengths are bytes, multiples of 512.
 
-Returns JSON: ``data``, the content of all places in sequence, compressed, in base64; ``failed``, index of a place ->
-the system's message for each that could not be read, whose content is zeros; ``held``, whether writes were suspended,
+Returns JSON: ``data``, the content of all places in sequence, compressed, in base64, with zeros for places that could
+not be read; ``failed``, the index of each of these -> the system's message; ``held``, whether writes were suspended;
 and ``why_not``.
 """
 
@@ -40,7 +40,7 @@ def write_sysfs(path: str, text: str) -> None:
 
 
 def flush(node: str) -> None:
-    """Write all cached data of a device to its driver."""
+    """Flush all cached data of a device."""
     fd = os.open(node, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -95,11 +95,11 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     """Run the program (see above)."""
     request: dict[str, Any] = json.loads(arguments[0])
     if request["array"]:
-        # An array that lost too many members cannot be flushed; its cached data are on no member.
+        # An array that has lost too many members cannot be flushed; its cached data are not on any member.
         with contextlib.suppress(OSError):
             flush(request["array"])
     hold: list[Any] | None = request["hold"]
-    why_not = let_writes_wait(*hold) if hold else "not asked for"
+    why_not = let_writes_wait(*hold) if hold else "not requested"
     try:
         data, failed = read_all(request["places"])
     finally:

@@ -79,7 +79,7 @@ def scaled(data: bytes, factor: int) -> bytes:
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
-    """The sum of these parts, which is their exclusive-or, for data P; zeros if there are none."""
+    """The exclusive-or of these parts, which is P if they are all data; zeros if there are none."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")
@@ -87,7 +87,7 @@ def added(parts: Iterable[bytes], length: int) -> bytes:
 
 
 def q_of(data: Mapping[int, bytes], length: int) -> bytes:
-    """Q, the second parity; ``data`` maps the exponent of the weight 2**power to each part."""
+    """Q, the second parity. ``data``: power -> the part whose weight is 2**power."""
     return added((scaled(part, POWERS[power % _ORDER]) for power, part in data.items()), length)
 
 
@@ -254,7 +254,7 @@ def _blame_parity(
             p_power, q_power = (LOGARITHMS[stored[slot][place] ^ parity[slot][place]] for slot in (p, q))
             named[by_power.get((q_power - p_power) % _ORDER)] += 1
     if len(named) != 1 or None in named:
-        return None, "P and Q identify no single member: more than one is wrong"
+        return None, "P and Q do not identify a single member: more than one is wrong"
     (slot,) = named
     assert slot is not None
     cell, wrong = by_slot[slot].cell, tuple(sorted(bad[p] | bad[q]))
@@ -355,9 +355,9 @@ class StripePicture:
 def read_stripe(
     arrays: OpenArrays, name: str, number: int, *, skip_bytes: int = 0, length_bytes: int | None = None
 ) -> StripePicture:
-    """Read a stripe from the members and evaluate it: of each chunk ``length_bytes`` from ``skip_bytes`` on.
+    """Read a stripe from the members and evaluate it: ``length_bytes`` of each chunk, from ``skip_bytes`` on.
 
-    None: the rest of the chunk, limited by the maximum of one read. Raises ArrayError for a stripe that does not exist.
+    None: the rest of the chunk, up to the maximum of one read. Raises ArrayError for a stripe that does not exist.
     """
     shape = read_shape(arrays, name)
     geometry, stripe, is_before = stripe_in(shape, number)
@@ -400,9 +400,9 @@ def read_stripe(
 
 
 def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap, bool]:
-    """The stripe with this number; during a reshape, in the geometry in which its data currently are.
+    """The stripe with this number; during a reshape, in the geometry in which its data currently lie.
 
-    Raises ArrayError for one that does not exist, or that the reshape has split.
+    Raises ArrayError for a stripe that does not exist, or that the reshape has split.
     """
     reshaping = shape.reshaping
     if reshaping is None:
@@ -443,7 +443,7 @@ def _holders(
         member = shape.member_in(cell.slot, cell.sector)
         if member is None:
             there = shape.members_in(cell.slot)
-            missing[key] = "not rebuilt so far" if there else "no member has this slot"
+            missing[key] = "not rebuilt yet" if there else "no member has this slot"
         elif member.is_bad(shape.offset_of(member, is_before=is_before) + cell.sector, cell_sectors):
             missing[key] = "in md's list of bad blocks"
         else:
@@ -491,9 +491,9 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
         (device,),
     )
     # blockdev(8), --flushbufs: the kernel's page cache of a device is invalidated.
-    why = "The kernel's own copy of the member may be outdated: it is dropped before a byte changes."
+    why = "The kernel's cache of the member may be outdated: it is dropped before a byte changes."
     before = Step(("blockdev", "--flushbufs", device), why)
-    why = "Data that were read from the array earlier are dropped too."
+    why = "Cached data of the array are dropped too."
     after = Step(("blockdev", "--flushbufs", f"/dev/{shape.name}"), why)
     steps = (before, write, *empty_stripes(shape), after)
     return Plan(f"Flip byte {rest} of {cell.words} on {member.name}, silently", steps)
@@ -553,7 +553,7 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
     mark = mark_of(session, shape.name)
     if mark is None:
         raise ArrayError(
-            f"{shape.name} contains no known data that could be hit",
+            f"{shape.name} contains no known data for the bad block",
             hint=f"write known data: raidlab array mark {shape.name}; or name a sector: --sector",
         )
     first, last = _mark_sectors(session, shape, mark)
@@ -570,7 +570,7 @@ def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tu
     if not mark.is_raw:
         pieces = [each.extent for each in locate_file(session, shape.name, mark.path).extents if each.start]
         if not pieces:
-            raise ArrayError(f"{mark.path} has no place on {shape.name}", hint="write the known data again")
+            raise ArrayError(f"{mark.path} has no location on {shape.name}", hint="write the known data again")
         longest = max(pieces, key=lambda piece: piece.length)
         start, length = longest.device_byte, longest.length
     first = (start + length // 2) // SECTOR_BYTES

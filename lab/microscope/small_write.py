@@ -1,9 +1,9 @@
 """A small write of one block: predicted, made and observed, and interrupted by a crash.
 
 For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
-determines additional reads with members missing. md submits several writes from the last slot down (ops_run_io()), and
-for mirrors from the first copy up. When the power fails, any subset of the writes to members may have completed; the
-subsets that are a prefix in md's order are marked. Recovery with a partial parity log: ppl_recover_entry() in
+determines additional reads if members are missing. md submits several writes from the last slot down (ops_run_io()),
+and for mirrors from the first copy up. When the power fails, any subset of the writes to members may have completed;
+the subsets that are prefixes in md's order are marked. Recovery with a partial parity log: ppl_recover_entry() in
 drivers/md/raid5-ppl.c.
 """
 
@@ -50,7 +50,7 @@ class WriteWay(StrEnum):
     """Read the old block and the old parity, and apply the difference to the parity."""
     RECONSTRUCT = "reconstruct-write"
     """Read the other data of the stripe, and compute the parity from all data."""
-    COMPUTE_FIRST = "reconstruct-write, after computing what lacks"
+    COMPUTE_FIRST = "reconstruct-write, after computing missing data"
     """Neither is possible: read everything that exists, and compute the missing data first."""
     COPIES = "write to every copy"
     PLAIN = "one write"
@@ -246,7 +246,7 @@ class ObservedIo:
     read_bytes: int
     written_bytes: int
     changed_sectors: tuple[int, ...]
-    """Sectors of its chunk with changed content, from the beginning of its device."""
+    """Sectors of its chunk whose content changed, counted from the beginning of its device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,19 +265,18 @@ class ObservedWrite:
         for seen, io in zip(self.members, self.predicted.ios, strict=True):
             # Compare bytes: a cache flush counts as a write of no bytes.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
-                did, should = (
-                    f"{human_bytes(each.read_bytes)} and {human_bytes(each.written_bytes)}" for each in (seen, io)
-                )
-                found.append(f"{seen.name}: read and wrote {did} instead of {should}")
+                did = f"read {human_bytes(seen.read_bytes)} and wrote {human_bytes(seen.written_bytes)}"
+                should = f"{human_bytes(io.read_bytes)} and {human_bytes(io.written_bytes)}"
+                found.append(f"{seen.name}: {did} instead of {should}")
             if seen.changed_sectors and io.slot not in self.predicted.written_slots:
-                found.append(f"{seen.name}: sectors changed that were not to be written")
+                found.append(f"{seen.name}: sectors changed that should not have been written")
         return tuple(found)
 
 
 def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[SmallWrite, StripePicture]:
     """The predicted write of a block, and the content of the stripe at that block.
 
-    Raises ArrayError as ``small_write``.
+    Raises ArrayError as ``small_write`` does.
     """
     write = small_write(read_shape(session, name), sector)
     picture = read_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
@@ -298,7 +297,7 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
 
 
 def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
-    """Write one block of a bare array, bypassing the page cache; raises ArrayError as ``new_content``.
+    """Write one block of a bare array, bypassing the page cache. Raises ArrayError as ``new_content`` does.
 
     Steps before the write perform the I/O that would otherwise be counted with it.
     """
@@ -308,7 +307,7 @@ def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
     size = ("bs=4096", f"seek={block}", "count=1", "oflag=direct", "conv=notrunc", "status=none")
     again = Step(
         ("dd", f"if={device}", f"of={device}", f"skip={block}", "iflag=direct", *size),
-        "Writes the block unchanged: md marks the array as active in superblocks and bitmap before the measurement.",
+        "Writes the block unchanged, so that md updates superblocks and bitmap before the measurement.",
         writes_devices=(device,),
     )
     text = "\n".join(textwrap.wrap(base64.b64encode(new_content(picture, write)).decode(), 76)) + "\n"
@@ -374,11 +373,11 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
     if mounted or above:
         raise ArrayError(
             f"{shape.name} is in use by {', '.join((*mounted, *above))}, and writing a block would damage its data",
-            hint=f"unmount it first: raidlab array stop {shape.name} does",
+            hint=f"unmount it first; 'raidlab array stop {shape.name}' does so",
         )
     if shape.is_syncing:
         raise ArrayError(
-            f"a {shape.files['sync_action']} runs on {shape.name}, whose reads and writes would be counted too",
+            f"a {shape.files['sync_action']} is running on {shape.name}, and its I/O would be counted too",
             hint=f"wait until it ends: raidlab array wait {shape.name}",
         )
 
@@ -418,7 +417,7 @@ class CrashOutcome(StrEnum):
 
     @property
     def is_right(self) -> bool:
-        """Whether a disk may behave like this: a write in flight may have completed or not."""
+        """Whether a disk may behave like this: a write in flight may or may not have completed."""
         return self in (CrashOutcome.OLD, CrashOutcome.NEW, CrashOutcome.EITHER)
 
 
@@ -608,7 +607,7 @@ def moment_words(picture: StripePicture) -> str:
     """Whether the picture was read at one moment."""
     if picture.is_one_moment:
         return "one moment: writes to this stripe waited while the members were read"
-    return f"not of one moment: {picture.why_not}"
+    return f"not one moment: {picture.why_not}"
 
 
 def judged_words(picture: StripePicture) -> list[str]:
@@ -659,7 +658,7 @@ def repair_words(picture: StripePicture) -> list[str]:
     if shape.is_parity:
         words.append(f"A repair recomputes parity from the data as they are, and writes it to {targets}.")
         if blamed is None:
-            words.append("If data are wrong, and not parity, that makes the wrong bytes permanent.")
+            words.append("If the data are wrong, not the parity, that makes the wrong bytes permanent.")
         elif blamed.kind.is_parity:
             words.append("Here that is right: the data are good.")
         else:
@@ -685,7 +684,7 @@ def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
     if not shape.is_parity:
         return [first, f"Here {write.reason}."]
     counts = (("read-modify-write", write.modify_reads), ("reconstruct-write", write.reconstruct_reads))
-    reads = [f"{way} reads {'a missing block' if count is None else f'{count} blocks'}" for way, count in counts]
+    reads = [f"{way} {'needs a missing block' if count is None else f'reads {count} blocks'}" for way, count in counts]
     return [first, f"{reads[0].capitalize()}; {reads[1]}. Reason for the choice: {write.reason}."]
 
 
@@ -699,7 +698,7 @@ def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
 def observed_words(seen: ObservedWrite) -> list[str]:
     """Whether md's I/O was as predicted."""
     if not seen.predicted.is_predicted:
-        return ["The journal is in write-back mode: md chooses when it writes the members."]
+        return ["The journal is in write-back mode: md chooses when it writes to the members."]
     if not seen.differences:
         return ["md did exactly what was predicted."]
     return ["md's I/O differs from the prediction:", *(f"  {words}" for words in seen.differences)]
@@ -720,7 +719,7 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
     if holes:
         words.append(
             f"{holes} of {len(reads)} cases are the WRITE HOLE: a block that was not being written reads as bytes that "
-            "nobody wrote, and md reports no error."
+            "were never written, and md reports no error."
         )
     elif shape.is_parity:
         words.append("No case is the write hole: blocks that were not being written are right in all of them.")
@@ -728,7 +727,7 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
         bad = {read.lost for read in pairs if not read.outcome.is_right}
         names = [" and ".join(shape.name_of(slot) for slot in lost) for lost in sorted(bad)]
         pair_words = ", ".join(names) or "none"
-        words.append(f"If two members are lost at once, reads can be wrong for these pairs: {pair_words}.")
+        words.append(f"If two members are lost at the same time, reads can be wrong for these pairs: {pair_words}.")
     if shape.level in _COPIED:
         return [*words, _BY_COPYING]
     afterwards = _AFTERWARDS.get(shape.files["consistency_policy"], "") if shape.is_parity else ""

@@ -136,7 +136,7 @@ def test_each_area_has_its_mark(session: LabSession) -> None:
     assert sector_of_member(session, NAME, "disk02", 100_008).note == ""
     data, _ = area(session, "disk02", AreaKind.DATA)
     assert data == read_shape(session, NAME).members[1].offset
-    with pytest.raises(ArrayError, match="lies in no stripe of md0: superblock"):
+    with pytest.raises(ArrayError, match="does not lie in a stripe of md0: superblock"):
         find_place(session, NAME, "disk02@8")
     assert find_place(session, NAME, f"disk02@{data}").stripe == 0
 
@@ -182,7 +182,7 @@ def test_a_member_being_rebuilt_is_distinguished_from_a_complete_one(session: La
         if place.device == session.disks[3].node
     ]
     assert notes[0] == ""
-    assert notes[-1] == "not rebuilt so far"
+    assert notes[-1] == "not rebuilt yet"
     # Once not rebuilt, never again rebuilt further on.
     assert sum(before != after for before, after in pairwise(notes)) == 1
     session.lab.execute(operations.set_sync_speed(NAME, minimum_kib_per_second=None, maximum_kib_per_second=None))

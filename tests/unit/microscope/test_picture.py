@@ -469,4 +469,4 @@ def test_what_md_did_is_compared_by_bytes() -> None:
     assert observed_words(observed(picture, write)) == ["md did exactly what was predicted."]
     differing = observed(picture, write, extra_reads=4096)
     assert len(differing.differences) == 5
-    assert "disk02: read and wrote 4 KiB and 0 B instead of 0 B and 0 B" in differing.differences[1]
+    assert "disk02: read 4 KiB and wrote 0 B instead of 0 B and 0 B" in differing.differences[1]

@@ -44,7 +44,7 @@ def test_missing_or_incomplete_members_are_noted() -> None:
     shape = shape_of("raid1", 3, 64, **words)
     notes = {sector: [place.note for place in locate(shape, sector).places] for sector in (0, 40, 64)}
     assert notes[0] == ["no member has this slot", "", ""]
-    assert notes[40] == ["no member has this slot", "not rebuilt so far", ""]
+    assert notes[40] == ["no member has this slot", "not rebuilt yet", ""]
     assert notes[64][2] == "in md's list of bad blocks"
     assert shape.member_in(1, 8) is shape.members_in(1)[0]
     assert shape.member_in(1, 40) is None
@@ -178,7 +178,7 @@ def test_places_come_back_in_order_whatever_their_edges(device: Path) -> None:
         [[str(device), 512, 1024], [str(device), 7 * 512, 9000], [str(device), 0, 1]], array=str(device)
     )
     assert data == whole[512:1536] + whole[3584:12584] + whole[:1]
-    assert answer == {"failed": {}, "held": False, "why_not": "not asked for"}
+    assert answer == {"failed": {}, "held": False, "why_not": "not requested"}
 
 
 def test_unreadable_ranges_are_zeros_and_reported(device: Path) -> None:
