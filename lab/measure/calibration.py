@@ -31,7 +31,7 @@ def _page_at(offset: float) -> int:
 
 
 def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The rates, made non-increasing towards the inside: increases are noise and averaged (pool adjacent violators)."""
+    """The rates, made non-increasing towards the inside: increases are averaged as noise (pool adjacent violators)."""
     pools: list[tuple[float, list[int]]] = []
     for offset, rate in rates:
         pools.append((rate, [offset]))
@@ -101,7 +101,7 @@ class Curve:
 def _fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
     """Least-squares fit of a square root up to a distance, and a line from there on.
 
-    ``seeks``: share of the stroke and seconds of six or more, sorted by distance.
+    ``seeks``: six or more pairs of a share of the stroke and seconds, sorted by distance.
     """
     fits: list[tuple[float, Curve]] = []
     for split in range(3, len(seeks) - 2):
@@ -145,13 +145,13 @@ SEEK_DISTANCES = 14
 """Six or more: a curve is fitted to three on each side of its bend."""
 SHORTEST_SHARE, LONGEST_SHARE = 0.002, 0.95
 SHORTEST_TRACKS = 40
-"""On a drive with many surfaces, a shorter distance may need no seek at all."""
+"""On a drive with many surfaces, a shorter distance may not need a seek at all."""
 SCATTER_TRACKS = 4
 SEEK_PAIRS = 40
 GAPS = 48
 QUEUE_READS, QUEUE_DEPTH = 96, 32
 QUEUE_GAIN = 1.25
-"""Threshold of the speed-up at queue depth 32: a drive that reorders commands gains far more, others hardly any."""
+"""Threshold for the speed-up at queue depth 32: a drive that reorders commands gains far more, others hardly any."""
 NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
 """Typical values of drives, for the sizes that reads cannot measure."""
 
@@ -261,8 +261,8 @@ def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, fl
     turn, coherence = _period(ends)
     if coherence < COHERENT:
         raise LabError(
-            "no rotation can be seen: the disk is solid-state, virtual, or busy with other work",
-            hint="calibrate a drive that rotates, on a quiet computer",
+            "no rotation was detected: the disk is solid-state, virtual, or busy with other work",
+            hint="calibrate a drive that rotates, on an otherwise idle computer",
         )
     return turn, coherence
 
@@ -289,7 +289,8 @@ def _coherence(ends: Sequence[float], period: float) -> float:
 def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int, float]]:
     """Transfer rates of bursts of sequential reads: byte offset, bytes per second.
 
-    A drive with read-ahead streams at queue depth 1 with small reads; any other needs the next request queued in time.
+    A drive with read-ahead streams at queue depth 1 with small reads; on others, the next request must be queued in
+    time.
     """
     length, depth = (STREAM_BYTES, 1) if reads_ahead else (BURST_BYTES, BURST_DEPTH)
     count = _page_at(min(BURST_READS * BURST_BYTES, size_bytes / RATE_PLACES)) // length

@@ -1,6 +1,6 @@
 """One measured fio job on one array: its processes, figures, CPU time, live values; and the conditions of measurement.
 
-The interval was in a steady state if five equal slices of it agree.
+The load was in a steady state if five equal slices of the measured interval agree.
 
 Conditions are stored with every result. An emulated drive completes an I/O slightly later than its model specifies,
 since the computer must wake up its server. Its service times are therefore measured at queue depth 1, as in the tables
@@ -98,7 +98,7 @@ class FioRun:
         self._is_due = is_due
         self._is_aside = is_aside
         self.has_begun = threading.Event()
-        """Set once its start is requested or cancelled."""
+        """Set once the start of the load has been requested or cancelled."""
         self._workload = workload
         self._on_live = on_live
         self._lock = threading.Lock()
@@ -341,7 +341,7 @@ def run_workload(
     """Run one repeat of a workload while sampling.
 
     ``is_cancelled`` is called at every sample; fio is stopped when it returns true.
-    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled.
+    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, and RunCancelled.
     """
     job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
     if workload.program is LoadProgram.DD:
@@ -524,7 +524,7 @@ class BackgroundLoad:
         self._fio.stop()
         parts = self._outcome.result()
         if not parts:
-            raise WorkloadError("the load did no I/O before the rebuild was over", hint="use larger disks")
+            raise WorkloadError("the load did no I/O before the rebuild ended", hint="use larger disks")
         window = samples(*parts[0].stretch)
         return replace(measured_by(parts), cpu=account(window, parts[0].figures, self._idle_baseline), samples=window)
 
@@ -580,7 +580,7 @@ def _depends_on(lab: Lab) -> dict[str, str]:
     options = parse_target(lab.machine.facts.target).options
     found = depends_on(lab.host, options.get("kernel", ""))
     if "mdadm" in options:
-        # Of a fetched one, this is a script that names its version.
+        # For a fetched version, this is a script that names the version.
         found["mdadm"] = _known_digest(_stamps([find_mdadm(options["mdadm"]) / "mdadm"]))
     return found
 
@@ -667,9 +667,9 @@ _PROBED_BYTES = 256 * 1024 * 1024
 def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuilds: bool) -> DiskRates:
     """Measure those of a disk's rates that theory needs for these workloads and for rebuilds.
 
-    These are sequential rates, for one second in each direction, and the service times of an emulated drive. A drive
-    with mechanics has the service time of its model: on a few blocks only short strokes would be measured. Rates that
-    are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
+    These are sequential rates, measured for one second in each direction, and the service times of an emulated drive.
+    A drive with mechanics has the service time of its model: on a few blocks only short strokes would be measured.
+    Rates that are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
     """
     target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
     file_bytes = min(_PROBED_BYTES, disk.size_bytes)

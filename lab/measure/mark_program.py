@@ -1,6 +1,6 @@
-"""Write known data to a device or file, and verify it block by block with direct I/O.
+"""Writes known data to a device or file, or verifies them block by block, with direct I/O.
 
-Runs inside the agent of a machine, with the standard library only:
+Runs in the agent; uses only the standard library:
 
     write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
 
@@ -33,7 +33,7 @@ def block(seed: str, number: int) -> bytes:
 
 
 def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]) -> None:
-    """Write the whole mark and sync it to the disks."""
+    """Write the whole mark and flush it to the disks."""
     fd = open_direct(path, os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT))
     buffer = mmap.mmap(-1, PIECE_BYTES)
     try:
@@ -87,7 +87,7 @@ def verify(
 
 
 def add(stretches: list[list[int]], place: int) -> None:
-    """Add one block to the list of stretches."""
+    """Add one block to the list of ranges."""
     if stretches and sum(stretches[-1]) == place:
         stretches[-1][1] += BLOCK_BYTES
     else:
@@ -95,7 +95,7 @@ def add(stretches: list[list[int]], place: int) -> None:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run one action (see the module)."""
+    """Run one action (see above)."""
     action, path, offset, length, seed = arguments
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     try:

@@ -1,9 +1,9 @@
-"""Read places of a disk with direct I/O and report begin and end of each read. Runs inside the agent of a machine.
+"""Reads places of a disk with direct I/O and reports the start and end of each read. Runs in the agent.
 
     DEVICE DEPTH PLACES
 
-Each line of PLACES is a byte offset and a length, multiples of 4096; DEPTH reads are in flight. Returns begin and
-end of each read, in seconds of the machine's clock and in the order of PLACES. The disk is opened read-only.
+Each line of PLACES is a byte offset and a length, both multiples of 4096; DEPTH reads are in flight. Returns the start
+and end of each read, in seconds of the machine's clock and in the order of PLACES. The disk is opened read-only.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def measure_rebuild(
     *,
     start_load: Callable[[], BackgroundLoad] | None = None,
 ) -> RebuildMeasured:
-    """Add the wiped member and sample the rebuild to its end.
+    """Erase the removed member's superblock, add it as a new member, and sample the rebuild to its end.
 
     ``members`` are the kernel names to sample. ``start_load`` starts a background load before the member is added,
     since a small array may be rebuilt within a second; the load is stopped when the rebuild ends.
@@ -174,7 +174,7 @@ class Recording:
 
 
 _Point = tuple[Sample | None, Sample]
-"""A sample, with the one before it; None at the start of a recording."""
+"""The previous sample, None at the start of a recording; and a sample."""
 
 
 def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
@@ -224,7 +224,7 @@ def _member(name: str, points: Sequence[_Point]) -> MemberRates:
 
 
 def _stretches(recordings: Sequence[Recording], start: float) -> Iterator[Stretch]:
-    """Start and end of each recording; a rebuild is cut to the first and last sample of md's recovery."""
+    """Start and end of each recording; a rebuild is limited to the samples that show md's recovery."""
     for recording in recordings:
         samples = recording.samples
         shown = [sample.time_seconds for sample in samples if _rebuilt(sample) is not None]

@@ -33,11 +33,11 @@ class DiskCounters:
     written_bytes: int
     write_wait_seconds: float
     in_flight: int
-    """Requests that wait or are served now."""
+    """Requests that are waiting or being served now."""
     busy_seconds: float
 
     def since(self, before: DiskCounters) -> DiskCounters:
-        """What has been added since ``before``; ``in_flight`` is not a sum, and stays as it is."""
+        """The increase since ``before``; ``in_flight`` is not a running total, and remains unchanged."""
         return DiskCounters(
             reads=self.reads - before.reads,
             read_bytes=self.read_bytes - before.read_bytes,
@@ -104,7 +104,7 @@ class ThreadTicks:
 
 
 def read_sample(raw: RawSample, array: str | None, threads: ThreadTicks) -> Sample:
-    """Convert one raw sample of a request; ``threads`` has the ticks of all samples before."""
+    """Convert one raw sample of a request; ``threads`` has the ticks of all earlier samples."""
 
     def text(path: str) -> str:
         return (raw.files.get(path) or "").strip()
@@ -143,7 +143,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
 
 
 def parse_cpu(text: str) -> CpuTicks | None:
-    """The sums over all CPUs; None if the text is not /proc/stat.
+    """The sums over all CPUs; None if the text is not that of /proc/stat.
 
     User time already includes guest time; iowait counts as idle (proc(5)).
     """
@@ -210,10 +210,10 @@ def idle_fraction(samples: Sequence[Sample]) -> float:
 
 
 class Recorder:
-    """``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …`` and then ``recorder.samples``.
+    """Usage: ``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …``, and then ``recorder.samples``.
 
     ``on_sample`` is called on the recorder's thread. Loss of the machine ends the recording without an error; other
-    calls to the machine raise it.
+    calls to the machine raise the error.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""SHA-256 of files and devices, read with direct I/O. Runs inside the agent of a machine, standard library only.
+"""SHA-256 of files and devices, read with direct I/O. Runs in the agent; uses only the standard library.
 
     SKIP_BYTES LENGTH_BYTES PATH...      LENGTH_BYTES 0: to the end
 
-Returns the digest over all files in the order given, and their total bytes.
+Returns the digest over all files in the order given, and the total number of bytes.
 
 dd and sha256sum would be slower: both move data in small pieces, and each piece costs a system call, the slowest
 operation of an embedded kernel (0.8 s against 2.9 s for 400 MiB there).
@@ -24,7 +24,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 
 
 def add_file(digest: hashlib._Hash, path: str, skip: int, length: int, is_stopped: Callable[[], bool]) -> int:
-    """Feed one file or device to the digest and return its bytes; a folder is skipped."""
+    """Feed one file or device to the digest, and return the number of bytes read; a folder is skipped."""
     if os.path.isdir(path):
         return 0
     fd = open_direct(path, os.O_RDONLY)

@@ -16,7 +16,7 @@ class Interval(msgspec.Struct, frozen=True):
     """An estimate and its 95 % interval. All three are finite and not negative."""
 
     value: float
-    """0: nothing was seen, and only ``high`` is known."""
+    """0 if nothing was observed: then only ``high`` is known."""
     low: float
     high: float
 
@@ -36,8 +36,8 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     fleet_loss_chance: Interval
     """Probability that any array of the fleet loses data within its years."""
     nines_per_array_year: Interval
-    """-log10 of ``loss_chance_per_array_year``, 300 at most. ``low`` has the fewest nines, and is the ``value`` without
-    losses.
+    """-log10 of ``loss_chance_per_array_year``, 300 at most. ``low`` has the fewest nines; without losses it is also
+    the ``value``.
     """
     nines_per_fleet_year: Interval
     lost_bytes_per_pb_year: Interval
@@ -60,7 +60,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Losses of an array, divided by those expected from the MTTDL."""
     is_biased: bool
     weight_mean: float
-    """Mean weight of importance sampling: 1 except for sampling error; exactly 1 without it."""
+    """Mean weight of importance sampling: 1 except for sampling error; exactly 1 if it is not used."""
     weight_error: float
 
     @property
@@ -73,4 +73,4 @@ class FleetLosses(NamedTuple):
     """The data loss of small fleets of arrays, computed fast enough for an interactive screen."""
 
     what_if: Callable[..., LossFigures]
-    """Gets the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for an invalid array."""
+    """Takes the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for an invalid array."""

@@ -1,16 +1,15 @@
 """Predictions of array performance, each with its reason in a sentence or two.
 
-There are two kinds. **Closed forms**, for teaching and for checks by hand: capacity in I/Os, penalties, bounds
-(operational analysis, Denning and Buzen, 1978: an array completes at most one request in the time that its busiest
-member needs for its share of one, and with few requests in flight at most ``depth`` in the time of one alone). And
-**simulation** (``predict_load``): md's own order of member reads and writes, on members that serve
-I/Os in order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. A measured
-figure far from a prediction has another limiter; finding that limiter is the next step (Gregg's benchmarking
-checklist).
+There are two kinds. **Closed forms** are for teaching and for checks by hand: capacity in I/Os, penalties, and bounds
+from operational analysis (Denning and Buzen, 1978). In the time that its busiest member needs for its share of one
+request, an array completes at most one; in the time that one request takes alone, it completes at most ``depth``.
+**Simulation** (``predict_load``) follows md's own order of member reads and writes, on members that serve I/Os in
+order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. A measured figure far
+from a prediction has another limiter; finding that limiter is the next step (Gregg's benchmarking checklist).
 
 In a RAID 0 of unequal members all members are used up to the size of the smallest, only the larger ones from there to
-the next size, and so on; ``member_shares`` has each member's share of a load, ``mean_stream_members`` the rate of one
-stream.
+the next size, and so on. ``member_shares`` returns each member's share of a load, ``mean_stream_members`` the rate of
+one stream.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None)
 
 
 def mean_stream_members(member_bytes: Sequence[int], covered_bytes: int | None = None) -> float:
-    """Mean rate of one stream over ``covered_bytes``, in units of one member: bytes over the time for all zones."""
+    """Mean rate of one stream over ``covered_bytes``, as a multiple of one member's: size divided by time."""
     zones = covered_zones(member_bytes, covered_bytes)
     return sum(zone.size for zone in zones) / sum(zone.size / len(zone.slots) for zone in zones)
 
@@ -66,7 +65,7 @@ class DiskRates:
     sequential_write_bytes_per_second: float
     concurrent_requests: int = 1
     is_rotational: bool = True
-    """Its queue/rotational attribute, by which md chooses the copy to read."""
+    """Its queue/rotational attribute, which determines how md chooses the copy to read."""
 
 
 def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None = None) -> DiskRates:
@@ -104,11 +103,12 @@ class Prediction:
 def expected_busy_disks(disks: int, depth: float) -> float:
     """Mean number of busy ``disks`` if ``depth`` I/Os are always in flight, each on a random disk.
 
-    For disks with the same constant service time. In one service time every busy disk completes one I/O, and the same
-    number arrives at random disks; a constant mean square of the queue lengths gives a quadratic equation for the
-    share of busy disks (docs/theory.md). It assumes a constant number of busy disks, and is within 2 % of simulated
-    queues. It lies between a network of exponential servers, nQ / (n + Q - 1), and I/Os that are all redistributed in
-    every service time, n(1 - (1 - 1/n)^Q).
+    All disks have the same constant service time. In one service time every busy disk completes one I/O, and the same
+    number arrives at random disks; if the mean square of the queue lengths is constant, the share of busy disks is the
+    solution of a quadratic equation (docs/theory.md). The result assumes a constant number of busy disks, and is within
+    2 % of simulated queues. It lies between a network of exponential servers, nQ / (n + Q - 1), and I/Os that are all
+    redistributed in every service time, n(1 - (1 - 1/n)^Q).
+
     Raises SpecError for fewer than one disk or I/O.
     """
     if disks < 1 or depth < 1:
@@ -153,7 +153,7 @@ def sequential_bytes_per_second(
     member_bytes: Sequence[int] = (),
     covered_bytes: int | None = None,
 ) -> Prediction:
-    """Upper bound of one sequential stream of large requests. Raises SpecError without disks or for a mix.
+    """Upper bound for one sequential stream of large requests. Raises SpecError without disks or for a mix.
 
     ``member_bytes``: the size of each member of a RAID 0; unequal sizes create zones, and the result is the mean over
     ``covered_bytes`` from the array's start (None: all of it).
@@ -273,7 +273,7 @@ def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:
 
 
 def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
-    """The cost as text: ``one small write is 2 reads, then 2 writes of members``."""
+    """The cost as text: ``one small write is 2 member reads and, after them, 2 member writes``."""
     small = "small write" if chunks == 1 else f"write of {chunks} chunks"
     reads, writes = work.total_reads, work.total_writes
     if not is_write:
@@ -318,7 +318,7 @@ class Demand:
 def demand(
     level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset(), chunks: int = 1
 ) -> Demand:
-    """Demand of a read or write of ``chunks`` chunks, without the stripe cache. Raises SpecError as requests_for."""
+    """Demand of a read or write of ``chunks`` chunks, without the stripe cache. Raises SpecError (``requests_for``)."""
     idle = Servers([Server(1.0, 1.0)] * members, follows_heads=True)
     requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True, chunks=chunks)
     work = ([0.0] * members, [0.0] * members)
@@ -336,7 +336,7 @@ def demand(
 
 
 def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
-    """Requests per second at any queue depth, at most: the busiest member is then always busy.
+    """Maximum number of requests per second at any queue depth: the busiest member is always busy.
 
     Raises SpecError without disks.
     """

@@ -2,7 +2,7 @@
 
 md's reads and writes of members, their order and completion times follow the kernel's source, drivers/md of Linux 6.1:
 ``handle_stripe_dirtying`` and ``need_this_block`` of raid5.c for parity, ``read_balance`` of raid1.c and raid10.c for
-mirrors. Requests are smaller than a chunk.
+mirrors. A request lies within a chunk, or consists of several whole ones.
 
 ``depth`` requests are always in flight, as with fio's libaio engine: each completion immediately issues the next
 request. A request passes through md's stages, and each member serves its I/Os in order. There is no closed form for
@@ -39,10 +39,10 @@ _NOTHING: Pages = frozenset()
 
 
 class Balance(StrEnum):
-    """md's policy for the copy to read."""
+    """md's policy for choosing the copy to read."""
 
     HEAD = "head"
-    """An idle member, else the one with the nearest head position."""
+    """An idle member, or else the one with the nearest head position."""
     PENDING = "pending"
     """The member with the fewest pending I/Os."""
     FIRST = "first"
@@ -77,7 +77,7 @@ class Servers:
     def __init__(self, servers: Sequence[Server], *, follows_heads: bool) -> None:
         self._seconds = ([server.read_seconds for server in servers], [server.write_seconds for server in servers])
         self._free = [0.0] * len(servers)
-        """Time when each member has served its queue or, with parallel I/Os, can start another one."""
+        """Time at which each member has served its queue or, with parallel I/Os, can start another one."""
         self._later = [[0.0] * (server.concurrent_requests - 1) for server in servers]
         self._is_simple = not follows_heads and all(server.concurrent_requests == 1 for server in servers)
         self._ends: list[deque[tuple[float, float]]] = [deque() for _ in servers]
@@ -128,7 +128,7 @@ class Servers:
 
 
 class Requests(ABC):
-    """Converts requests to stages of member I/Os. ``place`` is the position of a request in the layout's period."""
+    """Converts requests into stages of member I/Os. ``place`` is the position of a request in the layout's period."""
 
     places: int = 1
     """Number of places in a period of the layout; all are equally likely."""
@@ -177,7 +177,7 @@ def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...
     """
     if chunks > 1:
         raise SpecError(
-            "no prediction for requests of several chunks on members of several sizes", hint="use smaller blocks"
+            "no prediction for requests of several chunks on members of different sizes", hint="use smaller blocks"
         )
     ends = [round(_SHARE_PLACES * sum(shares[: slot + 1])) for slot in range(len(shares))]
     starts = [0, *ends[:-1]]
@@ -287,7 +287,7 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """The reads before a write, by the method that needs fewer; by reconstruct-write if both need as many."""
+        """The reads before a write, by the method that needs fewer; by reconstruct-write if both need equally many."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
@@ -335,7 +335,7 @@ def requests_for(
         if level.parity_members and chunks == level.data_members(members) and not failed:
             return _full_stripes(level, members)
         raise SpecError(
-            f"no prediction for requests of {chunks} chunks on {level.name.value} of {members}",
+            f"no prediction for requests of {chunks} chunks on {level.name.value} of {members} members",
             hint="use blocks within a chunk, or of a whole stripe",
         )
     if level.name is LevelName.RAID1:
@@ -359,7 +359,7 @@ def _parity_row(level: Level, members: int, row: int) -> ParityRow:
 BASE_REQUESTS = 2_000
 REQUESTS_PER_DEPTH = 100
 """A deep queue needs many rounds to become independent of its initial state. With both constants, means differ by
-about 1 % between seeds, in 2 to 20 ms."""
+about 1 % between seeds, and a simulation takes 2 to 20 ms."""
 SEED = 1988
 """Seed of the random addresses; any other seed gives the same figures within their noise."""
 _WARMUP_REQUESTS = 200
@@ -379,12 +379,12 @@ class ArrayUnderLoad:
     failed: frozenset[int] = frozenset()
     """Slots without a member."""
     is_rotational: bool = True
-    """Whether the members are rotational for the kernel, by which mirrors choose the copy."""
+    """Whether the kernel regards the members as rotational; this determines which copy mirrors read."""
     working_bytes: int | None = None
     """Working set of the load on the array, in bytes; if given, hits in md's stripe cache are included."""
     chunks: int = 1
     shares: tuple[float, ...] = ()
-    """Share of the requests of each member of a RAID 0 with unequal members; empty: equal shares."""
+    """Each member's share of the requests to a RAID 0 with unequal members; empty: equal shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +480,7 @@ class _Run:
             replace(events, start(now, number))
 
     def _start(self, now: float, number: int) -> _Event:
-        """Issue a request. Earlier ones that need no member I/O, as stripe cache hits, complete immediately."""
+        """Issue the next request with member I/Os. Those before it, all stripe cache hits, complete immediately."""
         requests, places = self._requests, self._places
         share = self._load.write_share
         is_write = share >= 1

@@ -161,5 +161,5 @@ def test_one_stream_is_slower_on_the_last_zone() -> None:
 
 def test_requests_of_several_chunks_have_no_number() -> None:
     work = find_workload("rand-read-4k")
-    with pytest.raises(SpecError, match="several sizes"):
+    with pytest.raises(SpecError, match="different sizes"):
         predict_load(Raid0(), [DRIVE] * 2, work, chunk_bytes=2048, member_bytes=SIZES)
