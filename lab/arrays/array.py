@@ -47,11 +47,11 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def raid(self, level: str) -> Level:
-        """The arithmetic of one of the kind's levels, as if the disks were equal."""
+        """The arithmetic of one of the kind's levels, for disks of equal size."""
 
     @abstractmethod
     def options(self, level: str) -> frozenset[str]:
-        """The fields of ``CreateOptions`` that this level supports and some other levels do not."""
+        """The fields of ``CreateOptions`` that this level supports, but some other levels do not."""
 
     @abstractmethod
     def member_count(self, level: str, free: int) -> int:
@@ -146,7 +146,7 @@ class Array(ABC):
         return device.mounted_on if device else ()
 
     def wait(self, *, on_status: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
-        """Wait until no sync runs or is due; ``on_status`` gets each status. Raises WaitTimedOut without progress."""
+        """Wait until no sync is running or due; ``on_status`` gets each status. Raises WaitTimedOut."""
         for name in [each.name for each in self.status().inner] or [self.name]:
             wait_until_idle(self.arrays.machine, name, on_status=on_status)
         return self.read()
@@ -173,7 +173,7 @@ class Array(ABC):
 
     @abstractmethod
     def start(self, found: FoundArray, *, force: bool) -> Plan:
-        """Start an array that was found and is not running."""
+        """Start an array that was found but is not running."""
 
     @abstractmethod
     def stop(self) -> Plan:
@@ -181,7 +181,7 @@ class Array(ABC):
 
     @abstractmethod
     def destroy(self) -> Plan:
-        """Stop it if it runs, and erase its metadata from its disks, former members included."""
+        """Stop the array if it is running, and erase its metadata from its disks, former members included."""
 
     @abstractmethod
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
@@ -201,7 +201,7 @@ class Array(ABC):
 
     @abstractmethod
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-        """Limit the speed of its syncs, in KiB/s per member; None: the system's value."""
+        """Limit the speed of the array's syncs, in KiB/s per member; None: the system's value."""
 
     def re_add(self, disk: str) -> Plan:
         """Re-add a former member, using the bitmap."""
@@ -234,15 +234,15 @@ class Array(ABC):
 
     @abstractmethod
     def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
-        """All facts about it: name -> value, and tables."""
+        """All facts about the array: name -> value, and tables."""
 
     @abstractmethod
     def value(self, status: ArrayStatus) -> dict[str, Any]:
-        """All facts about it, for JSON."""
+        """All facts about the array, for JSON."""
 
     @abstractmethod
     def details(self) -> dict[str, str]:
-        """The details of its configuration that a result records."""
+        """The details of the array's configuration that a result records."""
 
 
 class OpenArrays:
@@ -264,7 +264,7 @@ class OpenArrays:
         return self.lab.disks
 
     def node(self, disk_word: str) -> str:
-        """The device behind a disk's name, serial or node. Raises SpecError if it is not a lab disk."""
+        """The device of a disk, given by name, serial number or node. Raises SpecError if it is not a lab disk."""
         return self.lab.disk(disk_word.strip()).node
 
     def disk_name(self, node: str) -> str:
@@ -277,7 +277,7 @@ class OpenArrays:
         return Plan.of(with_full_names(plan.title, self.disks, most=2), steps)
 
     def array(self, name: str) -> Array:
-        """The array with this name, with its operations. Raises SpecError for a word that is not an array name.
+        """The array with this name. Raises SpecError for a word that is not an array name.
 
         An array that was found has all names that ``FoundArray.is_called`` accepts.
         """

@@ -181,7 +181,7 @@ class FoundArray:
         return replace(self, name=next(name for each in _FOREIGN_NUMBERS if (name := f"md{each}") not in running))
 
     def start_plan(self, machine: Machine) -> Plan:
-        """The plan that starts it on ``machine``, degraded if necessary. Raises ArrayError if it cannot be started."""
+        """The plan that starts the array, degraded if necessary. Raises ArrayError if it cannot be started."""
         return assemble(self.name, self.devices)
 
     def clear_away(self, machine: Machine) -> None:
@@ -325,7 +325,7 @@ class BroughtUp:
         return by_name or next((array for array in self.all if array.is_called(name)), None)
 
     def word(self, array: FoundArray) -> str:
-        """The word to type for it: its name, or its UUID if the name means another array or needs shell quoting."""
+        """The word to type for an array: its name, or its UUID if the name means another one or needs shell quoting."""
         is_plain = re.fullmatch(r"[\w.:+@-]+", array.name, re.ASCII) and not array.name.startswith("-")
         return array.name if is_plain and self.array(array.name) is array else array.uuid
 

@@ -92,7 +92,7 @@ def unmount(kind: FileSystem, device: str) -> Plan:
 
 
 def free_bytes(machine: Machine, place: str) -> int:
-    """Bytes that an ordinary user may still write below the folder ``place``."""
+    """Bytes that an ordinary user can still write below the folder ``place``."""
     # stat(1): %a blocks free for non-root users, %S the size of such a block.
     words = machine.run(("stat", "-f", "-c", "%a %S", place)).stdout.split()
     if len(words) != 2 or not all(word.isdecimal() for word in words):

@@ -133,7 +133,7 @@ class ArrayGeometry(ABC):
     @property
     @abstractmethod
     def stripe_count(self) -> int:
-        """Number of stripes; the last may be used in part."""
+        """Number of stripes; the last may be only partly used."""
 
     @abstractmethod
     def places(self, sector: int) -> tuple[MemberPlace, ...]:
@@ -744,7 +744,7 @@ class StripeRow:
 
 
 def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tuple[StripeRow, ...]:
-    """The first ``rows`` rows of an array of equal members; of every part, where members have parts.
+    """The first ``rows`` rows of an array of equal members; those of every part if members have parts.
 
     RAID 1 has no chunks: there a row is one block of data, of any size. ``layout`` and the exceptions are those of
     ``level_geometry``.

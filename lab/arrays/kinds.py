@@ -1,6 +1,6 @@
-"""The kinds of array: md's own (one array over whole disks, by mdadm and sysfs), and those that plugins add.
+"""The kinds of array: md's own (one array on whole disks, managed by mdadm and sysfs), and those that plugins add.
 
-When a lab opens, the arrays that lie on its disks start, except those that the user has stopped.
+When a lab opens, the arrays on its disks are started, except those that the user has stopped.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class MdArray(Array):
         status = self.status()
         if not status.raid.is_redundant:
             raise ArrayError(
-                f"{self.name} is {status.level}: there are no copies or parity to compare or rebuild",
+                f"{self.name} is {status.level}: it has no copies or parity to compare or to rebuild from",
                 hint="use an array with redundancy",
             )
         return status
@@ -370,7 +370,7 @@ def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str
 
 
 class MdKind(ArrayKind):
-    """Arrays that mdadm creates over whole disks."""
+    """Arrays that mdadm creates on whole disks."""
 
     levels: ClassVar[tuple[str, ...]] = tuple(LevelName)
     listed_as = "arrays"

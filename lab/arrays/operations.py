@@ -76,7 +76,7 @@ def stop(name: str, members: Sequence[str] = ()) -> Plan:
 
 
 def zero_superblocks(devices: Sequence[str]) -> Plan:
-    """Erase the md superblock of each device, so that no later assembly finds the old array. Its data stay in place."""
+    """Erase the md superblock of each device, so that no later assembly finds the old array. The data stay in place."""
     steps = (
         Step(
             argv=("mdadm", "--zero-superblock", device),
@@ -219,7 +219,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
 
 
 def grow_size(name: str) -> Plan:
-    """Use all of each member, after members were replaced by larger ones; md refuses while the policy is ppl."""
+    """Use all of each member, after members have been replaced by larger ones; md refuses while the policy is ppl."""
     array = array_device(name)
     why = "md extends the array to the size of the smallest member, and synchronises the new part."
     step = _grow(("mdadm", "--grow", array, "--size=max"), array, (), why)
@@ -424,7 +424,7 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def _is_pci_disk(disk: LabDisk) -> bool:
-    """Whether it is a virtio disk of a QEMU machine, which takes the lowest free name when it comes back."""
+    """Whether the disk is a virtio disk of a QEMU machine, which takes the lowest free name when it comes back."""
     return disk.kind is DiskKind.FILE and re.fullmatch("vd[a-z]+", disk.kernel_name) is not None
 
 
@@ -521,7 +521,7 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
 
 
 def list_bad_block(array: str, member: str, sector: int) -> Plan:
-    """Put 4 KiB of a member, from this sector of its device, on md's bad block list: md treats them as unreadable.
+    """Put 4 KiB of a member, from this sector of its device, on md's bad-block list: md then treats them as unreadable.
 
     md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST). It records a line that is
     written to ``bad_blocks`` (md.rst). The undo is a repair: md removes a block that it can rewrite from redundancy.

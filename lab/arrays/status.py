@@ -1,7 +1,7 @@
 """The status of an array: its values, how they are read from sysfs, and waiting for syncs.
 
-Files: Documentation/admin-guide/md.rst; one round trip per reading. Parsing is separate from reading. Every file may be
-missing (raid0 has no ``degraded``) and every word may be unknown.
+Files: Documentation/admin-guide/md.rst; one round trip per reading. Parsing is separate from reading. Any file may be
+missing (raid0 has no ``degraded``) and any word may be unknown.
 
 A wait has two time-outs, one for the time without progress and one for the total time. ``sync_action`` is idle for an
 instant before a sync starts and may briefly report recover wrongly, so a state counts only when it persists and
@@ -578,7 +578,7 @@ def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_count(text: str) -> int | None:
-    """A whole number; None for ``none``, nothing, or a word. During a reshape sysfs adds the old value in brackets."""
+    """A whole number; None for ``none`` or any other text. During a reshape sysfs adds the old value in brackets."""
     words = text.split()
     return int(words[0]) if words and words[0].isdecimal() else None
 

@@ -792,7 +792,7 @@ class Saved(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class Touched(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="touched"):
-    """The disks themselves were written before the commit."""
+    """The disks themselves were written to before the commit."""
 
     def holds(self, seen: DrillEnd) -> bool:
         return seen.touched_bytes > 0

@@ -405,7 +405,7 @@ class Reading:
         return CheckOutcome(False, "reading-off-result" if self.source.is_of_result else "reading-off", facts)
 
     def _is_near(self, given: float, expected: float) -> bool:
-        """Whether two numbers agree within the tolerance; displayed numbers are rounded, so more cannot be required."""
+        """Whether two numbers agree within the tolerance; displayed numbers are rounded, so they need not be equal."""
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:

@@ -1,4 +1,4 @@
-"""One measured fio job on one array: its processes, figures, CPU time, live values; and the conditions of measurement.
+"""One measured fio job on one array: its processes, figures, CPU time and live values; and the measuring conditions.
 
 The load was in a steady state if five equal slices of the measured interval agree.
 
@@ -277,7 +277,7 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """Measurement options of one job; a time of None is taken from the workload."""
+    """Measurement options of one job; a time that is None is taken from the workload."""
 
     runtime_seconds: float | None = None
     warmup_seconds: float | None = None
@@ -289,7 +289,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes moved by the members from fio's start to the last sample, including its ramp time and its end."""
+    """Bytes moved by the members from fio's start to the last sample, which is more than the measured interval."""
 
     read_bytes: int
     written_bytes: int
@@ -324,7 +324,7 @@ class Measured:
 
 
 def prepare(lab: Lab, target: LoadTarget, workload: Workload, file_bytes: int | None) -> None:
-    """Write every block that ``workload`` will touch once, with random data."""
+    """Write random data once to every block that ``workload`` will touch."""
     FioRun(lab, workload).run((prepare_invocation(workload, target.job_target(file_bytes=file_bytes)),))
 
 

@@ -89,7 +89,7 @@ class MappedMember:
         return "replacement" in self.flags
 
     def has_data_at(self, sector: int) -> bool:
-        """Whether this sector of its data is current: a rebuild may not have reached it."""
+        """Whether this sector of its data is current: a rebuild may not have reached it yet."""
         return self.is_working and (self.recovery_start is None or sector < self.recovery_start)
 
     def is_bad(self, device_sector: int, sectors: int = 1) -> bool:

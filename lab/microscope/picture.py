@@ -423,7 +423,7 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
 
 
 def _copies_elsewhere(geometry: ArrayGeometry, stripe: StripeMap) -> Iterator[StripeCell]:
-    """Copies of this stripe's chunks in the next or the last row (near copies on an odd number of members)."""
+    """Copies of this stripe's chunks in the next or the previous row (near copies on an odd number of members)."""
     there = {(cell.slot, cell.sector) for cell in stripe.cells}
     if isinstance(geometry, ParityGeometry):
         return
@@ -561,7 +561,9 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
         for place in locate(shape, sector).places:
             if place.device == member.device and place.kind is ChunkKind.DATA and place.device_sector is not None:
                 return place.device_sector
-    raise ArrayError(f"none of the known data lie on {member.name}", hint="choose another member")
+    raise ArrayError(
+        f"{member.name} has no data block in the second half of the known data", hint="choose another member"
+    )
 
 
 def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tuple[int, int]:

@@ -366,7 +366,7 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
 
 
 def check_bare(session: LabSession, shape: MappedArray) -> None:
-    """Raises ArrayError for an array on which writing a block would do harm, or could not be counted."""
+    """Raises ArrayError for an array on which writing a block would do harm, or its I/O could not be counted."""
     mounted = session.array(shape.name).mounted_on
     holders = f"/sys/block/{shape.name}/holders"
     above = session.machine.list_dirs([holders])[holders]

@@ -65,7 +65,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_losses(self) -> bool:
-        """Whether any loss was seen. Otherwise only a bound of each figure is known: ``high``, for nines ``low``."""
+        """Whether any loss was seen. Otherwise only a bound of each figure is known: ``high``, or ``low`` for nines."""
         return self.losses_per_array_year.value > 0
 
 

@@ -212,7 +212,7 @@ def predict_load(
 
     ``working_bytes``: working set of the load on the array; if given, hits in md's stripe cache are included. Random
     blocks are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes``: the size of
-    each member, used if RAID 0 has zones of unequal members, over ``working_bytes`` from the array's start.
+    each member; a RAID 0 of unequal members has zones, of which those in the first ``working_bytes`` count.
 
     Raises SpecError for a verify workload, which has no constant direction, for a failed array, for a sequential load
     on a degraded one, and for requests of several chunks as ``requests_for`` does.

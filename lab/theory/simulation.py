@@ -514,8 +514,8 @@ class _Run:
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:
     """At least ``count`` places in random order, all with equal frequency.
 
-    The order is random for the queues, whose memory is far shorter, but the whole run uses every member equally often,
-    so that a short run has the mean of a long one.
+    To the queues, whose memory is far shorter, the order is random. Yet the whole run uses every member equally often,
+    so that a short run has the same mean as a long one.
     """
     rounds = -(-2 * count // places)
     deck = list(range(places)) * rounds
