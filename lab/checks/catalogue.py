@@ -670,7 +670,7 @@ class SuperblockIs(StrEnum):
 
 
 class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
-    """The superblock of at least ``at_least`` of these disks has this state."""
+    """The superblock of at least ``at_least`` of these disks (default: those with the data) has this state."""
 
     became: SuperblockIs
     disks: str = ""
@@ -704,7 +704,7 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 
 
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
-    """The superblocks of all these disks have this value; with ``is_so = false`` at least one has another value.
+    """The superblocks of all these disks have this value; ``is_so = false``: at least one has another value.
 
     ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot: when a spare gets its
     slot does not matter.
@@ -728,7 +728,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
-    """At least this number of bytes in the data area of the disk have changed; with ``is_so = false`` fewer."""
+    """At least this number of bytes in the data area of the disk have changed; ``is_so = false``: fewer."""
 
     disk: str
     at_least_bytes: int = 1
@@ -742,10 +742,9 @@ class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
-    """Blocks of data or parity on the members were correct when the drill began and are wrong now.
+    """Data or parity blocks that were correct when the drill began are wrong now; ``is_so = false``: none are.
 
-    With ``is_so = false`` there are no such blocks. Only blocks of files and of file system metadata count. A block of
-    zeros is correct only in its original place.
+    Only blocks of files and of file system metadata count. A block of zeros is correct only in its original place.
     """
 
     what: Literal["data", "parity", "any"] = "any"
