@@ -22,7 +22,7 @@ pytestmark = pytest.mark.app(is_still=True)
 COLUMNS = 80
 DRILL = DrillView(
     id="10-created-over",
-    title="Somebody ran mdadm --create over the array",
+    title="Someone ran mdadm --create over the array",
     briefing="",
     rules="",
     hints=(),
