@@ -19,7 +19,7 @@ from tests.unit.results.records import cell, record
 def test_errors_in_a_published_recipe_are_reported_with_remedies(typed: Typed) -> None:
     output = typed("lint", "antioquia-as-published", status=ExitCode.FAILED).out
     assert "not-a-member" in output
-    assert "member-reused: give every array disks of its own" in output
+    assert "member-reused: give every array its own disks" in output
 
 
 def test_a_correct_recipe_has_no_findings(typed: Typed) -> None:
