@@ -24,7 +24,7 @@ def capacity(
     reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,
     chunk: Annotated[str | None, Parameter(help="Such as 64K; default: 128K.")] = None,
 ) -> None:
-    """Show the capacity of disks of different sizes under each system; nothing is touched."""
+    """Show the capacity of disks of different sizes under each system; nothing is changed."""
     from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, compare_systems, disks_of_sizes
 
     context, chunk_bytes = current(), None if chunk is None else parse_bytes(chunk, what="chunk")

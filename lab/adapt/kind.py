@@ -1,6 +1,6 @@
 """Volumes of unequal disks as a kind of array, which lab.arrays lists among its kinds (``ADAPT``).
 
-They are found by their labels on disks, run as slices and md arrays, and are shown as one array.
+A volume is found by the labels on its disks, runs as slices and md arrays, and is shown as one array.
 """
 
 from __future__ import annotations
@@ -118,7 +118,10 @@ class FoundVolume(FoundArray):
 
 
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
-    """The volumes that the labels describe. Of several with one name, only that with the lowest UUID can be started."""
+    """The volumes that the labels describe.
+
+    If several have the same name, only the one with the lowest UUID can be started.
+    """
     by_volume: dict[str, dict[str, Label]] = {}
     for node, label in labels.items():
         by_volume.setdefault(label.uuid, {})[node] = label
@@ -198,8 +201,7 @@ class WindowStatus:
 class VolumeDisk:
     """One disk of a volume. ``windows`` are the windows with a slice on it.
 
-    It is in sync in those in ``working``, in sync or being rebuilt in those in ``present``, and faulty in those in
-    ``faulty``.
+    The disk is in sync in the windows ``working``, in sync or being rebuilt in ``present``, and faulty in ``faulty``.
     """
 
     number: int
@@ -406,7 +408,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def sync_place(self) -> str:
-        """The place as text, for example ``2 of 5``; empty if arrays run in parallel or there is only one."""
+        """Which array is in progress, for example ``2 of 5``; empty if several run in parallel or there is only one."""
         sync = self.sync
         return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
@@ -706,7 +708,7 @@ class Volume(Array):
                 f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
             )
         if own.number not in self._stack.disks_cut(self.name):
-            return Plan(f"{disk} has already left {self.name}: a failed disk stays out")
+            return Plan(f"{disk} has already been removed from {self.name}: a failed disk stays out")
         steps = operations.remove(self._known.label, own.number, _arrays(volume, own.faulty))
         return Plan.of(f"Remove {disk} from {self.name}", steps)
 
@@ -744,7 +746,7 @@ class Volume(Array):
                 hint=f"fail it in all of them first: raidlab array fail {self.name} {disk}",
             )
         steps = operations.rebuild(self._known.label, own.number, arrays, own.present)
-        return _awake_first(volume, arrays, f"Go on with the rebuild of {self.name} on {disk}", steps)
+        return _awake_first(volume, arrays, f"Continue the rebuild of {self.name} on {disk}", steps)
 
     def _place_for(self, volume: VolumeArray, disk: str) -> VolumeDisk:
         places = [each for each in volume.disks if not each.present]
@@ -758,7 +760,7 @@ class Volume(Array):
         if not fitting:
             needed = human_bytes(min(each.size_bytes for each in places))
             raise ArrayError(
-                f"{disk} has {human_bytes(size)}, and the place of the failed disk in {self.name} needs {needed}",
+                f"{disk} has {human_bytes(size)}, but the place of the failed disk in {self.name} needs {needed}",
                 hint="use a larger disk: 'raidlab disks' shows sizes",
             )
         # Take the largest place that the disk fits, and leave the others for smaller disks.
@@ -872,7 +874,7 @@ def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, ste
 
 
 class AdaptKind(ArrayKind):
-    """AdaptRaid5, and the SHR-like layout of storage boxes with disks of several sizes."""
+    """AdaptRaid5, and the SHR-like layout of storage appliances with disks of several sizes."""
 
     levels: ClassVar[tuple[str, ...]] = tuple(AdaptLevel)
     listed_as = "volumes"

@@ -1,9 +1,9 @@
 """The label of a volume, stored on each of its disks: the parameters of the volume and the identity of the disk.
 
 Each disk has two copies, which are written alternately, so that an interrupted write leaves the previous label intact.
-A copy is valid only if its checksum is correct; of several valid ones, the highest sequence number counts. The label
-contains the parameters from which the layout is computed and a checksum of that layout, so that a change in the
-computation is detected.
+A copy is valid only if its checksum is correct; of several valid copies, the one with the highest sequence number is
+used. The label contains the parameters from which the layout is computed and a checksum of that layout, so that a
+change in the computation is detected.
 
 Names of volumes, slices and inner arrays, and the device-mapper tables that follow from a label
 (kernel: Documentation/admin-guide/device-mapper/linear.rst), are defined here too.
@@ -89,7 +89,7 @@ class DiskLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a volume; on all its disks equal, except for ``own_uuid``."""
+    """The parameters of a volume; equal on all its disks, except for ``own_uuid``."""
 
     uuid: str
     name: str
@@ -141,7 +141,7 @@ def checksum_of(volume: VolumeLayout) -> str:
 def encode(label: Label) -> str:
     """One copy as text: a line with a checksum, and a line of JSON; at most ``LABEL_BYTES``, ASCII.
 
-    Raises ValueError for a longer one.
+    Raises ValueError if the text would be longer.
     """
     body = msgspec.json.encode(label).decode("ascii")
     text = f"{_MAGIC} {len(body)} {hashlib.sha256(body.encode()).hexdigest()}\n{body}\n"
@@ -180,7 +180,7 @@ def copies_in(area: bytes) -> tuple[Label | None, ...]:
 
 
 def copy_offset_bytes(sequence: int) -> int:
-    """Offset on each disk of the copy with this sequence number."""
+    """Offset in bytes, on each disk, of the copy with this sequence number."""
     return LABEL_OFFSET_BYTES + sequence % LABEL_COPIES * LABEL_BYTES
 
 
@@ -269,7 +269,7 @@ def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
 
 
 def needed_bytes(label: Label, disk: int) -> int:
-    """Bytes that a disk must have to take this place."""
+    """Minimum size in bytes of a disk in this place."""
     return label.reserve_bytes + label.disks[disk].lines * label.chunk_bytes
 
 

@@ -1,8 +1,8 @@
 """The layout of an array of unequal disks.
 
 A tier is a range of rows on the disks that are large enough for it. A window is an md array over equal slices of some
-disks of a tier. Segments define the order in which the volume uses the windows; the placement stores slices that are
-used together next to each other.
+disks of a tier. Segments define the order in which the volume uses the windows; on each disk, the placement puts parts
+of slices that are used together next to each other.
 
 Capacities of unequal disks are in data blocks, without metadata and without rounding to whole slices.
 """
@@ -41,7 +41,7 @@ class Tier:
 
 
 def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
-    """Cut disks of ``lines`` lines into tiers, from the rows that all disks have to those of the largest only."""
+    """Cut disks of ``lines`` lines into tiers: first the rows that all disks have, last those of the largest only."""
     found = []
     low = 0
     for high in sorted(set(lines)):
@@ -61,7 +61,7 @@ def data_width(active: int, reference: int) -> int:
 
 
 def reference_blocks(reference: int | None, disk_count: int) -> int:
-    """The data blocks of the reference stripe; None: those of a stripe over all disks.
+    """The number of data blocks of the reference stripe; for None, that of a stripe over all disks.
 
     Raises SpecError if a stripe over all disks cannot have that many.
     """
@@ -78,8 +78,9 @@ def reference_blocks(reference: int | None, disk_count: int) -> int:
 def usable_lines(capacities: Sequence[int], utilisation: Sequence[float | Fraction] | None = None) -> tuple[int, ...]:
     """The number of lines that each disk contributes.
 
-    ``utilisation`` is the used share of each disk relative to the others: above 0, at most 1, the largest exactly 1. By
-    default all disks are used in full, which gives the largest capacity. Raises SpecError for invalid factors.
+    ``utilisation`` is the share of each disk that is used, relative to the others: above 0, at most 1, and exactly 1
+    for the largest share. By default all disks are used in full, which gives the largest capacity. Raises SpecError for
+    invalid factors.
     """
     if utilisation is None:
         return tuple(capacities)
@@ -90,7 +91,7 @@ def usable_lines(capacities: Sequence[int], utilisation: Sequence[float | Fracti
 
 
 def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) -> tuple[Fraction, ...]:
-    """The factors as fractions. Raises SpecError for invalid ones."""
+    """The factors as fractions. Raises SpecError if they are invalid."""
     if len(utilisation) != disk_count:
         raise SpecError(
             f"{len(utilisation)} utilisation factors for {disk_count} disks", hint="write one for each disk, in order"
@@ -224,8 +225,8 @@ Placement = dict[tuple[int, int], tuple[Piece, ...]]
 def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
     """The volume from its beginning to its end, in runs of ``stripes`` stripes.
 
-    With interleaved tiers, all tiers are used evenly and change only between reference stripes; within a tier, the
-    windows alternate. With the SHR-like rule, tiers are concatenated.
+    With interleaved tiers, all tiers are used evenly, and the tier changes only between reference stripes; within a
+    tier, the windows alternate. With the SHR-like rule, tiers are concatenated.
     """
     runs: Iterable[Run] = ((window.number, 0, window.blocks) for window in composition.windows)
     if composition.rule is not AdaptLevel.SHR:
@@ -363,9 +364,10 @@ class System(StrEnum):
 
 
 def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = None) -> Fraction:
-    """Data blocks on disks of ``lines`` blocks each; 0 if the rule is impossible on them.
+    """The capacity, in data blocks, of disks with these numbers of lines; 0 if the rule cannot be applied to them.
 
-    ``reference`` is the reference stripe of adapt5; by default, the widest one. Raises SpecError for an impossible one.
+    ``reference`` is the reference stripe of adapt5; by default, the widest one. Raises SpecError if it is not possible
+    on these disks.
     """
     if rule is AdaptLevel.SHR:
         return Fraction(sum(tier.rows * (len(tier.disks) - 1) for tier in tiers(lines)))
@@ -379,12 +381,12 @@ def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = Non
 
 
 def best_reference(lines: Sequence[int]) -> int:
-    """The reference stripe with which adapt5 has the largest capacity; the widest of several."""
+    """The reference stripe with which adapt5 has the largest capacity; if there are several, the widest."""
     return max(range(1, len(lines)), key=lambda reference: (capacity(AdaptLevel.ADAPT5, lines, reference), reference))
 
 
 def small_write_share(width: int, blocks: int) -> Fraction:
-    """The share of writes that cover a stripe of ``width`` data blocks only in part, so that blocks are read first.
+    """The share of writes that cover some stripe of ``width`` data blocks only in part, so that blocks are read first.
 
     The writes are of ``blocks`` blocks and aligned to their size; their alignment to stripes repeats after ``width``.
     """

@@ -96,7 +96,7 @@ def _mark_clean_later(arrays: Mapping[int, str]) -> Step:
     """Raise safe_mode_delay of the arrays (kernel: Documentation/admin-guide/md.rst)."""
     return Step(
         ("tee", *(md_path(name, "safe_mode_delay") for name in arrays.values())),
-        "md marks an array clean 0.2 s after a write, and must write all its superblocks before the next one. Each "
+        "md marks an array clean 0.2 s after a write, and must write all its superblocks before the next write. Each "
         f"array gets only some of the volume's writes, so it waits for {CLEAN_AFTER_SECONDS} s.",
         stdin_text=f"{CLEAN_AFTER_SECONDS}\n",
     )
@@ -127,7 +127,7 @@ def _erased(label: Label, node: str, why: str) -> Step:
 def fail(
     label: Label, nodes: Mapping[int, str], disk: int, arrays: Mapping[int, str], breaking: Iterable[int] = ()
 ) -> Iterator[Step]:
-    """Mark a disk faulty in all of ``arrays``, and mark it failed in the labels of the others.
+    """Mark a disk faulty in all of ``arrays``, and mark it failed in the labels of the other disks.
 
     ``breaking`` are the windows that lose data without this disk.
     """

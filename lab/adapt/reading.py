@@ -23,7 +23,7 @@ class CapacityFigure(StrEnum):
 
 
 class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="capacity"):
-    """What ``raidlab array capacity`` counts for disks of these sizes, under one system."""
+    """A figure that ``raidlab array capacity`` shows for disks of these sizes, under one system."""
 
     disks: str
     """Sizes with spaces between them."""

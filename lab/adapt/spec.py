@@ -64,8 +64,8 @@ class Geometry:
 class VolumeSpec(Spec):
     """The specification of one volume, and how to create it.
 
-    ``reference`` None is a stripe over all disks. ``utilisation`` None uses all disks in full. ``assume_clean`` skips
-    the first resync, which is correct only for blank disks.
+    If ``reference`` is None, the reference stripe spans all disks; if ``utilisation`` is None, all disks are used in
+    full. ``assume_clean`` skips the first resync, which is correct only for blank disks.
     """
 
     disks: tuple[LabDisk, ...]
@@ -238,7 +238,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
 
 
 def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
-    """The reference stripe with the largest capacity, and its gain in bytes; None if it is already in use or given."""
+    """The reference stripe with the largest capacity, and its gain in bytes; None if it is in use or one is given."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
     composition = spec.geometry().composition
@@ -259,14 +259,14 @@ def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow
 
 
 def _rows_of(tier: Sequence[TierWindow], disk_count: int) -> list[tuple[int | None, ...]]:
-    """All disks of a tier have the same number of slices."""
+    """The rows of one tier, each with the window of each disk or None: all its disks have the same number of slices."""
     by_disk = [[window.number for window in tier if disk in window.disks] for disk in range(disk_count)]
     height = max(map(len, by_disk))
     return [tuple(own[row] if row < len(own) else None for own in by_disk) for row in range(height)]
 
 
 def unused_lines(composition: Composition) -> tuple[int, ...]:
-    """Number of lines of each disk that no array uses."""
+    """For each disk, the number of lines that no array uses."""
     return tuple(
         own - sum(window.lines for window in composition.windows_on(disk)) for disk, own in enumerate(composition.lines)
     )

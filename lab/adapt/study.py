@@ -50,7 +50,7 @@ _ARRAY = re.compile(r"(raid5|onlyfast|adapt5)-k(\d)(?:-([sf])(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One array of the study: system, number of fast disks, and utilisation factor in hundredths."""
+    """One array of the study: system, number of fast disks, and utilisation of the slow disks."""
 
     system: System
     fast: int
@@ -199,17 +199,17 @@ class Claim:
 
 
 def above(test: RatioTest, least: float = 1.0) -> PValues:
-    """A ratio above ``least``, or not above it."""
+    """P-values of the claim that the ratio is above ``least``, and of its opposite."""
     return PValues(test.p_value(Side.GREATER, at=least), test.p_value(Side.LESS, at=least))
 
 
 def below(test: RatioTest) -> PValues:
-    """A ratio below 1, or not below 1."""
+    """P-values of the claim that the ratio is below 1, and of its opposite."""
     return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER))
 
 
 def equal(test: RatioTest) -> PValues:
-    """A ratio within ``FLAT_MARGIN`` of 1, or beyond it on either side."""
+    """P-values of the claim that the ratio is within ``FLAT_MARGIN`` of 1, and of its opposite, on either side."""
     most = 1 + FLAT_MARGIN
     beyond = (test.p_value(Side.GREATER, at=most), test.p_value(Side.LESS, at=1 / most))
     return PValues(test.equivalence_p_value(FLAT_MARGIN), min(1.0, 2 * min(beyond)))
@@ -239,7 +239,7 @@ def _against(
 
 
 def _within(found: Measurements, system: System, k: int, before: int, workload: str, test: _Test) -> _Comparisons:
-    """A system with ``k`` fast disks against itself with ``before``."""
+    """A system with ``k`` fast disks against the same system with ``before`` of them."""
     ratio = found.ratio(Configuration(system, k), Configuration(system, before), workload)
     if ratio:
         yield _finding(f"{workload.upper()} k={k} ÷ k={before}", ratio, test(ratio))
@@ -254,7 +254,7 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """OnlyFast against itself with the next lower good number of fast disks: below it at bad numbers, else above."""
+    """OnlyFast against OnlyFast with the next lower good number of fast disks: lower at bad numbers, else higher."""
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:
@@ -287,7 +287,7 @@ def _capacities(found: Measurements) -> _Comparisons:
 
 
 def _overheads(record: ResultRecord) -> _Comparisons:
-    """The cost of the divisor rule, which is exact, from the sizes of the experiment's disks."""
+    """The cost of the divisor rule, computed exactly from the sizes of the experiment's disks."""
     sizes = {disk.name[:4]: disk.size_bytes // 512 for disk in record.conditions.disks}
     if {"fast", "slow"} - set(sizes):
         return
@@ -298,7 +298,7 @@ def _overheads(record: ResultRecord) -> _Comparisons:
 
 
 def _closer(found: Measurements) -> _Comparisons:
-    """R8: AdaptRaid5 is the fastest, by less than in W8."""
+    """R8: AdaptRaid5 is the fastest, by a smaller margin than in W8."""
     yield from _against(found, System.RAID5, range(2, 9), ["r8"])
     yield from _against(found, System.ONLY_FAST, range(2, 9), ["r8"])
     for k in range(2, 9):
@@ -357,7 +357,7 @@ def _why_not(claim: Claim, family: int) -> str:
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
     if is_unsure or repeats >= needed:
         return ""
-    return f"one contrary comparison among so many takes {needed} repeats, and there are {repeats}"
+    return f"a significant contrary comparison takes {needed} repeats here, and there are {repeats}"
 
 
 def _claims(found: Measurements) -> tuple[Claim, ...]:
@@ -398,10 +398,10 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
     due = [each.number for each in judged if each.verdict is ClaimVerdict.FAILS and each.number in explanations]
     notes = (
-        f"{interval_note(rows(found.record))}; a claim holds if every comparison shows it, and does not if one shows "
-        "the contrary; at most 5 % of these claims are expected to be wrong",
+        f"{interval_note(rows(found.record))}; a claim holds if every comparison shows it, and does not hold if one "
+        "shows the contrary; at most 5 % of these claims are expected to be wrong",
         f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
-        f"a ratio is the first system's requests per second through the other's",
+        f"a ratio is the first system's requests per second divided by the other's",
         *(f"{number}: possible reason for the difference: {explanations[number]}" for number in due),
     )
     return Table("The study's claims", columns, body, notes)

@@ -9,9 +9,9 @@
     STATE/drills/<id>/<time>.json          an ended drill with its verdict
     STATE/drills/exams.jsonl               every attempt at an exam, one per line, written once its disaster exists
 
-Every change is stored at once, so the next program finds the drill as it was, however the previous program ended.
+Every change is stored immediately, so the next program finds the drill as it was, however the previous program ended.
 
-An exam is a drill without hints, with a time limit by the clock and numbered attempts; the first one counts.
+An exam is a drill without hints, with a time limit by the clock and numbered attempts; the first attempt counts.
 Another attempt must be requested explicitly, and its outcome records the number of the attempt. If a student deletes
 the state folder, the next one has another signing key, which ``raidlab class`` reports.
 """
@@ -78,7 +78,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
 
 
 def begin_exam(host: Host, drill: str, *, seed: str, minutes: float, again: bool) -> ExamTerms:
-    """Record an attempt. Raises DrillError as ``require_attempt``, ResultError if it cannot be stored."""
+    """Record an attempt. Raises DrillError as ``require_attempt``, and ResultError if it cannot be stored."""
     require_attempt(host, drill, minutes=minutes, again=again)
     before, now = _before(host, drill), utc_second_text(host.clock)
     host.state.make(host.state.root / "drills", what="the folder for drills")
@@ -187,7 +187,7 @@ class DrillCommand(msgspec.Struct, frozen=True):
 
 
 class DrillCase:
-    """One drill in the folder of its lab. Every change is stored at once."""
+    """One drill in the folder of its lab. Every change is stored immediately."""
 
     def __init__(self, folder: Path, record: CaseRecord, drill: ReadyDrill) -> None:
         self.folder, self.record, self.drill = folder, record, drill
@@ -232,7 +232,7 @@ class DrillCase:
         self.record = record
 
     def _read_again(self) -> None:
-        """Read the record again: another program may have stored a hint meanwhile."""
+        """Read the record again: another program may have stored a hint in the meantime."""
         with suppress(FileNotFoundError):
             self.record = read_own_json(self.folder / "case.json", CaseRecord, error=DrillError)
 
@@ -335,7 +335,7 @@ class DrillStore:
         self._clock = host.clock
 
     def add(self, drill: str, make: Callable[[str], DrillOutcome]) -> DrillOutcome:
-        """Store the outcome that ``make`` returns for its id, the drill and the time. Raises ResultError, LabError."""
+        """Store the outcome that ``make`` returns for an id made of drill and time. Raises ResultError, LabError."""
         return self._files.add(f"{drill}-{stem(self._clock.utc_now())}", make, folder=drill)
 
     def all(self, drill: str = "") -> tuple[DrillOutcome, ...]:

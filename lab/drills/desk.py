@@ -66,7 +66,7 @@ SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
-    """Whether the lab's disks are in use. Raises DrillError, UnfitVersion if the drill is impossible here."""
+    """Whether the lab's disks are in use. Raises DrillError or UnfitVersion if the drill is not possible here."""
     require_possible(session, drill)
     return bool(use_words(session, drill.disk_names))
 
@@ -82,7 +82,7 @@ def require_blank(session: LabSession, drill: ReadyDrill) -> None:
 
 
 def require_possible(session: LabSession, drill: ReadyDrill) -> None:
-    """Raises DrillError, UnfitVersion if disks, kernel or mdadm do not suit; call it before data are deleted."""
+    """Raises DrillError or UnfitVersion if disks, kernel or mdadm do not suit; call it before data are deleted."""
     drill_disks(session, drill)
     require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
     require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
@@ -94,7 +94,7 @@ def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
 
 
 def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
-    """Variables for bash: ``$disk01`` is a device, a value that names disks is their devices, separated by spaces.
+    """Variables for bash: ``$disk01`` is a device; a value that names disks becomes their devices, with spaces between.
 
     ``nodes``: disk name -> device.
     """
@@ -168,7 +168,7 @@ def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
     """Do ``keep``, ``put_back`` or ``changed`` for all disks; on this computer if they are files of the lab's folder.
 
-    In that case the copies are in ``own_folder``. Returns a result for each disk. Raises DrillError, CommandFailed.
+    In that case the copies are in ``own_folder``. Returns one result for each disk. Raises DrillError, CommandFailed.
     """
     if work == "put_back":
         why = "The disks as they were when the drill began."
@@ -288,7 +288,7 @@ def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> 
 
 
 def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
-    """What the disks hold now; None if the drill's data were not recorded. Caches must have been written before."""
+    """What the disks hold now; None if the drill's data were not recorded. Caches must have been written out before."""
     if not (folder / _BEGUN).exists():
         return None
     noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
@@ -367,7 +367,7 @@ _FORM = re.compile(r"([1-9][0-9]?) (year|month|week|day|hour)s? ago")
 
 
 def moment_of(when: str, now: datetime, seed: str) -> datetime:
-    """The time that ``when`` means; it is before ``now``. Raises SpecError for any other text."""
+    """The time before ``now`` that ``when`` denotes. Raises SpecError if ``when`` does not denote a time."""
     share = int.from_bytes(hashlib.blake2b(f"{when}/{seed}".encode(), digest_size=4).digest(), "big") / (1 << 32)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if when in _MIDDLE_MONTH:
@@ -436,7 +436,7 @@ _STRICT = "set -euo pipefail\n"
 
 
 class DisasterMaker:
-    """Runs the steps that make the disaster: a file system with ``uuid``, whose files have ``blocks`` of 4 KiB."""
+    """Runs the steps that make the disaster. The file system has ``uuid``, and its files have ``blocks`` of 4 KiB."""
 
     def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
         self.session, self.drill, self.folder = session, drill, folder
@@ -521,9 +521,9 @@ def guest_files(folder: Path) -> str:
 
 
 def _put(path: str, text: str) -> str:
-    """A shell command that writes a file without another process.
+    """A shell command that writes a file without starting another process.
 
-    It runs at each reset, and an embedded kernel starts processes slowly.
+    The command runs at each reset, and an embedded kernel starts processes slowly.
     """
     return f"printf %s {shlex.quote(text)} > {path}"
 
@@ -556,7 +556,7 @@ class DrillDesk:
 
         ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
-        Raises DrillError if the disaster cannot be made or the lab's disks are in use, UnfitVersion.
+        Raises DrillError if the disaster cannot be made or the lab's disks are in use, and UnfitVersion.
         """
         require_possible(session, drill)
         disks = drill_disks(session, drill)
@@ -597,7 +597,8 @@ class DrillDesk:
     def update(self, *, is_last: bool = False) -> None:
         """Count the bytes written and the time. Call this often, so that little is lost if the program ends.
 
-        New writes are stored at once; if only the time has changed, it is stored every few seconds or if ``is_last``.
+        New writes are stored immediately; if only the time has changed, it is stored every few seconds, or if
+        ``is_last``.
         """
         with self.lock:
             if not self.is_over:
@@ -685,7 +686,7 @@ class DrillDesk:
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
-        """Start as the machine would, and record what this writes, which does not count as the student's work."""
+        """Start the arrays as the machine would at boot, and record what that writes: it is not the student's work."""
         arrival = Arrival(
             title=self.case.drill.drill.title,
             script=guest_files(self.case.folder) + self.case.drill.drill.arrive,

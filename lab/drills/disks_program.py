@@ -157,8 +157,8 @@ def digest(page: bytes) -> str:
 def note(asked: dict[str, Any]) -> dict[str, Any]:
     """The rows of an array that hold some of the file system on it.
 
-    The request has ``node``; ``files`` and ``meta``, its pages that hold files and that may hold metadata; ``also``,
-    other pages; and ``geometries``. A geometry has ``chunk`` and ``member`` in pages, ``parts`` of a member,
+    The request has ``node``; ``files`` and ``meta``, its pages that hold files and those that may hold metadata;
+    ``also``, other pages; and ``geometries``. A geometry has ``chunk`` and ``member`` in pages, ``parts`` of a member,
     ``parities``, and ``pattern``, its rows of one period, as [part, row, [[kind, number] of each slot]] with kind D, P
     or Q.
 
@@ -178,7 +178,7 @@ def _page(fd: int, page: int) -> bytes:
 
 
 def mapped(asked: dict[str, Any]) -> dict[str, Any]:
-    """``files`` and ``folders``: pages of the device that hold those of the file system mounted on ``place``."""
+    """The pages of the device that hold the ``files`` and ``folders`` of the file system mounted on ``place``."""
     files: set[int] = set()
     folders: set[int] = set()
     for folder, _, names in os.walk(asked["place"]):
@@ -240,7 +240,7 @@ def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int])
 
 
 def examine(asked: dict[str, Any]) -> dict[str, Any]:
-    """How much of the recorded data the disks still hold, or can be computed from them.
+    """How much of the recorded data the disks still hold, or allow to be computed.
 
     The request has ``noted``, the file with the answer of ``note``; ``disks``, their paths; and ``slots``, for each
     slot of the array the [index of the disk, first page of its data] of all disks that may be its member. A page that

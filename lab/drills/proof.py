@@ -1,4 +1,4 @@
-"""The proof of a drill on real arrays: at first nothing is saved, right ways save it, wrong ways show their mistake."""
+"""The proof of a drill on real arrays: at first no data are saved, right ways save them, wrong ways show a mistake."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DrillProver(Prover):
         return WayEnd(outcome.verdict == DrillVerdict.SAVED, names, details)
 
     def _reset(self) -> None:
-        """Reset the drill. What a way left behind may hold the disks until the machine is restarted."""
+        """Reset the drill. Something that a way left behind may keep the disks in use until the machine restarts."""
         try:
             self._desk.reset()
         except DrillError:

@@ -99,7 +99,7 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A common mistake, the checks that recognise it on the final state, and an explanation."""
+    """A common mistake, the checks that recognise it in the final state, and an explanation."""
 
     id: str
     when: tuple[Arguments, ...]
@@ -268,7 +268,7 @@ def find_drill(word: str) -> Path:
 
 
 def find_playable(word: str, target: Target) -> Path:
-    """As ``find_drill``, for a drill that may run on this machine. Raises SpecError, DrillError."""
+    """Like ``find_drill``, for a drill that may run on this machine. Raises SpecError, DrillError."""
     path = find_drill(word)
     if path not in catalogue().values() and not target.is_embedded:
         raise DrillError(

@@ -1,4 +1,4 @@
-"""The verdict of a drill: the share of the data that the oracle finds again, and the state of the array; its texts.
+"""The verdict of a drill: the share of the data that the oracle finds again, and the state of the array; and its texts.
 
 Arrays that a student created or repaired and that are not running are started first. ``drill hint`` and the like can be
 typed at the machine's shell: the machine cannot call the client, so a program on the machine writes a file, and the
@@ -140,9 +140,10 @@ class _Saved:
 
 
 def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> DrillOutcome:
-    """Judge the drill, store the outcome, and end the drill. Raises ResultError; then the drill is still open.
+    """Judge the drill, store the outcome, and end the drill.
 
-    Raises NothingRuns if not ``is_final``, no running array has the data, and they can still be recovered.
+    Raises ResultError if the outcome cannot be stored; the drill is then still open. Raises NothingRuns if not
+    ``is_final``, no running array has the data, and they can still be recovered.
     """
     found, messages = _examine(desk, array)
     if not is_final and not found.array and found.verdict == DrillVerdict.STOPPED:
@@ -154,7 +155,10 @@ def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> Dri
 
 
 def judge(desk: DrillDesk, array: str = "") -> DrillOutcome:
-    """The outcome, without an id, of a drill that continues. ``array``: its name; empty: found by its file system."""
+    """The outcome, without an id, of a drill that continues.
+
+    ``array`` is the name of the array with the data; if it is empty, the array is found by its file system.
+    """
     return _examine(desk, array)[0]
 
 
@@ -250,7 +254,7 @@ def verdict_of(
     is_as_asked: bool,
     touched_bytes: int,
 ) -> DrillVerdict:
-    """The verdict from the percentage that can be read and that which can be recovered from the disks (None: unknown).
+    """The verdict, from the percentages of the data that can be read, and recovered from the disks (None if unknown).
 
     ``lost_percent`` of the data cannot be saved. If the state of the disks is unknown, nothing counts as destroyed.
     """
@@ -286,9 +290,9 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
 
 
 def _begin_rebuild(session: LabSession, status: ArrayStatus) -> None:
-    """Let md begin a due rebuild, which waits for the first write to an array that was started read-auto or read-only.
+    """Let md begin a pending rebuild, which waits for the first write to an array started read-auto or read-only.
 
-    The disks have been read by then. The goal is about the array once it is in use.
+    The disks have already been read by now, and the goal is about the array once it is in use.
     """
     if status.awaits_rebuild and status.state in (ArrayState.READ_AUTO, ArrayState.READONLY):
         session.machine.run(("mdadm", "--readwrite", f"/dev/{status.name}"), check=False, timeout_seconds=_SECONDS)
@@ -536,7 +540,7 @@ def _recoverable_lines(outcome: DrillOutcome) -> list[str]:
 
 
 def _written_words(outcome: DrillOutcome) -> str:
-    """The number of bytes written, and of those that differ from before: a write may repeat the old content."""
+    """The number of bytes written, and of those that differ from before: a write may repeat the old contents."""
     if not outcome.touched_bytes:
         return "nothing"
     written = human_bytes(outcome.touched_bytes)
@@ -598,7 +602,7 @@ def changes(outcome: DrillOutcome) -> str:
 
 
 def strip(ranges: Iterable[Sequence[int]], size: int) -> str:
-    """A disk as STRIP_CELLS signs, each for how much of its part has changed."""
+    """A disk as STRIP_CELLS characters, each of which shows how much of its part has changed."""
     spans = [tuple(span) for span in ranges]
     bounds = [size * cell // STRIP_CELLS for cell in range(STRIP_CELLS + 1)]
     return "".join(_sign(spans, start, stop) for start, stop in pairwise(bounds))
@@ -614,7 +618,7 @@ def _sign(spans: Sequence[Sequence[int]], start: int, stop: int) -> str:
 
 
 def _code(line: str) -> str:
-    """A typed command as a code span, in more backticks than it has in sequence (CommonMark, code spans)."""
+    """A typed command as a code span, between more backticks than it contains in sequence (CommonMark, code spans)."""
     shown = visible(line)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"

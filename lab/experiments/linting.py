@@ -1,4 +1,4 @@
-"""The methodology lint of an experiment: checks of its plan, and the input of those of its measured cells."""
+"""The methodology lint of an experiment: checks of its plan, and the input for the checks of its measured cells."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ log."""
 
 
 class Expected(NamedTuple):
-    """Theory's prediction for a load on the array that settles last."""
+    """Theory's prediction for a load on the array that is slowest to settle."""
 
     seconds: float
     """Mean latency."""
@@ -96,13 +96,13 @@ class PlannedLoad(NamedTuple):
 
     @property
     def has_own_seeds(self) -> bool:
-        """Whether each repeat has its own addresses. A recipe's are checked on the measured cells."""
+        """Whether each repeat has its own addresses. Those of a recipe are checked on the measured cells."""
         it = self.workload
         return it.vary_seed or it.pattern is not AccessPattern.RANDOM or bool(it.recipe)
 
 
 class LintedPlan(NamedTuple):
-    """An experiment as written, and its loads with that of its rebuilds."""
+    """An experiment as written, and its loads including that of its rebuilds."""
 
     experiment: Experiment
     loads: tuple[PlannedLoad, ...]
@@ -121,7 +121,7 @@ class LintedPlan(NamedTuple):
 
 
 def lint_plan(experiment: Experiment) -> Iterator[LintFinding]:
-    """All findings on the plan itself, its literal recipes included."""
+    """All findings on the plan itself, including its literal recipes."""
     plan = LintedPlan.of(experiment)
     yield from run_checks(PLAN_CHECKS, plan)
     for load in plan.loads:
@@ -170,7 +170,7 @@ def _file_exceeds_fs(plan: LintedPlan) -> Iterator[Seen]:
 
 
 def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
-    """None: unknown before the array is built, as the size of existing disks is."""
+    """Usable bytes of an array; None if they are unknown before it is built, as the size of existing disks is."""
     if experiment.disks.kind not in _BLANK_AT_START:
         return None
     with suppress(SpecError):
@@ -180,7 +180,7 @@ def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _bytes_of_shape(shape: bytes) -> int:
-    """Usable bytes of an array and its disks, given as JSON. A sweep has thousands of loads on few arrays."""
+    """Usable bytes of an array and its disks, given as JSON. Cached: a sweep has thousands of loads on few arrays."""
     array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)
@@ -237,7 +237,7 @@ PLAN_CHECKS: Mapping[str, Check[LintedPlan]] = {
 
 
 def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> Expected | None:
-    """Closed-form prediction for the array that settles last; None without modelled drives, or for a stream."""
+    """Closed-form prediction for the array that is slowest to settle; None without modelled drives, or for a stream."""
     plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.model or experiment.disks.pools or not plain:
         return None
@@ -254,7 +254,7 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 
 @lru_cache(maxsize=4096)
 def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> Expected | None:
-    """Prediction for one array; None without one. Cached: it is the same for each chunk and block size of a sweep."""
+    """Prediction for one array, or None. Cached: it is the same for each chunk and block size of a sweep."""
     disk = nominal_rates(find_drive_model(model))
     with suppress(SpecError):
         level = level_with_layout(word, layout)
@@ -296,7 +296,7 @@ def lint_measured(
 def stamps_of(
     experiment: Experiment, conditions: Conditions, bench: Iterable[LintFinding] = (), cells: Iterable[CellRecord] = ()
 ) -> tuple[str, ...]:
-    """Stamps that lower trust in a result, each as ``rule: sentence``; they are shown with it in every table.
+    """Stamps that lower the trust in a result, each as ``rule: sentence``; they are shown with it in every table.
 
     They come from its plan, the machine's conditions, its arrays before the run and its cells.
     """

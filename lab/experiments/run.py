@@ -121,7 +121,7 @@ class BuiltArray:
 
     @property
     def md(self) -> ArraySpec:
-        """The spec of a single array; only these have rebuilds and predictions."""
+        """The spec of a single array; only single arrays have rebuilds and predictions."""
         assert isinstance(self.spec, ArraySpec)
         return self.spec
 
@@ -157,7 +157,7 @@ class Run:
 
 
 class Bench:
-    """Builds on demand; with shared disks, one array at a time."""
+    """Builds arrays on demand; with shared disks, one array at a time."""
 
     def __init__(self, run: Run) -> None:
         self.records = {array.name: array for array in run.journal.record.arrays}
@@ -255,7 +255,7 @@ class Bench:
         return self._lab.disks[first : first + plan.members], number
 
     def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
-        """Disks are blank after open_lab; after another array or a probe they are reset."""
+        """Make sure that disks are blank: they are after open_lab, and are reset after another array or a probe."""
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
@@ -312,7 +312,7 @@ class Bench:
 
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
-    """True for images and memory; other drives may discard without erasing."""
+    """Whether a reset disk reads as zeros, as images and memory do; other drives may discard without erasing."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
 
 
@@ -322,7 +322,7 @@ def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
     Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
     """
     pages = plan.stripe_cache_pages
-    why = "md keeps that many stripes of one page a member, so that whole stripes are complete before it looks at them."
+    why = "md keeps that many stripes of one page per member, so that stripes are complete before md handles them."
     steps: list[Step] = []
     if pages is not None:
         steps = [write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays]
@@ -500,7 +500,7 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
 
 
 def require_room(folder: Path, needed_bytes: int, what: str) -> None:
-    """Raises ResultError if the file system of the folder has less room."""
+    """Raises ResultError if the file system of the folder has less free space."""
     if shutil.disk_usage(folder).free < needed_bytes:
         raise ResultError(
             f"{folder} has less than {human_bytes(needed_bytes)} left for {what}",
@@ -509,7 +509,7 @@ def require_room(folder: Path, needed_bytes: int, what: str) -> None:
 
 
 def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
-    """Report the stored result: in the hint of a LabError, as a notice before any other error."""
+    """Report the stored result: in the hint of a LabError, or as a notice before any other error."""
     resume = f"'raidlab run --resume {journal.record.id}' continues it"
     if not isinstance(error, LabError):
         if journal.record.done_keys:
@@ -767,7 +767,7 @@ class RebuildRunner:
         timeline: Timeline | None,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
-        """``sums``: of the data before the fault, while degraded, and after the rebuild."""
+        """``sums``: checksums of the data before the fault, while degraded, and after the rebuild."""
         before, degraded, after = sums
         is_unchanged = all(verdict(before, each) is DataVerdict.INTACT for each in (degraded, after))
         reason = f"{predicted.reason}{', without load' if cell.under else ''}" if predicted else ""

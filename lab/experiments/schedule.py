@@ -1,7 +1,7 @@
 """Order of the measurements of an experiment, repetition of some, progress, and the account of time.
 
-The order is pure, and deterministic for a given seed. Cells whose median is not yet precise enough get further repeats,
-and disturbed measurements are repeated.
+The order is deterministic for a given seed. Cells whose median is not yet precise enough get further repeats, and
+disturbed measurements are repeated.
 
 A cell is evaluated only after fixed numbers of repeats, with the interval of that look (lab.results.statistics), so
 that stopping as soon as the interval is narrow does not reduce its coverage. Between two looks every cell continues.
@@ -178,7 +178,7 @@ def load_seconds(workload: Workload) -> float:
 
 
 def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:
-    """A volume of unequal disks has many arrays; files are written before the measurement."""
+    """Typical time to build an array: a volume has many arrays, and files are written before the measurement."""
     return (15.0 if array.is_volume else 2.0) + (1.5 if experiment.writes_files_first else 0.0)
 
 
@@ -188,7 +188,7 @@ _Key = tuple[str, str]
 
 
 def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
-    """Cells (array, workload) that need more repeats: those between two looks, or too wide at a look but the last."""
+    """Cells (array, workload) that need more repeats: those between looks, or too wide at any look but the last."""
     planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
     return frozenset(
         key
@@ -199,7 +199,7 @@ def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
 
 
 def wide_notes(experiment: Experiment, record: ResultRecord) -> tuple[str, ...]:
-    """A stamp for every cell that stayed wide, if the experiment requests narrow intervals."""
+    """A stamp for every cell whose interval stayed wide, if the experiment requests narrow intervals."""
     if experiment.most_repeats <= experiment.repeats:
         return ()
     wanted = experiment.wanted_half_width
@@ -235,7 +235,7 @@ class SpareMeasurements:
         self.left = max(0, max(MEASURED_AGAIN, planned // 4) - used)
 
     def take(self, waited_fraction: float | None, share_measured: float, disturbed_before: int) -> bool:
-        """Whether to repeat a measurement, with so many disturbed attempts before it.
+        """Whether to repeat a measurement, after this number of disturbed attempts.
 
         ``waited_fraction``: fraction of its time spent waiting for a processor; None if unknown. ``share_measured``:
         measured time as a fraction of the requested time, since the computer may have stalled.
@@ -348,10 +348,10 @@ class ProgressMeter:
 
 
 class Stopwatch:
-    """Accounts time to programs and to waits for resyncs; in virtual time by the machine's clock too.
+    """Accounts time to programs and to waits for resyncs; in virtual time also by the machine's clock.
 
     fio's time counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
-    ``started_seconds``: start of the run on ``clock``, this process's; None: now.
+    ``started_seconds``: start of the run on ``clock``, the clock of this process; None: now.
     """
 
     def __init__(self, clock: Clock, started_seconds: float | None) -> None:
@@ -376,7 +376,7 @@ class Stopwatch:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Do not account commands to their program, such as those of preparations."""
+        """Do not account commands, such as those of preparations, to their programs."""
         before, self._is_aside = self._is_aside, True
         try:
             yield

@@ -58,7 +58,7 @@ class Sharing(StrEnum):
 
 
 class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A set of equal disks, for arrays of several kinds of disks. They are named ``fast01``, ``fast02`` and so on."""
+    """A set of equal disks, for arrays on several kinds of disks. They are named ``fast01``, ``fast02`` and so on."""
 
     id: Name
     count: DiskCount
@@ -154,11 +154,12 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for pool, count in self.take.items():
             if not 0 < count <= counts.get(pool, 0):
                 have = ", ".join(f"{name} has {number}" for name, number in counts.items())
-                raise SpecError(f"array '{self.id}' takes {count} of pool '{pool}', and {have}", hint="take fewer")
+                raise SpecError(f"array '{self.id}' takes {count} of pool '{pool}', but {have}", hint="take fewer")
         for pool in self.utilisation:
             if pool not in self.take:
                 raise SpecError(
-                    f"array '{self.id}' uses pool '{pool}' and takes nothing from it", hint="name it in take"
+                    f"array '{self.id}' sets the utilisation of pool '{pool}', but takes no disks from it",
+                    hint="name it in take",
                 )
         chosen = self.stand_ins(disks)
         spec = self.spec(chosen)

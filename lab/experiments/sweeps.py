@@ -1,6 +1,6 @@
 """Sweeps as screens show them: which exist, what a sweep would measure, and its status, here or in another process.
 
-A plugin has the sweeps themselves (``Sweeping``).
+A plugin implements the sweeps themselves (``Sweeping``).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SweepStatus:
 
 @dataclass(frozen=True, slots=True)
 class SweepListener:
-    """Listener of a running sweep, which may end it."""
+    """Receives the progress of a running sweep, and may cancel it."""
 
     on_progress: Callable[[SweepProgress], None]
     on_notice: Callable[[str], None]
@@ -109,7 +109,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def newest_run(self, name: str) -> str:
-        """The id of the newest run of the same file; empty: there is none. Raises SpecError, ResultError."""
+        """The id of the newest run of the same file; empty if there is none. Raises SpecError, ResultError."""
 
     @abstractmethod
     def going_run(self, name: str) -> str:
@@ -121,7 +121,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> object:
-        """Measure the missing cells, as this file's newest run if any. Raises as ``work``, and RunCancelled."""
+        """Measure the missing cells of this file's newest run, or begin one. Raises as ``work``, and RunCancelled."""
 
 
 class Sweeping(NamedTuple):

@@ -46,7 +46,7 @@ def fleet(
         str | None, Parameter(help="A built-in fleet, or the path of a .toml file; default: list them.")
     ] = None,
     *,
-    scrub: Annotated[float | None, number(Hours, help="Also compute it with a scrub every so many hours.")] = None,
+    scrub: Annotated[float | None, number(Hours, help="Also compute it with this scrub interval, in hours.")] = None,
     set_: Annotated[
         list[str] | None,
         Parameter(
@@ -62,7 +62,7 @@ def fleet(
 ) -> None:
     """Show how often a fleet of arrays loses data over the years, how much, and why.
 
-    Every figure has its 95 % interval. The figures follow from the file and the seed alone, not from the workers.
+    Every figure has its 95 % interval. The figures depend only on the file and the seed, not on the workers.
     """
     context = current()
     if file is None:

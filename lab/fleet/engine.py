@@ -175,7 +175,7 @@ def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
 
 
 def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
-    """Add to the weights the hazard of members that are up since the last call, where it is multiplied."""
+    """Add to the weights the hazard since the last call of members that are up, where it is multiplied."""
     if arrays.before is None or arrays.bias is None or arrays.log_weight is None:
         return
     lived = cumulative_hazard(model, now, arrays.born, arrays.factor)
@@ -192,7 +192,7 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
 
     The end of the rebuild is already drawn. So no weight grows by more than e to the power of ``aim`` in one such
     window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
-    be settled. Failures after the end of the window are not drawn: this function is called again at that time.
+    have been settled. Failures after the end of the window are not drawn: this function is called again at that time.
     """
     if arrays.before is None:
         return
@@ -393,7 +393,7 @@ class _Walk:
         return values[groups * self._model.group_members + self._inside, columns]
 
     def _weights(self, columns: Any) -> Floats:
-        """Likelihood ratio of the past, true distribution over sampled distribution. Weights must be settled."""
+        """Likelihood ratio of the past, true distribution over sampled distribution. Weights must have been settled."""
         if self._arrays.log_weight is None:
             return numpy.ones(len(self._arrays.trial[columns]))
         found: Floats = numpy.exp(self._arrays.log_weight[columns])
@@ -630,7 +630,7 @@ class Cause(IntEnum):
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """Sum, sum of squares and maximum of a figure over arrays. All 0: no event was seen."""
+    """Sum, sum of squares and maximum of a figure over arrays. All are 0 if no event was seen."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -769,7 +769,7 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
 
 
 def most_lost(model: FleetModel) -> dict[Cause, float]:
-    """Causes that are possible -> maximum of one loss by it, as a share of the array's data.
+    """Possible cause -> maximum loss by one such event, as a share of the array's data.
 
     With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
     """
@@ -784,10 +784,9 @@ def most_lost(model: FleetModel) -> dict[Cause, float]:
 def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
     """Interval of a mean to which causes with very different sizes and frequencies contribute.
 
-    The variance of the sum has no information on a cause that was rarely seen. So each cause has its own interval,
-    causes never seen have a common one, and the distances from the estimates to the limits are added in quadrature
-    (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is
-    used.
+    The variance of the sum says nothing about a cause that was rarely seen. So each cause has its own interval, causes
+    never seen have a common one, and the distances from the estimates to the limits are added in quadrature (MOVER: Zou
+    and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is used.
 
     Args:
         whole: of all causes together.
@@ -886,7 +885,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
 
 
 def counted_words(model: FleetModel) -> str:
-    """A sentence about what the figures count: two fleets with different sentences have different figures."""
+    """A sentence about what the figures count: two fleets can be compared only if it is the same."""
     rebuilt = f"rebuilt in {model.rebuild.mean_hours:.3g} h"
     noticed = f"noticed after {model.detection_hours:g} h, " if model.detection_hours else ""
     if model.spares:

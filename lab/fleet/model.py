@@ -220,7 +220,7 @@ class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The distribution of drive lives: exactly one of these keys."""
+    """The distribution of drive lives, given by exactly one of these keys."""
 
     afr_percent: Annotated[float, msgspec.Meta(ge=1e-3, le=99)] | None = None
     """Share of drives that fail within a year, at a constant rate: from a thousandth of the rates that operators report
@@ -250,7 +250,7 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The duration of one rebuild: exactly one of the first five keys."""
+    """The duration of one rebuild, given by exactly one of the first five keys."""
 
     constant_hours: Hours | None = None
     exponential_hours: Hours | None = None
@@ -375,7 +375,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same fleet with some keys changed, written with dots: ``"scrub.interval_hours" = 168``."""
+    """The same fleet with some keys changed; keys are written with dots: ``"scrub.interval_hours" = 168``."""
 
     id: Name
     set: dict[str, Any]
@@ -415,7 +415,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise SpecError(f"two variants have the id '{twice}'", hint="give each variant a different id")
 
     def _require_bounded(self) -> None:
-        """Bounds of single numbers are not sufficient, because short lives, long years and many trials multiply."""
+        """Bounds of single numbers are not sufficient, because short lives, many years and many trials multiply."""
         batches = self.batches or Batches(bad_share=0.0, factor=1.0)
         life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
         good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))

@@ -85,7 +85,7 @@ def blocks_of(trials: int) -> tuple[Block, ...]:
 
 
 def local_spreader(workers: int) -> Spreader:
-    """A spreader over processes on this computer."""
+    """A function that distributes blocks over processes on this computer."""
 
     def here(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         with spread(work, blocks, min(workers, len(blocks))) as answers:
@@ -95,7 +95,7 @@ def local_spreader(workers: int) -> Spreader:
 
 
 def cluster_spreader(calls: ClusterCalls) -> Spreader:
-    """A cluster's workers, which have this very program."""
+    """A function that distributes blocks over a cluster's workers, which have the same program."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         def one(block: Block) -> tuple[int, BlockSums]:
@@ -191,7 +191,7 @@ def what_if(
     defects_per_hour: float = DEFECTS_PER_HOUR,
     seed: int = 1,
 ) -> LossFigures:
-    """The losses of such a fleet, from one block of arrays: equal arguments give equal figures.
+    """The losses of a fleet with these properties: equal arguments give equal figures.
 
     ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` pass until a used spare, or without spares the failed drive, is
     replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError for an invalid array.

@@ -1,4 +1,4 @@
-"""Checks of a machine right before measuring, of each cell, and of a result; those of a plan: lab.experiments.linting.
+"""Checks of a machine immediately before measuring, of each cell, and of a result (of a plan: lab.experiments.linting).
 
 A stored result is checked for its machine, the contents and gaps of its cells, and its figures beside theory. A figure
 that differs from theory is named with the causes that the record supports. If there is no prediction because no disk
@@ -159,7 +159,7 @@ def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
 
 
 def _if_any(is_wrong: Callable[[DeviceFacts], bool], observed: str, needed: str) -> Check[LintedMachine]:
-    """A check of each device, for which ``observed`` is the same text."""
+    """A check of each device; ``observed`` is the same text for all."""
 
     def check(machine: LintedMachine) -> Iterator[Seen]:
         for device in machine.devices:
@@ -303,7 +303,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
 
 
 def _total_iops(cell: CellRecord) -> float:
-    """Reads and writes together: a prediction covers both."""
+    """IOPS of reads and writes together: a prediction covers both."""
     return sum(section.iops for section in cell.figures.sections.values())
 
 
@@ -486,7 +486,7 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
 
 
 def _facts_of_cell(cell: CellRecord) -> CellFacts:
-    """The facts on its measurement that a stored cell still contains."""
+    """The facts about its measurement that a stored cell still contains."""
     return CellFacts(
         name=cell.key,
         phase=cell.phase,
@@ -501,7 +501,7 @@ def _facts_of_cell(cell: CellRecord) -> CellFacts:
 
 
 def fewest_ios(figures: JobFigures) -> int | None:
-    """I/Os of the direction with the fewest of those that have percentiles; None if there are no percentiles."""
+    """The smallest number of I/Os among the directions with percentiles; None if no direction has percentiles."""
     counts = (section.total_ios for section in figures.sections.values() if section.p99_seconds is not None)
     return min(counts, default=None)
 

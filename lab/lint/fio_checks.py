@@ -1,4 +1,4 @@
-"""Lint of fio jobs: facts, from job files as fio reads them (init.c) and from its command line; and defects. Pure.
+"""Lint of fio jobs: facts from job files, read as fio reads them (init.c), and from command lines; and defects. Pure.
 
 Sources: fio's HOWTO, "Job file format" and "Command line options". The table of options is data (fio_options.toml).
 Values are parsed as fio does (parse.c), checked with fio 3.33: ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is 4,000
@@ -119,11 +119,11 @@ def spelled_out(word: str) -> str | None:
 
 
 def group_of(name: str, value: str) -> tuple[FioGroup, str]:
-    """The effect of an option with that value, and the reason, as a clause. ``name`` is canonical."""
+    """The effect of an option with this value, and the reason, as a clause. ``name`` is canonical."""
     table = fio_table()
     entry = table.by_name.get(name)
     if entry is None:
-        return FioGroup.UNKNOWN, "is no option of fio 3.33 to 3.42"
+        return FioGroup.UNKNOWN, "is not an option of fio 3.33 to 3.42"
     for each in table.values:
         if name in each.names and re.search(each.pattern, value):
             return FioGroup.REACHES, each.why
@@ -295,19 +295,19 @@ class FioSection:
 
     @property
     def flushes_each_write(self) -> bool:
-        """Each write is made durable before the next, like the log of a database."""
+        """Whether each write is made durable before the next, as in the log of a database."""
         return any(self.number(name, 0) == 1 for name in ("fsync", "fdatasync")) or (
             self.value("sync", "0") not in ("0", "none") and not _is_variable(self.value("sync"))
         )
 
     @property
     def verifies(self) -> bool:
-        """Written data are verified: the job ends when all of them are."""
+        """Whether written data are verified: such a job ends when all of them are."""
         return self.value("verify", "0") not in ("0", "null") or self.is_on("verify_only") is True
 
     @property
     def scans_a_surface(self) -> bool:
-        """Reads all of a device once, from one end to the other."""
+        """Whether the job reads all of a device once, from one end to the other."""
         is_whole = self.value("size", "100%") == "100%" and "number_ios" not in self.options
         is_sequential = self.value("rw", "read") == "read"
         has_device = self.value("filename").startswith("/dev/") or _is_variable(self.value("filename"))
@@ -406,7 +406,8 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
         key, sign, value = word[2:].partition("=")
         name = spelled_out(key)
         if name is None:
-            job.skipped.append((f"{where}--{shortened(key, 40)}", "not analysed: it is no option of fio 3.33 to 3.42"))
+            what = "not analysed: it is not an option of fio 3.33 to 3.42"
+            job.skipped.append((f"{where}--{shortened(key, 40)}", what))
             continue
         if not sign and name not in own.without_value:
             value = next(rest, "")
@@ -425,7 +426,7 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
 
 
 def _of_command(sections: tuple[FioSection, ...]) -> tuple[FioSection, ...]:
-    """Options before the first ``--name`` belong to that job."""
+    """The sections of a command line: options before the first ``--name`` belong to that job."""
     if len(sections) < 2:
         return sections if sections and sections[0].options else ()
     first, *others = sections

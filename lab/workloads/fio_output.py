@@ -244,10 +244,10 @@ def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
 
 
 def _answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
-    """Number of I/Os completed between two documents. ``block_bytes``: the size of each; None: they differ.
+    """Number of I/Os completed between two documents. ``block_bytes`` is the size of each, or None if they differ.
 
     fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and is
-    read later, by some ten milliseconds on a busy computer (stat.c). It is used only for requests of several sizes.
+    read later, by about ten milliseconds on a busy computer (stat.c). It is used only for requests of several sizes.
     """
     return (after.io_bytes - before.io_bytes) // block_bytes if block_bytes else after.total_ios - before.total_ios
 
@@ -351,7 +351,7 @@ class WindowCut:
         )
         if reads is None and writes is None:
             raise WorkloadError(
-                f"not one I/O was answered in the {seconds:.3g} s of the measurement",
+                f"no I/O completed in the {seconds:.3g} s of the measurement",
                 hint="measure longer: 'raidlab lint' says how long, for the expected latency",
             )
         return msgspec.structs.replace(
@@ -452,7 +452,7 @@ class LiveFeed:
 
         Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), missing or
         incomplete JSON, an error reported by fio such as a failed verification, or more than one entry (group_reporting
-        was off), and as ``WindowCut.figures``.
+        was off), and as ``WindowCut.figures`` does.
         """
         if self.splitter.is_inside_document:
             raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke")

@@ -1,8 +1,8 @@
-"""Jobs of workloads: fio job files and command lines, the addresses of random loads as traces; dd, unmodified.
+"""Jobs of workloads: fio job files and command lines, the addresses of random loads as traces, and commands of dd.
 
-dd (GNU coreutils, dd(1)), with which some published recipes measure, prints ``BYTES bytes (...) copied, SECONDS s,
-...`` on standard error at its end. It counts the bytes written to the page cache, unless the recipe has oflag=direct or
-conv=fdatasync.
+Some published recipes measure with dd (GNU coreutils, dd(1)), which prints ``BYTES bytes (...) copied, SECONDS s,
+...`` on standard error when it ends. It counts the bytes written to the page cache, unless the recipe has oflag=direct
+or conv=fdatasync.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _FINGERPRINT_CHARACTERS = 16
 
 
 def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
-    """Equal for two runs of one load on the same addresses, in the same order.
+    """A text that is equal for two runs of one load on the same addresses, in the same order.
 
-    Empty if addresses are not random, if the seed comes from the system, and for a replay without its traces.
+    It is empty if addresses are not random, if the seed comes from the system, and for a replay without its traces.
     ``traces``: the replayed traces, if any. ``fio_version``: as printed by fio, such as ``fio-3.33``.
     """
     if traces:
@@ -295,8 +295,8 @@ def fio_invocations(
 
     The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more):
     maximum status interval of the measured process, for live values more often than every quarter of the runtime;
-    ``is_endless``: it is stopped before its runtime is over.
-    Raises SpecError for inconsistent times, WorkloadError ``file-exceeds-fs`` if the data do not fit.
+    ``is_endless``: the process is stopped before its runtime is over. Raises SpecError for inconsistent times,
+    WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds

@@ -14,7 +14,7 @@ from lab.tomlfile import read_toml
 
 
 class PublishedArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Details of an array as a study prints them; None: it gives none, or says N/A."""
+    """Details of an array as a study prints them; None if it gives none, or says N/A."""
 
     id: str
     metadata: str
@@ -81,10 +81,10 @@ class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def __post_init__(self) -> None:
         if (self.ratio is None) is not (self.basis is Basis.IN_WORDS):
-            raise ValueError(f"finding '{self.says}': a ratio and its basis, or neither")
+            raise ValueError(f"finding '{self.says}' must have both a ratio and its basis, or neither")
         needs_load = self.quantity is not Quantity.CAPACITY
         if bool(self.workload) is not needs_load or bool(self.direction) is not needs_load:
-            raise ValueError(f"finding '{self.says}': a workload and a direction, or quantity 'capacity'")
+            raise ValueError(f"finding '{self.says}' must have a workload and a direction, or quantity 'capacity'")
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
