@@ -448,8 +448,8 @@ class VolumeArray(ArrayStatus):
         widths = sorted({window.window.width for window in self.windows})
         cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write(width + 1).ios for width in widths}))
         return (
-            f"{self.name} is {len(self.windows)} arrays in turn, with stripes of "
-            f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands"
+            f"{self.name} uses {len(self.windows)} arrays in turn, with stripes of {' and '.join(map(str, widths))} "
+            f"data chunks. A small write costs {cost} I/Os, depending on where it lands"
         )
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
@@ -478,7 +478,7 @@ class VolumeArray(ArrayStatus):
             return f"{self.name} cannot run without {disk}: after this the data of {arrays} are lost."
         return (
             f"{disk} fails in its {len(own.windows)} arrays of {self.name}. {self.name} survives this: "
-            "it goes on degraded, and the other disks record which one failed."
+            "it continues, degraded, and the other disks record which one failed."
         )
 
     @property

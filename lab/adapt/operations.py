@@ -204,7 +204,7 @@ def _write_labels(label: Label, nodes: Mapping[int, str], why: str, danger: Dang
 
 
 def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
-    yield Step(("modprobe", "dm-mod"), "The device mapper makes devices of pieces of others.")
+    yield Step(("modprobe", "dm-mod"), "The device mapper builds devices from pieces of others.")
     for made in slice_tables(label, nodes):
         yield Step(
             # Without udev, dmsetup itself creates the nodes in /dev/mapper.

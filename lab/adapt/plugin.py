@@ -57,12 +57,12 @@ PLUGIN = Plugin(
         Command(
             "array capacity",
             _capacity,
-            "Show what disks of different sizes hold under each system; nothing is touched.",
+            "Show what disks of different sizes hold under each system; nothing is changed.",
         ),
         AddedKind(
             _kind,
             tuple(AdaptLevel),
-            "a volume of unequal disks, of several arrays",
+            "a volume of unequal disks, made of several arrays",
             nicknames={"adaptraid5": AdaptLevel.ADAPT5},
         ),
         LessonReading(_reading),

@@ -171,7 +171,7 @@ class VolumeSpec(Spec):
 
 def _problems(spec: VolumeSpec) -> Iterator[str]:
     if not names_volume(spec.name):
-        yield f"name '{spec.name}' is not adapt and a number below 100, such as adapt0"
+        yield f"name '{spec.name}' is not 'adapt' and a number below 100, such as adapt0"
     count = len(spec.disks)
     for node in sorted({node for node in spec.devices if spec.devices.count(node) > 1}):
         yield f"disk {node} is named twice"

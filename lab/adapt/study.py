@@ -384,7 +384,7 @@ def _claims(found: Measurements) -> tuple[Claim, ...]:
             (*_flat(found, ["r2048"]), *crossing),
         ),
         ("trace (synthetic): AdaptRaid5 faster, except perhaps than OnlyFast of 8", _trace(found)),
-        ("trace (synthetic): the more slow disks are used, the longer requests take", _sweep(found)),
+        ("trace (synthetic): the more the slow disks are used, the longer requests take", _sweep(found)),
     )
     return tuple(
         Claim(f"C{number}", statement, tuple(findings)) for number, (statement, findings) in enumerate(claims, start=1)

@@ -72,7 +72,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     before = _before(host, drill)
     if before and not again:
         raise DrillError(
-            f"an exam in {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
+            f"an exam with {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
             hint="start it without --exam to practise; --again begins another attempt, which the outcome records",
         )
 

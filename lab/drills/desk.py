@@ -344,7 +344,7 @@ def _slots(
     places = {disk.node: number for number, disk in enumerate(disks)}
     offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
     if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):
-        raise DrillError("data of a drill begin at a multiple of 8 sectors", hint="take another --data-offset")
+        raise DrillError("the data of a drill must begin at a multiple of 8 sectors", hint="take another --data-offset")
     members = _members(status)
     uuids = {pictures[disk.name].uuid for disk in disks if disk.node in members.values()}
     away = [disk.node for disk in disks if pictures[disk.name].uuid in uuids and disk.node not in members.values()]

@@ -175,7 +175,7 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
     if len(seed) > _LONGEST_SEED or not seed.isprintable() or seed != seed.strip():
         raise SpecError(
             f"'{visible(seed[:40])}' is not a valid seed",
-            hint=f"use one or more words of at most {_LONGEST_SEED} letters and signs",
+            hint=f"use one or more words, at most {_LONGEST_SEED} characters in all",
         )
     values = draw(drill, seed)
     written = msgspec.to_builtins(drill)

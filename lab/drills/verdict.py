@@ -97,7 +97,7 @@ MISSING = "missing"
 """Verdict on blocks of a file that does not exist."""
 _SCRUB = """
 cd "/sys/block/$1/md"
-# md takes the word of a read-only array, and does nothing; whether it was started so is no matter of the goal.
+# A read-only array accepts the request but does nothing; the goal does not depend on how the array was started.
 [ "$(cat array_state)" != readonly ] || mdadm --readwrite "/dev/$1" || exit 1
 for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; done
 echo check > sync_action || exit 1
@@ -113,7 +113,7 @@ class DrillVerdict(StrEnum):
     SAVED = "saved"
     """All data that could be saved are saved, the array meets the goal, and nothing was written before the commit."""
     RISKED = "saved, at risk"
-    """As ``SAVED``, but the disks themselves were written before the commit."""
+    """As ``SAVED``, but the disks themselves were written to before the commit."""
     UNFINISHED = "saved, unfinished"
     """The data are saved, but the array does not meet the goal."""
     STOPPED = "not recovered"
@@ -591,7 +591,7 @@ def changes(outcome: DrillOutcome) -> str:
     head = f"{'':{width}}  {'0':<{STRIP_CELLS - len(ends[0])}}{ends[0]}" if len(ends) == 1 else ""
     cell = human_bytes(max(sizes.values()) / STRIP_CELLS)
     lines += [
-        f"one sign: {cell if head else f'1/{STRIP_CELLS} of the disk'}",
+        f"one character: {cell if head else f'1/{STRIP_CELLS} of the disk'}",
         f"{_UNTOUCHED} unchanged  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
         f"{_MUCH} a quarter of it or more",
     ]

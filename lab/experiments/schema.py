@@ -349,7 +349,7 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     if experiment.format_version not in FORMAT_VERSIONS:
         yield f"format_version must be {FORMAT_VERSION}"
     if not experiment.why.isprintable() or len(experiment.why) > 400:
-        yield "why is one printable line of 400 characters"
+        yield "why must be one printable line of at most 400 characters"
     yield from experiment.shared_complaints()
     if rebuild and rebuild.repeats is not None and not 1 <= rebuild.repeats <= experiment.repeats:
         yield "repeats of rebuilds must be between 1 and those of the jobs"
@@ -364,9 +364,9 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     if experiment.disks.pools and not is_shared:
         yield "pools need sharing 'shared'"
     if experiment.disk_count > MOST_DISKS:
-        yield f"it needs {experiment.disk_count} disks, and {MOST_DISKS} are possible"
+        yield f"it needs {experiment.disk_count} disks, and at most {MOST_DISKS} are possible"
     if experiment.measurement_count > MOST_MEASUREMENTS:
-        yield f"it has {experiment.measurement_count:,} measurements, and {MOST_MEASUREMENTS:,} are possible"
+        yield f"it has {experiment.measurement_count:,} measurements, and at most {MOST_MEASUREMENTS:,} are possible"
     if len(set(ids)) < len(ids):
         yield "two arrays have the same id"
     # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would replace the earlier one.
@@ -375,7 +375,7 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     named = (*(rebuild.arrays if rebuild else ()), *(name for job in experiment.jobs for name in job.arrays))
     for name in named:
         if name not in ids:
-            yield f"an array '{name}' is named, and there are only {', '.join(ids)}"
+            yield f"array '{name}' is named, but the arrays are {', '.join(ids)}"
 
 
 def check(experiment: Experiment) -> None:

@@ -37,8 +37,9 @@ _LONGEST_YEARS = 1e15
 """Greater values are shown as a power of ten."""
 
 _WHY_NOT_MTTDL = """\
-MTTDL is a mean over endless time in which nothing ages and drives only die: no latent defects, no people, no batches,
-repairs at a constant rate. An array is used for some years, and for those the figures above count."""
+MTTDL is a mean over unlimited time in which nothing ages and nothing but whole drives fails: no latent defects, no
+human errors, no bad batches, and repairs at a constant rate. An array is used for some years, and the figures above are
+for those."""
 
 
 def fleet(

@@ -293,7 +293,7 @@ BIASED_WRONG_DISK = 0.25
 _LEAST_SHARE = 0.75
 """Finished arrays are removed when less than this share of the arrays is still simulated."""
 _MOST_HELD = 1 << 17
-"""Maximum number of members of arrays that wait for their copies: some hundred bytes each."""
+"""Maximum number of members of arrays that wait for their copies: about a hundred bytes each."""
 
 
 def simulate_block(model: FleetModel, block: Block) -> BlockSums:

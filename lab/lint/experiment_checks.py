@@ -155,7 +155,8 @@ def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
         expected = machine.expected_holders.get(device.name)
         strangers = [holder for holder in device.holders if holder != expected]
         if device.name in machine.expected_holders and strangers:
-            yield Seen(device.name, f"is used by {', '.join(strangers)}", f"no user beside {expected or 'none'}")
+            needed = f"no user other than {expected}" if expected else "no user"
+            yield Seen(device.name, f"is used by {', '.join(strangers)}", needed)
 
 
 def _if_any(is_wrong: Callable[[DeviceFacts], bool], observed: str, needed: str) -> Check[LintedMachine]:
@@ -182,7 +183,7 @@ def _debug_kernel(machine: LintedMachine) -> Iterator[Seen]:
 
 MACHINE_CHECKS: Mapping[str, Check[LintedMachine]] = {
     "device-missing": _if_any(
-        lambda it: it.size_bytes <= 0, "is not there, or has no size", "a block device with a size"
+        lambda it: it.size_bytes <= 0, "does not exist, or has no size", "a block device with a size"
     ),
     "member-reused": _member_reused,
     "loop-buffered": _if_any(lambda it: it.loop_direct is False, "loop/dio is 0", "1"),

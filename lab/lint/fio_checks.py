@@ -173,7 +173,7 @@ def _why_not_understood(name: str, value: str) -> str:
     kind = fio_table().kind_by_name.get(name)
     if kind is None or _READERS[kind](value):
         return ""
-    return "is a calculation" if re.search(r"[(*+]", value) else f"is no {kind} that is known here"
+    return "is a calculation" if re.search(r"[(*+]", value) else f"is not a {kind} that raidlab can parse"
 
 
 def bytes_of(text: str, kib_base: int = KIB_BASE) -> int | None:
@@ -341,7 +341,7 @@ def read_job(text: str, where: str = "") -> FioJob:
         if not sign and key.startswith("include"):
             key, value = "include", key.removeprefix("include").strip(_BLANK)
         if not gathered.has_section:
-            job.skipped.append((place, f"not analysed: '{shortened(line, 60)}' stands before the first section"))
+            job.skipped.append((place, f"not analysed: '{shortened(line, 60)}' is before the first section"))
         job.settings.append(gathered.take(key, value or "1", place, line))
     job.sections = gathered.sections(job)
     job.has_jobs = bool(gathered.found) or any(setting.name == "include" for setting in job.settings)
@@ -473,7 +473,7 @@ def _foreign_command(job: FioJob) -> Iterator[Seen]:
 
 
 def _not_played(job: FioJob) -> Iterator[Seen]:
-    yield from _in_group(job, FioGroup.CHANGES, "fio itself: raidlab cannot play it")
+    yield from _in_group(job, FioGroup.CHANGES, "run it with fio itself: raidlab cannot run it")
 
 
 def _in_group(job: FioJob, group: FioGroup, required: str) -> Iterator[Seen]:
@@ -520,7 +520,8 @@ def _depth_without_async(sections: _Sections) -> Iterator[Seen]:
 def _runtime_short(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
         is_timed = section.is_on("time_based") is not False and "runtime" in section.options
-        # These end by themselves: when all is verified or read, a trace ends, or after a number of durable writes.
+        # These end by themselves: when everything is verified or read, when a trace ends, or after a number of durable
+        # writes.
         ends_by_itself = (
             section.verifies
             or section.scans_a_surface
@@ -558,7 +559,7 @@ def _jobs_unsummed(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
         jobs = section.value("numjobs", "1")
         if section.moves_data and jobs != "1" and not _is_variable(jobs) and section.is_on("group_reporting") is False:
-            yield Seen(section.subject, f"{jobs} jobs, each reported apart", "group_reporting")
+            yield Seen(section.subject, f"{jobs} jobs, each reported separately", "group_reporting")
 
 
 def _misaligned(sections: _Sections) -> Iterator[Seen]:

@@ -141,7 +141,7 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
             # An option without a value is enabled.
             allowed = plays(key, value if sign else "1")
         if not allowed or options is None:
-            yield f"'{shortened(line, 80)}' in a job of fio"
+            yield f"'{shortened(line, 80)}' in a fio job"
             return
         options[key] = value
     for name, options in jobs:
@@ -346,12 +346,12 @@ def _recipe_problems(workload: Workload) -> Iterator[str]:
 def _complaints(workload: Workload) -> Iterator[str]:
     is_mix, is_synchronous = workload.direction is Direction.MIX, workload.engine in SYNCHRONOUS_ENGINES
     if not is_name(workload.id) or workload.id.startswith("global"):
-        yield "id may have letters, digits, '-', '_' and '.' only, begins with one of the first three, and not as fio's"
+        yield "id must consist of letters, digits, '-', '_' and '.', and must not begin with '-', '.' or 'global'"
     if workload.engine not in ENGINES:
         engines = ", ".join(sorted(ENGINES))
         yield f"{RULE}: engine '{shortened(workload.engine)}' is not one of {engines}"
     if not plays("random_distribution", workload.distribution):
-        yield f"{RULE}: distribution '{shortened(workload.distribution)}' is not such as random or zipf:1.1"
+        yield f"{RULE}: distribution '{shortened(workload.distribution)}' is not one such as random or zipf:1.1"
     yield from (f"{RULE}: {problem}" for problem in _recipe_problems(workload))
     yield from _buffer_problems(workload.jobs, workload.queue_depth, workload.block_bytes)
     if workload.queue_depth > 1 and is_synchronous:

@@ -259,7 +259,7 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (changed(EXAMPLE, name="md0"), "name 'md0' is not adapt and a number"),
+        (changed(EXAMPLE, name="md0"), "name 'md0' is not 'adapt' and a number"),
         (VolumeSpec(disks_of(60, 60)), "adapt5 needs at least 3 disks, not 2"),
         (changed(EXAMPLE, disks=(*EXAMPLE.disks, EXAMPLE.disks[0])), "/dev/ubd00 is named twice"),
         (changed(EXAMPLE, chunk_bytes=100 * KIB), "not a power of two"),

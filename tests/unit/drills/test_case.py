@@ -315,7 +315,7 @@ def test_a_little_and_much_look_different_and_are_explained() -> None:
     changed = {"disk01": [[0, 512]], "disk02": [[0, 349 * KIB]]}
     page = page_of(changed=changed, sizes={"disk01": size, "disk02": size})
     assert "512 B differ" in page
-    assert "one sign: 4 MiB" in page
+    assert "one character: 4 MiB" in page
     assert "128 MiB" in page
 
 

@@ -191,7 +191,7 @@ def test_the_command_shows_variants_beside_each_other(small: Path, capfd: pytest
         own,
     ] * 3
     # MTTDL is never shown without this explanation.
-    assert "MTTDL is a mean over endless time" in text
+    assert "MTTDL is a mean over unlimited time" in text
 
 
 def test_json_has_models_and_figures(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
