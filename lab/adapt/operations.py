@@ -1,6 +1,6 @@
-"""Operations on volumes of unequal disks, as plans or steps of dmsetup and mdadm commands and of label writes.
+"""Operations on volumes of unequal disks, as plans or steps: dmsetup and mdadm commands, and label writes.
 
-``arrays`` maps windows to md names, ``nodes`` maps the numbers of disks to their nodes.
+``arrays`` maps windows to md names, and ``nodes`` maps the numbers of disks to their nodes.
 """
 
 from __future__ import annotations

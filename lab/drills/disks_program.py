@@ -269,7 +269,7 @@ def examine(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pages(path: str) -> dict[int, str]:
-    """Page of a disk -> digest of its content, without pages of zeros."""
+    """Page of a disk -> digest of its contents, without pages of zeros."""
     found = {}
     with opened(path, os.O_RDONLY) as fd:
         end = size_of(fd)

@@ -1,4 +1,4 @@
-# Runs before the lines of every drill. mdadm --wait returns at once if a rebuild is about to begin; this waits for it,
+# Runs before the lines of every drill. mdadm --wait returns immediately if a rebuild is about to begin; this waits for it,
 # half a minute at most: settle /dev/md0
 settle() {
   local md="/sys/block/${1#/dev/}/md" count=0

@@ -76,8 +76,8 @@ def victim_slot(repeat: int, members: int) -> int:
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """All job cells in the order of measurement.
 
-    Interleaved, each repeat visits every cell once in its own random order; arrays that share disks are visited one
-    after the other, each for ``rounds_per_build`` repeats, since only one of them exists at a time.
+    In interleaved order, each repeat visits every cell once, in its own random order; arrays that share disks are
+    visited one after the other, each for ``rounds_per_build`` repeats, since only one of them exists at a time.
     """
     ordered: list[tuple[str, Workload, int]] = []
     if experiment.order is Order.LISTED:
@@ -94,7 +94,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
-    """All of these repeats on one array after the other, with the arrays in the order of the first repeat."""
+    """All of these repeats, on one array after another, with the arrays in the order of the first repeat."""
     block = [(array, workload, repeat) for repeat in repeats for array, workload in _round(experiment, repeat)]
     if len(repeats) > 1:
         arrays = list(dict.fromkeys(array for array, _, _ in block))

@@ -3,7 +3,7 @@
 All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
 step. Some quantities are not drawn. The number of latent defects on a drive is Poisson at any time (Elerath and Pecht's
 "usage dependent data corruptions"): its mean is their rate times the hours since each place was last read, so
-probabilities are added instead of counts; so is the probability that people lose a stopped array.
+probabilities are added instead of counts. The probability that people lose a stopped array is not drawn either.
 
 Rare losses are found by importance sampling. An *episode* begins when a member fails in an array without failed
 members, and ends when all members are rebuilt. The main path of an array has the true distribution. At the beginning of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lab.fleet.model import Columns, Floats
 
     Episodes = tuple["Arrays", Columns, Floats]
-    """Arrays before a failure, the member that fails, when."""
+    """Arrays before a failure, the member that fails, and the time."""
 
 UP, WAITING, REBUILDING = 0, 1, 2
 """States of a member. WAITING: its rebuild has not begun; used only if rebuilds share a rate."""

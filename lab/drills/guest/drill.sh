@@ -26,7 +26,7 @@ main() {
       rm -f "$folder/answer.$id"
       return 0
     fi
-    # A debriefing takes a while, but a client that listens takes the request at once.
+    # A debriefing takes a while, but a client that listens takes the request immediately.
     if ((waited == 50)) && [[ -s $folder/request ]]; then
       rm -f "$folder/request"
       say "raidlab is not listening; type this outside of the machine: raidlab drill ${*:-status}"

@@ -11,7 +11,7 @@ readonly folder=/run/raidlab/overlays
 
 say() { printf 'overlays: %s\n' "$*" >&2; }
 
-# What holds a device, with the command that releases it: device mapper accepts no device in use.
+# What holds a device, with the command that releases it: device mapper does not accept a device that is in use.
 in_use() {
   local name="$1" holder text="" state
   for holder in "/sys/class/block/$name/holders"/*; do
@@ -37,7 +37,7 @@ up() {
   mkdir -p "$folder"
   for device; do
     name="$(basename "$device")"
-    [[ -b $device ]] || { say "$device is no disk of this machine" && return 2; }
+    [[ -b $device ]] || { say "$device is not a disk of this machine" && return 2; }
     if [[ ! -e /dev/mapper/over-$name ]]; then
       held="$(in_use "$(basename "$(readlink -f "$device")")")"
       if [[ -n $held ]]; then
