@@ -55,7 +55,7 @@ def data_width(active: int, reference: int) -> int:
     """Data blocks of a stripe on ``active`` disks: the largest divisor of ``reference`` below ``active``.
 
     An aligned write of ``reference`` blocks then consists of whole stripes in every tier, so no parity update reads
-    anything. 0 if no stripe is possible.
+    anything. Returns 0 if no stripe is possible.
     """
     return max((width for width in range(1, min(active - 1, reference) + 1) if reference % width == 0), default=0)
 
@@ -106,7 +106,7 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
 
 
 def level_out(lines: Sequence[int]) -> tuple[int, ...]:
-    """Treat nearly equal disks as equal: each is used up to the size of the smallest within ``EQUAL_WITHIN``."""
+    """Treat nearly equal disks as equal: each is used up to the smallest size within ``EQUAL_WITHIN``."""
     levelled: dict[int, int] = {}
     lowest = 0
     for own in sorted(set(lines)):

@@ -258,7 +258,7 @@ def note_truth(
     """Record in ``folder`` the location of the data of a complete and unmounted array.
 
     ``files`` is the result of ``map_files``. ``next_chunk_bytes``: chunk size after a later reshape. Raises DrillError
-    if it is not an md array with data at multiples of 4 KiB.
+    if the device is not an md array with data at multiples of 4 KiB.
     """
     name = node.removeprefix("/dev/")
     status = read_array(session.machine, name)
@@ -318,7 +318,7 @@ def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dic
 
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
-    """The layout of an array, as ``note`` takes it. ``chunk_bytes`` may be the chunk size after a later reshape."""
+    """The layout of an array, in the form for ``note``. ``chunk_bytes`` may be the chunk size after a later reshape."""
     level = status.raid
     layout = status.layout if level.name in (LevelName.RAID5, LevelName.RAID6) else None
     used = status.component_bytes or min((member.data_size_kib or 0) * KIB for member in status.members)
@@ -556,7 +556,7 @@ class DrillDesk:
 
         ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
-        Raises DrillError if the disaster cannot be made or the lab's disks are in use, and UnfitVersion.
+        Raises UnfitVersion, and DrillError if the disaster cannot be made or the lab's disks are in use.
         """
         require_possible(session, drill)
         disks = drill_disks(session, drill)

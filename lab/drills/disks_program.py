@@ -36,7 +36,7 @@ _NOT_WRITTEN = 0x80E
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file or a device; a new file can be read by its owner only."""
+    """Open a file or a device; a new file can be read only by its owner."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         yield fd
@@ -240,7 +240,7 @@ def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int])
 
 
 def examine(asked: dict[str, Any]) -> dict[str, Any]:
-    """How much of the recorded data the disks still hold, or allow to be computed.
+    """How much of the recorded data is still on the disks, or can be computed from what is there.
 
     The request has ``noted``, the file with the answer of ``note``; ``disks``, their paths; and ``slots``, for each
     slot of the array the [index of the disk, first page of its data] of all disks that may be its member. A page that
@@ -287,7 +287,7 @@ def _pages(path: str) -> dict[int, str]:
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
     """Do the work that the first argument names; its request and the answer are JSON.
 
-    ``keep``, ``put_back`` and ``changed`` take and return a list: a pair of disk and image, and its result.
+    ``keep``, ``put_back`` and ``changed`` take a list of pairs of disk and image, and return a list of results.
     """
     work, asked = arguments[0], json.loads(arguments[1])
     whole: dict[str, Callable[[Any], Any]] = {"flush": flush, "mapped": mapped, "note": note, "look": examine}

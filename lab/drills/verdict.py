@@ -470,7 +470,7 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
-    """The complete page. ``can_clear``: the drill's disks are unchanged since its end."""
+    """The complete debriefing. ``can_clear``: whether the drill's disks have not changed since its end."""
     words = drill_words()
     is_old = outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION
     old_texts = words.verdicts_of_format_1 if is_old else {}

@@ -736,7 +736,7 @@ class RebuildRunner:
         self._last_sums: dict[str, DataSum] = {}
 
     def measure(self, cell: RebuildCell) -> None:
-        """One rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
+        """Measure one rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
         built = self._runner.bench.array(cell.array)
         victim = built.md.members[victim_slot(cell.repeat, len(built.md.members))]
         if cell.under is None:
@@ -797,7 +797,7 @@ class RebuildRunner:
         return sum_files(self._lab.machine, mount_point(built.spec.device))
 
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
-        """Run the same load healthy, degraded, rebuilding and restored, beside witness data that it does not write."""
+        """Run one load while the array is healthy, degraded, rebuilding and restored, beside unwritten witness data."""
         name = built.md.name
         if built.target.file_system is FileSystem.RAW:
             # On a bare device the load uses the start, and the witness data the end.

@@ -1,4 +1,4 @@
-"""Order of the measurements of an experiment, repetition of some, progress, and the account of time.
+"""The order of an experiment's measurements, the repetition of some of them, progress, and the accounting of time.
 
 The order is deterministic for a given seed. Cells whose median is not yet precise enough get further repeats, and
 disturbed measurements are repeated.

@@ -331,7 +331,7 @@ class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def array(self, array_id: str) -> ArrayPlan:
-        """An array by id. Raises SpecError that names the nearest id."""
+        """An array by id. Raises SpecError for an unknown id, with the nearest one."""
         for array in self.arrays:
             if array.id == array_id:
                 return array

@@ -209,7 +209,7 @@ TB = 10**12
 
 
 class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A Weibull distribution of hours; shape 1: a constant rate."""
+    """A Weibull distribution of hours; with shape 1 the rate is constant."""
 
     shape: Annotated[float, msgspec.Meta(ge=0.2, le=20)]
     scale_hours: Hours
@@ -315,7 +315,7 @@ class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Scrubs at a fixed interval, or a random delay for each defect. Neither: no scrubs."""
+    """Scrubs at a fixed interval, or a random delay for each defect. With neither there are no scrubs."""
 
     interval_hours: Hours | None = None
     duration_hours: HoursOrZero = 0.0
@@ -415,7 +415,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise SpecError(f"two variants have the id '{twice}'", hint="give each variant a different id")
 
     def _require_bounded(self) -> None:
-        """Bounds of single numbers are not sufficient, because short lives, many years and many trials multiply."""
+        """Limit the total of failures: bounds on single numbers do not suffice, as lives, years and trials multiply."""
         batches = self.batches or Batches(bad_share=0.0, factor=1.0)
         life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
         good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
@@ -549,7 +549,7 @@ def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[s
 
 
 def value_of(text: str) -> Any:
-    """A typed value, parsed as TOML; text that is not TOML is a string."""
+    """A value that the user typed, parsed as TOML; text that is not TOML is a string."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except SpecError:

@@ -142,8 +142,8 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
     """Choose importance sampling: by default, if a first block without it has too few losses by any possible cause.
 
-    The total of all causes is not sufficient: many lost sectors say nothing about a double failure that no array had,
-    and which loses more data.
+    The total of all causes is not sufficient: many lost sectors say nothing about a double failure, which no array may
+    have had and which loses more data.
 
     ``trials``: number of arrays to simulate; if it is less than a block, the first block has this number.
     """

@@ -1,8 +1,8 @@
 """Checks of a machine immediately before measuring, of each cell, and of a result (of a plan: lab.experiments.linting).
 
-A stored result is checked for its machine, the contents and gaps of its cells, and its figures beside theory. A figure
-that differs from theory is named with the causes that the record supports. If there is no prediction because no disk
-has a known service time, the check reports the limiting factor instead.
+The checks of a stored result cover its machine, what its cells contain and lack, and its figures compared with theory.
+A figure that differs from theory is reported with the causes that the record supports. If there is no prediction
+because no disk has a known service time, the check reports the limiting factor instead.
 """
 
 from __future__ import annotations

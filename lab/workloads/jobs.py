@@ -91,7 +91,7 @@ def _effective_seed(options: dict[str, str], fio_version: str) -> str | None:
 
 
 def _options(job_text: str) -> dict[str, str]:
-    """Options of all sections merged: raidlab's jobs have one section, and those of a recipe differ in what is read."""
+    """The options of all sections, merged; the first value of an option counts. raidlab's own jobs have one section."""
     found: dict[str, str] = {}
     for line in job_text.splitlines():
         name, sign, value = line.partition("=")
@@ -131,7 +131,7 @@ RUN_REQUESTS = 8
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
-    """The trace over the first ``space_bytes`` of a device, with its requests distributed to at most ``streams``.
+    """The trace over the first ``space_bytes`` of a device; its requests are spread over at most ``streams`` streams.
 
     Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError for an unknown kind, too
     little space, or a time without any request.

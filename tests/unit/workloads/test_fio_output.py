@@ -400,7 +400,7 @@ def test_a_load_of_some_seconds_that_is_stopped_is_cut_before_its_drain() -> Non
 def test_a_run_without_documents_is_rejected() -> None:
     with pytest.raises(MeasurementDisturbed, match="reported nothing about the measured time"):
         figures(window_for(1.0, 2.0), [at(9.0)])
-    with pytest.raises(WorkloadError, match="not one I/O"):
+    with pytest.raises(WorkloadError, match="no I/O completed"):
         figures(window_for(0.0, 2.0), [printed_after(500 * n, 7, {9: 7}) for n in range(1, 8)])
 
 
