@@ -29,7 +29,7 @@ class AdaptLevel(StrEnum):
 
 
 EQUAL_WITHIN = 0.01
-"""Relative difference up to which disk sizes count as equal; drives of one nominal size differ by some sectors."""
+"""Relative difference up to which disk sizes count as equal; drives of one nominal size differ by a few sectors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
     identity = replace(label.disks[disk], uuid=new_uuid(), is_failed=False)
     changed = _changed(label, disk, identity)
     working = {number: own for number, own in nodes.items() if not label.disks[number].is_failed} | {disk: node}
-    yield _erased(label, node, "Erases what an earlier array may have left where labels and superblocks go.")
+    yield _erased(label, node, "Erases what an earlier array may have left in the area for labels and superblocks.")
     why = f"Records on every disk that {node} takes the place of the failed one."
     yield _write_labels(changed, working, why)
     yield from _cut(changed, {disk: node})

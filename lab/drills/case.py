@@ -142,7 +142,7 @@ def ended_words(exam: ExamEnd) -> str:
 FORMAT_VERSION = 1
 OUTCOME_VERSION = 2
 """Format of ended drills. Format 1 did not record how much data could still be recovered: its 'lost' may mean that the
-data were only not recovered.
+data were merely not recovered.
 """
 CHANGED_FILE = "changed"
 _LONGEST_COMMAND = 2000

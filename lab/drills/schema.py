@@ -72,7 +72,7 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     next_chunk: str = ""
     """For ``rest``: chunk size in KiB after a later reshape; empty: there is none."""
     when: str = ""
-    """The time that the machine's clock shows from here on (``lab.drills.desk``), as ``spring``; empty: unchanged."""
+    """The time on the machine's clock from here on (``lab.drills.desk``), such as ``spring``; empty: unchanged."""
     commit: bool = False
     """The student's statement that the disks themselves may be written from now on."""
 

@@ -52,7 +52,7 @@ class SweepEntry:
     """A sweep that comes with raidlab, or one that was run."""
 
     name: str
-    """The name by which it is found: its own, or the run's id."""
+    """The name that finds the sweep: its own, or the run's id."""
     title: str
     question: str
     axes: tuple[str, ...]

@@ -111,7 +111,7 @@ _HEAD_LINES = 3
 
 
 # The synthetic trace: a server with mail, home directories and a small database, as traces of the nineties describe
-# them: requests of 8 KiB in most cases, writes a little more than reads, a few scans (Ruemmler and Wilkes, "UNIX disk
+# them: requests of 8 KiB in most cases, slightly more writes than reads, a few scans (Ruemmler and Wilkes, "UNIX disk
 # access patterns", USENIX 1993). Requests arrive in bursts. Most go to a hot part of the data; some are sequential runs
 # of large requests.
 TRACE = "server-1990s"

@@ -92,7 +92,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     title: str
     baseline: str = ""
-    """The array by whose figures those of the other arrays are divided."""
+    """The baseline: the figures of the other arrays are divided by those of this one."""
     remarks: tuple[str, ...] = ()
     arrays: tuple[PublishedArray, ...] = ()
     figures: tuple[PublishedFigures, ...] = ()
