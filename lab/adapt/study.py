@@ -357,7 +357,7 @@ def _why_not(claim: Claim, family: int) -> str:
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
     if is_unsure or repeats >= needed:
         return ""
-    return f"a significant contrary comparison takes {needed} repeats here, and there are {repeats}"
+    return f"a significant contrary comparison among these takes {needed} repeats, and there are {repeats}"
 
 
 def _claims(found: Measurements) -> tuple[Claim, ...]:

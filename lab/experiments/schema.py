@@ -375,7 +375,7 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     named = (*(rebuild.arrays if rebuild else ()), *(name for job in experiment.jobs for name in job.arrays))
     for name in named:
         if name not in ids:
-            yield f"array '{name}' is named, but the arrays are {', '.join(ids)}"
+            yield f"an array '{name}' is named, but the arrays are {', '.join(ids)}"
 
 
 def check(experiment: Experiment) -> None:
