@@ -69,8 +69,8 @@ def load_signer(path: Path) -> Ed25519PrivateKey:
         descriptor = open_plain(path, is_own=True)
         with open(descriptor, "rb") as file:
             if os.fstat(descriptor).st_mode & _OTHERS:
-                hint = f"chmod 600 {path}, or delete it for a new one"
-                raise ResultError(f"others may read the key '{path}'", hint=hint)
+                hint = f"run 'chmod 600 {path}', or delete the file: the next export creates a new key"
+                raise ResultError(f"other users can read the key '{path}'", hint=hint)
             data = file.read(MOST_OWN_BYTES)
     except OSError as error:
         raise storage_error(f"the key '{path}' cannot be used", error) from error
@@ -120,7 +120,7 @@ KIND = "raidlab-export"
 RESULTS_VERSION, FORMAT_VERSION = 2, 3
 """Version of bundles with results only, which older raidlab versions can read, and of bundles with practice."""
 LESSONS, DRILLS = "lessons", "drills"
-"""Folders of practice in a bundle."""
+"""Folders in a bundle that hold practice."""
 MOST_PRACTICE = 1000
 """Maximum number of lessons and drills in a bundle; a term has a few dozen."""
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
@@ -135,7 +135,7 @@ _COPY_AGAIN = "copy it again, or request a new export"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The list of a bundle's files."""
+    """The files of a bundle with their checksums, and the key that signed them."""
 
     kind: str = KIND
     format_version: FormatVersion = RESULTS_VERSION
@@ -194,7 +194,7 @@ def export_results(
         )
     if len(practice) > MOST_PRACTICE:
         raise ResultError(
-            f"{len(practice)} lessons and drills are more than a bundle holds ({MOST_PRACTICE})",
+            f"a bundle holds at most {MOST_PRACTICE} lessons and drills, but there are {len(practice)}",
             hint=f"move old ones out of '{store.root.parent / DRILLS}'",
         )
     results = {result_id: dict(files_of(store, store.load(result_id))) for result_id in ids}
@@ -243,7 +243,7 @@ class _Archive(io.FileIO):
         most = _MOST_DIRECTORY_BYTES + 1
         data = super().read(most if size is None or size < 0 else min(size, most)) or b""
         if len(data) > _MOST_DIRECTORY_BYTES:
-            raise zipfile.BadZipFile("its table is larger than that of any export")
+            raise zipfile.BadZipFile("its directory is larger than that of any export")
         return data
 
 
@@ -323,15 +323,15 @@ def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise ResultError(f"'{file}' is encrypted, but exports never are", hint="first unpack it with its password")
     if any(entry.compress_type not in _METHODS for entry in entries):
-        raise ResultError(f"'{file}' is not packed like an export", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' is not compressed like an export", hint=_COPY_AGAIN)
 
 
 def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:
     places = archive.namelist()
     strangers = sorted(set(places) - set(manifest.sha256) - {MANIFEST, SIGNATURE})
     if strangers or len(set(places)) < len(places):
-        named = visible(", ".join(strangers[:3])) or "a file is there twice"
-        raise ResultError(f"'{file}' was edited: {named}", hint=_COPY_AGAIN)
+        reason = f"it also has {visible(', '.join(strangers[:3]))}" if strangers else "it has a file twice"
+        raise ResultError(f"'{file}' was edited: {reason}", hint=_COPY_AGAIN)
 
 
 def _is_practice(place: str, manifest: Manifest) -> bool:
@@ -344,7 +344,7 @@ def _parted(place: str, file: Path) -> tuple[str, str]:
     """The id of a result and the path in its folder."""
     folder, result_id, path = [*place.split("/", 2), "", ""][:3]
     if folder != "results" or not (path == RECORD_NAME or is_document(path)):
-        raise ResultError(f"'{file}' holds '{place}', which belongs to no result", hint="do not use this file")
+        raise ResultError(f"'{file}' holds '{place}', which does not belong to a result", hint="do not use this file")
     return checked_id(result_id), path
 
 
@@ -373,7 +373,7 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{file}' is not a raidlab export: {error}", hint="check the path") from None
     if SIGNATURE not in archive.namelist():
-        raise ResultError(f"'{file}' was edited: its signature is gone", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' was edited: its signature is missing", hint=_COPY_AGAIN)
     if not is_signed(manifest.public_key, _read_entry(archive, SIGNATURE, MIB), data):
         raise ResultError(f"'{file}' was edited: its signature does not match its contents", hint=_COPY_AGAIN)
     return manifest

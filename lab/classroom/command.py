@@ -1,7 +1,7 @@
 """``raidlab class``, ``raidlab export`` and ``raidlab handout``: a folder of bundles, a bundle, and pages to print.
 
 A printed sheet of a lesson has the goal, the steps, the questions and space for answers; it omits hints, checks and
-explanations. Each is one A4 page.
+explanations. Each sheet is one A4 page.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PAGE_CHARACTERS = 2900
 
 def handout(
     what: Annotated[Literal["keys", "lessons"], Parameter(help="A card of the app's keys, or sheets for lessons.")],
-    *lessons: Annotated[str, Parameter(help="Lessons by number or id; none: all of them.")],
+    *lessons: Annotated[str, Parameter(help="Lessons by number or id; without any, all of them.")],
     to: Annotated[Path, Parameter(help="The .html file to write; print it from a browser.")],
     seed: Annotated[str, Parameter(help="The word that varies the lessons, as for 'raidlab lesson start'.")] = "",
     language: Annotated[str, Parameter(help="Language of the lessons, where there is a translation.")] = "en",
@@ -66,14 +66,14 @@ def handout(
     """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
     context = current()
     if what == "keys" and (lessons or seed):
-        raise SpecError("the card of keys accepts no lessons and no seed", hint="raidlab handout keys --to keys.html")
+        raise SpecError("the card of keys does not take lessons or a seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
     context.out({"file": str(to), "pages": pages}, f"{to}: {counted(pages, 'page')}, A4; print it from a browser")
 
 
 def key_page() -> str:
-    """The card of keys as HTML. Raises ToolMissing without the app, RequirementMissing without jinja2."""
+    """The card of keys as HTML. Raises ToolMissing if the app is missing, RequirementMissing if jinja2 is missing."""
     app = extension(AppFrontend)
     if app is None:
         raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
@@ -83,7 +83,7 @@ def key_page() -> str:
 def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
     """The sheets of these lessons, or of all.
 
-    Raises LessonError for an unknown lesson, RequirementMissing without jinja2.
+    Raises LessonError for an unknown lesson, RequirementMissing if jinja2 is missing.
     """
     course = built_in_course()
     lessons = [course.find(name).ready(seed, language) for name in names or course.ids]
@@ -97,7 +97,7 @@ def _render(template: str, kind: str, title: str, **values: object) -> str:
 
 
 def _font_points(lesson: ReadyLesson) -> float:
-    """The size with which the lesson fills at most one page."""
+    """The font size, in points, at which the lesson fits on one page."""
     length = 0
     for step in lesson.steps:
         asked = " ".join([step.ask.question, *step.ask.options.values()]) if step.ask else ""
@@ -125,7 +125,7 @@ def classroom(
         Path | None, Parameter(help="Also write a sheet for grading, one line per bundle or student: a .csv file.")
     ] = None,
     roster: Annotated[
-        Path | None, Parameter(help="Names and ids of the students: a .csv file, such as Moodle or Canvas export.")
+        Path | None, Parameter(help="Names and ids of the students: a .csv file, as exported by Moodle or Canvas.")
     ] = None,
     points: Annotated[
         str | None, Parameter(help="Points by this scale: 'standard', or a .toml file (docs/instructor.md).")
@@ -137,9 +137,9 @@ def classroom(
 ) -> None:
     """Show what a class measured and practised, with intervals.
 
-    For each level the speed-up over the student's own disk; for each drill how many saved the data, their mistakes and
-    how long it took; for each lesson how many passed. Edited or damaged bundles are reported and left out. Copies,
-    seeds that several students share, and values far from the others are reported too.
+    It shows the speed-up of each level over the student's own disk, how many students saved the data in each drill,
+    their mistakes and times, and how many passed each lesson. Edited or damaged bundles are reported and left out.
+    Copies, seeds that several students share, and values far from the others are reported too.
     """
     context = current()
     if (moodle or canvas) and not roster:

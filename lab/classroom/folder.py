@@ -1,4 +1,4 @@
-"""The bundles of a folder as database tables, and the practice that a bundle has.
+"""The bundles of a folder as database tables, and the practice in a bundle.
 
 The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
 any other code uses them. The rows of each bundle are cached in a database (duckdb), so that thousands of results are
@@ -145,7 +145,7 @@ def work_digest(work: Progress | DrillOutcome) -> str:
     if isinstance(work, Progress):
         seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}
         if not any(map(work.is_done, work.steps)):
-            # A class may begin a lesson in the same second.
+            # A whole class may begin a lesson in the same second.
             seen = {**seen, "seed": work.seed}
     else:
         names = ("drill", "began_utc", "ended_utc", "commands", "before", "after", "changed")
@@ -163,7 +163,7 @@ def _decoded(data: bytes, kind: type[Kind], source: str) -> Kind:
 def _require(value: Kind, is_good: bool, source: str) -> Kind:
     if is_good:
         return value
-    raise ResultError(f"'{source}' has contents that no raidlab writes", hint=_ASK)
+    raise ResultError(f"'{source}' has values that raidlab never writes", hint=_ASK)
 
 
 def _is_count(*numbers: float) -> bool:
@@ -287,7 +287,7 @@ _KINDS = {"str": TEXT, "float": NUMBER, "int": WHOLE, "bool": TRUTH, "tuple[str,
 
 
 def _columns(kind: type[DrillTry | LessonTry]) -> dict[str, str]:
-    """The fields with their types in the database, except for the key, which ``files`` has."""
+    """The fields with their types in the database, except for the key, which is in ``files``."""
     return {each.name: _KINDS[str(each.type)] for each in fields(kind) if each.name != "key"}
 
 
@@ -418,7 +418,7 @@ def _is_new(database: DuckDBPyConnection) -> bool:
 
 @contextmanager
 def _transaction(database: DuckDBPyConnection) -> Iterator[None]:
-    """After an error, closing the connection undoes the changes."""
+    """Commit the changes of the block; after an error, closing the connection undoes them."""
     database.begin()
     yield
     database.commit()
@@ -476,7 +476,7 @@ _FEW, _FEW_BYTES = 64, 16 * MIB
 _AT_ONCE = 10
 """Number of bundles in one job of a process."""
 _STORE_AFTER, _STORE_AFTER_SECONDS = 250, 5.0
-"""Rows are written to the cache after this number of bundles or this time, whichever is first."""
+"""Rows are written to the cache after this number of bundles or this time, whichever comes first."""
 OnProgress = Callable[[str, float], object]
 """Progress callback: the activity, and the share that is done, 0 to 1."""
 
@@ -488,7 +488,7 @@ def open_class(
     """The bundles of ``folder`` as tables; unchanged bundles are taken from ``cache``.
 
     With ``processes`` None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``. Raises
-    RequirementMissing without duckdb, ResultError if ``folder`` does not exist or the cache cannot be written.
+    RequirementMissing if duckdb is missing, ResultError if ``folder`` does not exist or the cache cannot be written.
     """
     duckdb = duckdb_module()
     if not folder.is_dir():
@@ -502,7 +502,7 @@ def open_class(
 
             def opened(how: int) -> DuckDBPyConnection:
                 stack.close()
-                stack.enter_context(held(place, how, lambda: on_progress("another raidlab reads this class", 0.0)))
+                stack.enter_context(held(place, how, lambda: on_progress("another raidlab is reading this class", 0.0)))
                 is_reader = how == SHARED and (place / _DATABASE).exists()
                 name = str(place / _DATABASE) if is_reader or how == ALONE else ":memory:"
                 connection: DuckDBPyConnection = duckdb.connect(name, read_only=is_reader, config=settings)
@@ -518,13 +518,13 @@ def open_class(
     except duckdb.Error as error:
         if refused := _refusal(str(error)):
             raise storage_error(f"the contents of '{folder}' cannot be cached in '{place}'", refused) from None
-        raise ResultError(f"the class of '{folder}' cannot be read: {error}", hint=f"delete '{place}'") from None
+        raise ResultError(f"the class in '{folder}' cannot be read: {error}", hint=f"delete '{place}'") from None
     except OSError as error:
         raise storage_error(f"'{place}' cannot be used", error) from error
 
 
 def _refusal(text: str) -> OSError | None:
-    """The system error in a message of DuckDB, which has no error number; None if there is none."""
+    """The system error that a message from DuckDB describes in words, or None."""
     numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
 

@@ -1,4 +1,4 @@
-"""Sheets for grading: one line per student of a roster, or one line per bundle without a roster.
+"""Sheets for grading: one line per student of a roster or, without a roster, one line per bundle.
 
 The roster is a CSV file with names and ids. The points follow a scale, which is a small TOML file.
 """
@@ -201,7 +201,7 @@ _HEADINGS = {
     "key": ("key",),
     "seed": ("seed",),
 }
-"""Field -> accepted headings, in order of preference; beside ``SIS User ID``, ``ID`` is Canvas's internal number."""
+"""Field -> accepted headings, in order of preference; next to ``SIS User ID``, ``ID`` is Canvas's internal number."""
 _SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
 
 
@@ -247,9 +247,9 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     columns = _columns(rows[0], path) if rows else {}
     students = tuple(_students(rows[1:], columns, path))
     if not students:
-        raise SpecError(f"'{path}' names no student", hint=f"such as:\n{_SAMPLE}")
+        raise SpecError(f"'{path}' does not name any student", hint=f"write it like this:\n{_SAMPLE}")
     if len(students) > MOST_STUDENTS:
-        raise SpecError(f"'{path}' names {len(students)} students", hint=f"at most {MOST_STUDENTS} are possible")
+        raise SpecError(f"'{path}' names {len(students)} students", hint=f"at most {MOST_STUDENTS} are allowed")
     _refuse_doubles(students, path)
     return students
 
@@ -268,7 +268,7 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
     if "id" not in found or not {"name", "last"} & found.keys():
         raise SpecError(
             f"'{path}' has no columns for names and ids, but: {visible(', '.join(heading[:12]))}",
-            hint=f"its first line names the columns, such as:\n{_SAMPLE}",
+            hint=f"its first line must name the columns, as here:\n{_SAMPLE}",
         )
     return found
 
@@ -281,10 +281,10 @@ def _students(rows: Iterable[Sequence[str]], columns: Mapping[str, int], path: P
         # The second line of Canvas's export, and the test student that Canvas adds for teachers.
         if name.startswith("Points Possible") or name == "Student, Test" or not name:
             continue
-        # Guests have no id of the school.
+        # Guests have no school id.
         words["id"] = next((words[each] for each in ("id", "canvas_id", "login", "email") if words.get(each)), "")
         if not words["id"]:
-            raise SpecError(f"'{path}' gives {visible(name)} no id", hint="add one, or remove the line")
+            raise SpecError(f"'{path}' has no id for {visible(name)}", hint="add one, or remove the line")
         yield Student(name=name, **words)
 
 
@@ -335,15 +335,16 @@ def _problems(
 ) -> Iterator[str]:
     for file in keys:
         if file in several:
-            yield f"{file} may belong to {' or '.join(each.name for each in several[file])}: add a column file or key"
+            owners_names = " or ".join(each.name for each in several[file])
+            yield f"{file} may belong to {owners_names}: add a column 'file' or 'key'"
         elif file not in owners:
-            yield f"{file} belongs to no student of the roster: add a column file or key"
+            yield f"{file} belongs to no student on the roster: add a column 'file' or 'key'"
     for of_key in by_key.values():
         if len(of_key) > 1:
             yield f"one key signed bundles of {' and '.join(sorted(each.name for each in of_key))}"
     for file, student in owners.items():
         if student.key and keys[file] and student.key.casefold() != keys[file].casefold():
-            yield f"{file} has {student.name}'s name, but another key than the roster's signed it"
+            yield f"{file} has {student.name}'s name, but was not signed with the key in the roster"
 
 
 def _words_of(student: Student) -> list[list[list[str]]]:
@@ -520,7 +521,7 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
     yield from (found.problems[file] for file in line.files if file in found.problems)
     if line.student is None:
         if assignment:
-            yield "belongs to no student of the roster"
+            yield "belongs to no student on the roster"
         return
     if not line.files:
         yield "nothing was handed in"

@@ -1,8 +1,8 @@
 """A class in figures: the speed-ups that it measured, and its practice, with tables and notes for the instructor.
 
-A speed-up is over the student's own disk. A student is identified by a key, so several bundles with one key belong to
-one student. Work that several keys handed in counts once and is reported. The page contains no names of files or
-students, so the class may see it.
+A speed-up is relative to the student's own disk. A student is identified by a key, so several bundles with one key
+belong to one student. Work that several keys handed in counts once and is reported. The page contains no names of files
+or students, so the class may see it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class SharedSeed:
 
     what: str
     seed: str
-    """Empty without a seed, which gives everybody the same case."""
+    """Empty if no seed was used, in which case everybody has the same answers."""
     files: tuple[str, ...]
 
 
@@ -279,7 +279,7 @@ class ClassRow:
     workload: str
     direction: str
     baseline: str
-    """The array that divides the others: the single disk, or the first array by name."""
+    """The array to which the others are compared: the single disk, or the first array by name."""
     results: int
     lowest: float
     first_quartile: float
@@ -353,7 +353,7 @@ def view_class(
 
 
 # The columns of ``_ROWS`` have the order of the fields of ``ClassRow``; ``unit`` is the array, because ARRAY is an SQL
-# keyword. The baseline of each result is its own single disk; in an experiment without one, the first array by name.
+# keyword. The baseline of each result is its own single disk or, in an experiment without one, the first array by name.
 _BASELINES = """
 WITH baselines AS (
   SELECT experiment, coalesce(min(unit) FILTER (is_single), min(unit)) AS baseline FROM medians GROUP BY experiment
@@ -457,7 +457,7 @@ def _drill_table(title: str, rows: Sequence[tuple[DrillStatistics, TryStatistics
     notes = (
         SHARES,
         "saved: all data, in the required array, and nothing written before commit; "
-        "have the data: also those who risked them, or did not finish",
+        "have the data: includes those who risked them or did not finish",
         "data saved, minutes: medians; hints, resets: means; wrote first: students who wrote before commit",
     )
     return Table(title, tuple(Column(word, word != "drill") for word in words), body, notes)
@@ -490,7 +490,7 @@ def cautions(found: ClassView) -> Iterator[str]:
         if file_words(work.drill, work.drill_file) == ANOTHER_FILE:
             others.setdefault(work.drill, set()).add(work.file)
     for drill, names in sorted(others.items()):
-        yield f"a file other than this raidlab's was played as {drill}: {listed(sorted(names))}"
+        yield f"{drill} was played from a file other than this raidlab's: {listed(sorted(names))}"
     for files in found.keys.values():
         if len(files) > 1:
             yield f"one key signed: {listed(files)}"
@@ -539,7 +539,7 @@ def class_page(found: ClassView, title: str) -> Page:
         sections.append(PageSection("drills", "Drills", lead, tuple(blocks)))
     if practice.lessons:
         bars = _share_bars("passed", {each.lesson: each.passed for each in practice.lessons}, 0)
-        plot = _percent_plot("Lessons passed", "Of the students who began the lesson.", [bars])
+        plot = _percent_plot("Lessons passed", "Share of the students who began the lesson.", [bars])
         group = PageGroup("Who passed", plots=(plot,))
         sections.append(PageSection("lessons", "Lessons", blocks=(group, all_figures(tables[-1:], is_open=True))))
     measured = grouped(found.rows, lambda row: row.experiment)
@@ -565,7 +565,7 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
     )
     have_data = first_and_best(
         "Have the data at the end",
-        "Also those who risked them, or did not finish.",
+        "Includes those who risked them or did not finish.",
         lambda tries: tries.have_data,
     )
     yield PageGroup("Who saved the data", plots=(saved, have_data))

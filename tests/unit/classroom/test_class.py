@@ -204,7 +204,7 @@ def test_a_drill_of_another_file_is_named(bundles: Path, tmp_path: Path) -> None
         work = {f"drills/{try_.id}.json": msgspec.json.encode(replace(try_, drill_file=digest))}
         (bundles / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
     found = view_class(bundles, tmp_path / "cache")
-    assert list(cautions(found)) == [f"a file other than this raidlab's was played as {DRILL}: easier.zip"]
+    assert list(cautions(found)) == [f"{DRILL} was played from a file other than this raidlab's: easier.zip"]
     lines = sheet_of(found)
     reported = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
     assert reported == {"built-in": "", "easier": "another file", "earlier": "not recorded"}

@@ -112,7 +112,7 @@ BAD_PLACES = (
 # Format 2 has results alone.
 @pytest.mark.parametrize(("contents", "version"), [*(({place: b"{}"}, 3) for place in BAD_PLACES), (OWN, 2)])
 def test_a_place_that_is_none_is_refused(contents: dict[str, bytes], version: int, tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="belongs to no result"):
+    with pytest.raises(ResultError, match="does not belong to a result"):
         read_bundle(signed(tmp_path / "x.zip", contents, version))
 
 

@@ -337,7 +337,7 @@ def manifest_with(file: Path, **changes: object) -> bytes:
 def test_places_outside_a_result_are_refused(place: str, two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     resign(file, two, {place: b"x"}, sha256={place: hashlib.sha256(b"x").hexdigest()})
-    refuse(other, file, "belongs to no result")
+    refuse(other, file, "does not belong to a result")
 
 
 def test_a_newer_format_and_strange_files_are_refused(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
@@ -414,9 +414,9 @@ def slip_in_a_file(file: Path) -> None:
         (leave_out_a_document, "lacks raw/0000"),
         (edit_with_its_checksum, "was edited: its signature does not match"),
         (sign_with_another_key, "signature does not match"),
-        (unsign, "signature is gone"),
+        (unsign, "signature is missing"),
         (unsign_as_an_old_format, "is not signed"),
-        (slip_in_a_file, "was edited: results/20261121T100000Z-x/raw/0099"),
+        (slip_in_a_file, "was edited: it also has results/20261121T100000Z-x/raw/0099"),
     ],
 )
 def test_a_changed_bundle_is_noticed_and_nothing_is_stored(
