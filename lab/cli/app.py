@@ -32,9 +32,10 @@ def serve(
     *,
     port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0: any free port.")] = 8642,
 ) -> None:
-    """The app in a browser: on loopback only, at an address with a random token that is printed.
+    """Serve the app to a browser: on loopback only, at an address with a random token, which is printed.
 
-    Each tab that opens the address runs its own app. Ctrl-C ends it. From another computer: ``ssh -L``.
+    Each tab that opens the address runs its own app. Ctrl-C ends the server. To open the app from another computer,
+    forward the port with ``ssh -L``.
     """
     app = extension(AppFrontend)
     if app is None:
@@ -79,8 +80,8 @@ def make_app(words: Collection[str] | None = None) -> App:
     """The command with all its sub-commands.
 
     Args:
-        words: of the command line: the modules of sub-commands that are not among them are not imported, and only
-            their names and helps are there; None: all are imported.
+        words: the words of the command line. Any sub-command that is not among them gets only its name and help,
+            without the import of its module. None: import all modules.
     """
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for each in _commands():
@@ -100,7 +101,7 @@ def without_command(app: App, run_line: RunLine) -> int:
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         on = options().on
-        # Not before the imports: until then nothing has to be closed, and an exception during imports could get lost.
+        # After the import of the app: before it, nothing has to be closed, and an exception in it could get lost.
         if wants_lines:
             open_text = frontend.load_text()
             signals.close_in_order()
@@ -119,7 +120,7 @@ def _read_verb(words: list[str]) -> Verb | None:
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print a completion script, such as for ``source <(raidlab completion bash)``."""
+    """Print a completion script, for example to load it with ``source <(raidlab completion bash)``."""
     out(make_app().generate_completion(shell=shell).rstrip())
 
 
@@ -183,7 +184,7 @@ COMMANDS = {
     "doctor": "What this computer can do, what is missing, and the command that fixes it.",
     "kernels": "The distribution kernels that qemu: can start, and how to fetch others.",
     "mdadm": "Other versions of mdadm for uml: and qemu:, and how to fetch them.",
-    "disks": "Lab disks, and every refused disk with its reason.",
+    "disks": "Lab disks, and every refused disk with the reason.",
     "array": "Create, show, change, break and repair arrays.",
     "watch": "Arrays, members and rebuilds, live.",
     "load": "Run one workload on one array, live.",

@@ -55,13 +55,13 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
     if isinstance(error, UnknownCommandError):
         return f"there is no command '{command} {word}'", f"known: {', '.join(known)}; {see}"
     if word in _LISTS:
-        return f"{chain} needs no {word}", f"write: {command}"
+        return f"'{command}' lists without '{word}'", f"write: {command}"
     words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
-    return f"'{command}' takes no {words}", f"leave that out; {see}"
+    return f"'{command}' does not accept {words}", f"leave that out; {see}"
 
 
 def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:
-    """The call for the words of a command: of its function, or of the runner of its verb (``lab.cli.session``).
+    """The call that runs a command line: the command's function, or the runner of its verb (``lab.cli.session``).
 
     Raises CycloptsError, and SpecError for invalid values of a verb.
     """

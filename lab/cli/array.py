@@ -137,7 +137,7 @@ def _picture_text(picture: StripePicture, offset: int, count: int) -> str:
     lines += ["by the shape before the reshape"] if picture.is_before else []
     lines.append(moment_words(picture))
     if picture.length_bytes < stripe.cell_sectors * SECTOR_BYTES:
-        lines.append(f"of each chunk {picture.length_bytes} bytes from {picture.skip_bytes} on were compared")
+        lines.append(f"of each chunk, {picture.length_bytes} bytes from byte {picture.skip_bytes} on were compared")
     end = min(offset + count, picture.skip_bytes + picture.length_bytes)
     rows: list[tuple[object, ...]] = []
     for seen in picture.cells:
@@ -195,7 +195,7 @@ def readable(part: bytes) -> str:
 
 
 def write_text(shape: MappedArray, write: SmallWrite) -> str:
-    """A small write as expected from md."""
+    """A small write as md is expected to carry it out, as text."""
     lines = [shape_words(shape), *write_head(shape, write)]
     rows = [
         (
@@ -245,12 +245,12 @@ def map_(
     *,
     block: Annotated[str | None, Parameter(help="A block of 4 KiB of the array, counted from 0.")] = None,
     sector: Annotated[
-        str | None, Parameter(help="A sector of 512 bytes: of the array, or with --member of that disk.")
+        str | None, Parameter(help="A sector of 512 bytes: of the array or, with --member, of that disk.")
     ] = None,
-    member: Annotated[str | None, Parameter(help="A disk of the array: what does its --sector hold?")] = None,
+    member: Annotated[str | None, Parameter(help="The disk of the array to which --sector refers.")] = None,
     file: Annotated[str | None, Parameter(help="A file on the array's file system, or a path on the machine.")] = None,
 ) -> None:
-    """Tell where a block of an array lies on its members, or what a sector of a member holds; or where a file lies."""
+    """Show where a block or a file of an array lies on its members, or what a sector of a member holds."""
     ways = [block is not None, sector is not None and member is None, member is not None, file is not None]
     if sum(ways) != 1 or (member is not None and sector is None):
         raise SpecError(
@@ -282,7 +282,9 @@ def inspect(
     *,
     stripe: Annotated[str | None, Parameter(help="Which stripe: a row of chunks, counted from 0.")] = None,
     block: Annotated[str | None, Parameter(help="The stripe of this block of 4 KiB of the array.")] = None,
-    offset: Annotated[str | None, Parameter(help="First byte of each chunk to show; the first that differs.")] = None,
+    offset: Annotated[
+        str | None, Parameter(help="First byte of each chunk to show; by default the first that differs.")
+    ] = None,
     count: Annotated[str, Parameter(name="--bytes", help="How many bytes of each chunk to show.")] = "32",
     flip: Annotated[
         str | None, Parameter(help="Flip a byte of the stripe behind md's back: disk03:17 is byte 17 of its chunk.")
@@ -431,7 +433,7 @@ app = App(name="array", help_format="plaintext")
 
 def _speed(context: Context, action: Speed, *, plan: bool = False) -> None:
     if context.is_embedded and not plan:
-        context.narrator.notice("the limits last as long as the lab is open: here, this command")
+        context.narrator.notice("the limits last only while the lab is open: here, until this command ends")
     run_plan(context, action, plan=plan)
 
 
@@ -454,12 +456,12 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
         array = session.array(spec.name)
         status = wait_with_bar(context, session, spec.name, action.waits_for) if wait else array.read()
         if status.owes_sync and not wait and context.is_embedded:
-            context.narrator.notice("the first resync continues whenever the lab is open: --wait, or raidlab watch")
+            context.narrator.notice("the first resync continues only in an open lab: use --wait or 'raidlab watch'")
         print_array(context, array, status, made, is_long=True)
 
 
 def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
-    """The disks of the persistent embedded lab, if all are files: their nodes follow from its list."""
+    """The disks of the persistent embedded lab, if all are files: their nodes follow from the lab's list."""
     if not context.is_embedded:
         return ()
     with lab_folder(context.host.state, context.target.lab_name) as folder:

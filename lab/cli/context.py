@@ -1,4 +1,4 @@
-"""What every sub-command has: the target, the options, this computer's ``lab.host``, output, and additions by plugins.
+"""What every sub-command uses: the target, the options, this computer's ``lab.host``, output, and plugins' additions.
 
 Data go to standard output; narration and the progress of long operations go to standard error.
 """
@@ -106,7 +106,7 @@ def pairs(values: Mapping[str, object]) -> str:
 
 
 def use_width() -> None:
-    """Limit the width for rich to values at which it can print, and does not use gigabytes of memory.
+    """Limit the width to values at which rich can print, and without gigabytes of memory.
 
     With fewer columns rich takes minutes; a terminal that reports 0 has an unknown size.
     """
@@ -147,7 +147,7 @@ class ProgressBar:
             if label != self._label:
                 self._label = label
                 times = [f"about {human_seconds(round(step_seconds))}"] if step_seconds >= 1 else []
-                # The estimate of a whole run is worth a line's end only while it is longer than the step itself.
+                # An estimate for the whole run is useful only while it is clearly longer than the step itself.
                 if left_seconds is not None and left_seconds >= max(60, 2 * step_seconds):
                     times.append(f"{human_seconds(left_seconds)} left")
                 err(f"{label} ({', '.join(times)})" if times else label)
@@ -177,7 +177,7 @@ class Command(NamedTuple):
     help: str
 
     def add_to(self, app: App, words: Collection[str] | None = None) -> None:
-        """Add it to a group; if ``words`` are given and it is not among them, only its name and help are there."""
+        """Add it to a group; if it is not among the given ``words``, add only its name and help, and import nothing."""
         from cyclopts import App
 
         name = self.words.rpartition(" ")[2]
@@ -222,7 +222,7 @@ class ClusterCalls(ABC):
 
     @abstractmethod
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """The result of a module's function, which every worker can import. Raises LabError as it does."""
+        """The result of ``function``, which every worker must be able to import. Raises LabError if it does."""
 
 
 class Cluster(NamedTuple):
@@ -256,7 +256,7 @@ class _Run:
         self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
 
     def lines_after(self, result: CommandResult) -> list[str]:
-        """The line, after the last command has run or one has failed; empty before."""
+        """The lines to print after a command: none until the last one has run or one has failed."""
         if result.status:
             self._left.clear()
             return [*self._line(result.argv), f"$ {shlex.join(result.argv)}  {_how(result)}"]
@@ -368,7 +368,7 @@ def options() -> Options:
 
 
 def named_target() -> str:
-    """The target that the user named, with --on or by the environment; empty without one."""
+    """The target that the user named with --on or in the environment; empty if there is none."""
     return options().on or os.environ.get(ON_VARIABLE, "")
 
 
@@ -391,7 +391,7 @@ def current() -> Context:
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
 
-CLUSTER_HELP = "Spread it: local[:N], ssh:HOST,HOST, or a scheduler's address; default: in this process."
+CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's address; default: in this process."
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:

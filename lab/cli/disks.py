@@ -1,6 +1,6 @@
 """``raidlab disks``: the disks that the lab may write to, and those that it refuses.
 
-``raidlab disks calibrate`` measures the model of a real drive, for emulated ones.
+``raidlab disks calibrate`` measures a real drive, and stores the model for emulated ones.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _device(lab: Lab, word: str) -> BlockDevice:
 def _show(made: Calibration) -> None:
     mechanics = made.model.mechanics
     if mechanics is None:
-        raise LabError("the calibration found no mechanics")
+        raise LabError("the calibration found no rotating mechanics")
     seeks = [
         (f"{share:.1%}", human_seconds(seconds), human_seconds(mechanics.seek_seconds(share * mechanics.cylinders)))
         for share, seconds in made.seeks
@@ -222,7 +222,7 @@ def reset(
     if not all_disks:
         _require(names)
     context = current()
-    # Only arrays that are known can be stopped; on other machines none is started, but some may run.
+    # Arrays must be known to be stopped. Other machines do not start arrays by themselves, but some may be running.
     with open_session(client_of(context), start_arrays=not (all_disks and context.is_embedded)) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(session.reset_all() if all_disks else session.reset(chosen))
@@ -244,13 +244,13 @@ def pull(name: str, *, break_array: BreakArrayFlag = False, plan: PlanFlag = Fal
 
 @app.command
 def plug_in(name: str, *, plan: PlanFlag = False) -> None:
-    """Bring a pulled disk back; it joins no array by itself."""
+    """Bring a pulled disk back; it does not join an array by itself."""
     _act(current(), lambda session: breaking.plug_in(session, name), "plugged in", name, plan=plan)
 
 
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
-    """Cut a spindle's power for an instant: what only its write cache held is lost."""
+    """Cut a spindle's power for an instant: data that only its write cache held are lost."""
     _act(current(), lambda session: operations.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
@@ -298,7 +298,7 @@ def _confirm_physical(path: str, again: str | None) -> None:
         reason = f"'{again}' is not '{path}'" if again else "it was typed only once"
         raise DeviceRefused(
             f"{path} cannot be added to the lab: {reason}",
-            hint=f"type the path twice: disks add {path} … --confirm {path}",
+            hint=f"type the path twice: raidlab disks add {path} … --confirm {path}",
         )
 
 

@@ -9,12 +9,12 @@ from lab.machine import TargetKind, open_machine
 
 
 def doctor(*, machine: bool = False) -> int:
-    """Check this computer for the chosen target, and a machine elsewhere (ssh:, vagrant:); status 3: not ready.
+    """Check this computer for the chosen target, and for ssh: and vagrant: also the machine; status 3: not ready.
 
     Parameters
     ----------
     machine
-        Open the machine here too (uml:, local:): its drivers, and what its md can.
+        Also open a machine on this computer (uml:, local:), to check its drivers and what its md can do.
     """
     context = current()
     reports = [check_computer(context.host, target=str(context.target))]

@@ -37,8 +37,8 @@ from lab.session.session import open_session, read_arrival, read_leftovers, stor
 
 EACH_COMMAND = (
     "`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there. Each of them "
-    "starts a machine, which is switched off when it ends: overlays, and the arrays on them, are lost. The disks keep "
-    "their data. Within `raidlab exec` nobody can answer `drill commit`: type `raidlab drill commit` first."
+    "starts a machine, which is switched off when the command ends: overlays, and the arrays on them, are lost. The "
+    "disks keep their data. Within `raidlab exec` nobody can answer `drill commit`: type `raidlab drill commit` first."
 )
 
 app = App(name="drill", help_format="plaintext")
@@ -46,7 +46,7 @@ app = App(name="drill", help_format="plaintext")
 
 @app.default
 def default() -> None:
-    """Show the drill that is open; without one, all drills."""
+    """Show the open drill or, if none is open, all drills."""
     context = current()
     if DrillCase.find(_folder(context)) is None:
         _list(context, verbs.ListDrills())
@@ -214,8 +214,8 @@ add_verbs(app, verbs.VERBS, _list, _start, _status, _hint, _commit, _reset, _deb
 @app.command
 def verify(
     *names: Annotated[str, Parameter(help="Drills, by number, id or file; by default all that come with raidlab.")],
-    prove: Annotated[bool, flag("Also carry out every solution in it, on separate machines.")] = False,
-    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
+    prove: Annotated[bool, flag("Also carry out every solution, on separate machines.")] = False,
+    seed: Annotated[list[str] | None, Parameter(help="Prove with these seeds; by default with two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Check drills, and list all problems with their remedies."""

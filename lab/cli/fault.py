@@ -73,8 +73,8 @@ def run(
 ) -> int:
     """Play scenarios on tiny arrays in a separate machine, and check that each ends as it must.
 
-    In virtual time on the lab's own kernel; --on 'uml:?time=real' in real time. Every outcome is stored as soon as it
-    is known. The exit status is 0 only if all are as expected.
+    They run in virtual time on the lab's own kernel, or in real time with --on 'uml:?time=real'. Every outcome is
+    stored as soon as it is known. The exit status is 0 only if all are as expected.
     """
     context = current()
     if bool(names) == every:
@@ -167,14 +167,14 @@ def campaign(
     shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int:
-    """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
+    """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level's arithmetic.
 
     A violation is stored as a finding, with an id that replays it, shrunk to the fewest operations and writes.
     """
     context = current()
     if resume is not None:
         if seeds or minutes or level or policy or planted:
-            raise SpecError("--resume cannot be combined with other options", hint="give --resume alone")
+            raise SpecError("--resume cannot be combined with other options", hint="use --resume alone")
         with campaigns.resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
             summary = _run(context, journal, calls, shrinks=shrink)
             return _print_campaigns(context, [summary], is_hunt=bool(journal.run.planted))
@@ -246,9 +246,9 @@ def _table(records: tuple[campaigns.FindingRecord, ...]) -> str:
 def findings(
     name: Annotated[str | None, Parameter(help="A finding; by default all stored findings are listed.")] = None,
     *,
-    forget: Annotated[bool, flag("Remove it.")] = False,
+    forget: Annotated[bool, flag("Remove the finding.")] = False,
 ) -> None:
-    """What campaigns have found."""
+    """Show what campaigns have found."""
     context = current()
     store = campaigns.FindingStore(context.host)
     if name is None:
@@ -262,7 +262,7 @@ def findings(
         raise SpecError(f"no finding '{name}' is stored", hint="'raidlab fault findings' lists them")
     if forget:
         store.forget(found)
-        context.narrator.notice(f"{found.folder.name} is forgotten")
+        context.narrator.notice(f"{found.folder.name} is removed")
         if context.json:
             out_json({"forgotten": found.folder.name})
     elif context.json:
@@ -290,7 +290,7 @@ def replay(
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
     ] = None,
 ) -> int:
-    """Run a history again and judge it: in virtual time with the same verdict each time.
+    """Replay a history and judge it; in virtual time the verdict is the same each time.
 
     On a stock kernel (--on qemu:) it says in how many runs the finding was seen, and with how many processors.
     """
@@ -322,7 +322,11 @@ def replay(
 
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
-    """From the stored finding, whose history this version may not be able to generate; otherwise from the id."""
+    """The id of a finding, its history, and the histories before it on the same machine.
+
+    They are taken from the stored finding if there is one, since this version may not be able to generate its history;
+    otherwise they are generated from the id.
+    """
     stored: campaigns.StoredFinding | None = campaigns.FindingStore(context.host).find(name)
     if stored is None:
         finding_id = parse_id(name)
@@ -367,7 +371,7 @@ def _print_replays(
     for word, count in outcomes[0].explained.items():
         out(f"explained: {word}: {count}")
     if not differences[0]:
-        out("nothing else that should not be" if outcomes[0].explained else "nothing that should not be")
+        out("nothing else is wrong" if outcomes[0].explained else "nothing is wrong")
     if len(outcomes) > 1:
         same = "the same verdict each time" if verdict_count == 1 else f"{verdict_count} different verdicts"
         out(f"{len(outcomes)} replays: {same}")
@@ -399,9 +403,11 @@ def points(
         number(PointCount, help="Operations of the load; by default as many as show something."),
     ] = None,
     seed: Annotated[str, Parameter(help="Seed of the load and of the choice.")] = "1",
-    cut: Annotated[str | None, Parameter(help="One crash point again, by its word; mdadm starts the array.")] = None,
+    cut: Annotated[
+        str | None, Parameter(help="Try this crash point again, named as it was printed; mdadm starts the array.")
+    ] = None,
     recording: Annotated[
-        str | None, Parameter(help="A stored recording, by its id: its crash points again, on this machine.")
+        str | None, Parameter(help="The id of a stored recording: try its crash points again, on this machine.")
     ] = None,
     listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
@@ -465,7 +471,7 @@ def _tried(
 
 
 def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfiguration]:
-    """Configurations with these name prefixes; all if there are none. Raises SpecError for a name without a match."""
+    """Configurations with these name prefixes; all if none is given. Raises SpecError for a name without a match."""
     known = crash_points.all_configurations()
     chosen = list(known) if not names else []
     for name in names:
@@ -474,7 +480,7 @@ def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfigur
 
 
 def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
-    """A lost machine takes precedence over a broken promise, and that over a point that could not be tried."""
+    """A lost machine takes precedence over a broken promise, and a broken promise over a point that was not tried."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST
@@ -596,7 +602,7 @@ def _judged_by_mdadm(
     if context.json:
         out_json(values[0] if len(values) == 1 else values)
     if len(found) < len(cuts):
-        raise LabError("the machine gave no answer about the crash point", hint="try it again")
+        raise LabError("the machine did not answer about the crash point", hint="try it again")
     return 1 if PointJudgement.BROKEN in found else 0
 
 
@@ -609,7 +615,7 @@ def show_list(context: Context) -> None:
     out(table(("configuration",), [(each.name,) for each in crash_points.all_configurations()]))
     out()
     for each in known.policy:
-        out(f"{each.title}\n  all members there: {each.whole}\n  one lost: {each.degraded}\n  source: {each.source}")
+        out(f"{each.title}\n  all members present: {each.whole}\n  one lost: {each.degraded}\n  source: {each.source}")
     out()
     for case in known.impossible:
         words = [" or ".join(part) for part in (case.levels, case.policies, case.moments) if part]

@@ -1,4 +1,4 @@
-"""``raidlab kernels`` and ``raidlab mdadm``: what the machines of the lab can run, here and to be fetched."""
+"""``raidlab kernels`` and ``raidlab mdadm``: what the machines of the lab can run, stored here or to be fetched."""
 
 from __future__ import annotations
 

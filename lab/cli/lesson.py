@@ -68,7 +68,7 @@ class Unproved:
 
 
 def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved:
-    """A failed proof is reported with the others, which continue."""
+    """Carry out one proof. A failure is returned, so that it is reported with the others, which continue."""
     try:
         return job()
     except RequirementMissing:
@@ -93,7 +93,7 @@ class _ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prove_requested(payload: bytes) -> bytes:
-    """On a worker: carry out the proof, and return it; in its place, why it was not completed."""
+    """On a worker: carry out the proof, and return it, or the reason why it was not completed."""
     request = decode_json(payload, _ProofRequest)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(request.target), host)
@@ -125,11 +125,11 @@ def prove_and_print(
     seeds: Sequence[str] | None,
     cluster: str = "",
 ) -> None:
-    """Run all of them for each seed. Raises LessonError for failed proofs."""
+    """Prove all these lessons and drills with each seed. Raises LessonError for failed proofs."""
     words = seeds or PROOF_SEEDS
     target = quickest(context.target, context.host.processes, context.host.files)
     time = "virtual time" if target.is_virtual_time else "real time"
-    context.narrator.notice(f"proved in {time}; another machine, or uml:?time=real, by --on")
+    context.narrator.notice(f"proved in {time}; --on selects another machine, or uml:?time=real")
     done: list[Proof | Unproved] = []
     with calls_on(cluster, context) as calls:
         for proof in side_by_side(_jobs(context, target, lessons, drills, words, calls), calls.workers if calls else 0):
@@ -180,7 +180,7 @@ def print_page(markdown: str) -> None:
 
 
 def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
-    """Files without errors (id, path, kind, shell lines); for foreign ones also the commands that they would run."""
+    """Print the files without errors (id, path, kind, shell lines), and the commands that foreign ones would run."""
     notes = {path: foreign_note(path, kind, lines) for _, path, kind, lines in files}
     foreign = [(name, foreign_lines(lines)) for name, path, _, lines in files if notes[path]]
     if context.json:
@@ -305,7 +305,7 @@ app = App(name="lesson", help_format="plaintext")
 
 @app.default
 def default() -> None:
-    """Show where you are; without an open lesson, the course."""
+    """Show where you are or, if no lesson is open, the course."""
     context = current()
     if Student(context.host).open_lesson() is None:
         _list(context, verbs.ListLessons())
@@ -448,7 +448,7 @@ add_verbs(app, verbs.VERBS, _list, _start, _show_open, _answer, _check, _hint, _
 def verify(
     *names: Annotated[str, Parameter(help="Lessons, by number, id or file; by default all, and all drills.")],
     prove: Annotated[bool, flag("Also carry out each lesson, in a separate lab (takes minutes).")] = False,
-    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
+    seed: Annotated[list[str] | None, Parameter(help="Prove with these seeds; by default with two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Check lessons, and list all problems with file, step and remedy."""

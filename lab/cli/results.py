@@ -116,7 +116,7 @@ def path(name: str = LATEST) -> None:
 def delete(name: str) -> None:
     """Delete one result."""
     context, store = current(), _store()
-    # Not by a word that refers to another result later.
+    # The word refers to another result after each run.
     if name == LATEST:
         raise ResultError("'latest' cannot be deleted", hint="give the id: 'raidlab results' lists the ids")
     deleted = store.delete(name)
@@ -136,7 +136,7 @@ def take_in(
         out_json({"imported": new, "already_there": known})
         return
     if known:
-        context.narrator.notice(f"already there: {', '.join(known)}")
+        context.narrator.notice(f"already stored: {', '.join(known)}")
     if new:
         out(f"imported: {', '.join(new)}")
 
@@ -152,13 +152,13 @@ def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
     fio_plot: Annotated[bool, flag("fio's documents in folders, as fio-plot reads them.")] = False,
-    practice: Annotated[bool, flag("Also all lessons and ended drills, or only these.")] = False,
+    practice: Annotated[bool, flag("Also all lessons and ended drills; only these if no result is named.")] = False,
 ) -> None:
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
-    With --practice: also the work in lessons and drills, to hand in; 'raidlab class' reads it.
-    With --fio-plot: for each array and workload fio's document for the repeat with the median IOPS, verbatim, and the
-    commands that draw them.
+    With --practice, the file also has the work in lessons and drills, to hand in; 'raidlab class' reads it.
+    With --fio-plot, a folder gets, for each array and workload, fio's document for the repeat with the median IOPS,
+    unchanged, and the commands that draw the plots.
     """
     option = "--fio-plot" if fio_plot else ""
     exporter = next((each for each in extensions(Exporter) if each.option == option), None)
@@ -178,11 +178,11 @@ def lint(
         str | None,
         Parameter(
             help="An experiment, a result, or a file: .toml experiment or workload, .fio job, .sh recipe, "
-            "record.json, .zip bundle; nothing: list the rules."
+            "record.json, .zip bundle; by default the rules are listed."
         ),
     ] = None,
     *,
-    explain: Annotated[str | None, Parameter(help="Explain one rule: why it is there, what to do, its source.")] = None,
+    explain: Annotated[str | None, Parameter(help="Explain one rule: why it exists, what to do, its source.")] = None,
 ) -> int:
     """Name what makes a measurement untrustworthy, and what is not judged. Exits with status 1 if a rule is broken."""
     context = current()
@@ -237,7 +237,7 @@ def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
 
 
 def _is_workload(path: Path) -> bool:
-    """Whether the file is a workload, not an experiment: it has a key that all workloads have, and no experiment."""
+    """Whether the file is a workload, not an experiment: it has a key that only workloads have."""
     return "direction" in parse_toml(toml_text(path), source=str(path))
 
 
@@ -282,7 +282,7 @@ def compare(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."),
     ],
     platforms: Annotated[
-        bool, flag("Compare machines, in ratios only; more than two, and bundles, always are.")
+        bool, flag("Compare machines, in ratios only; always on for bundles and for more than two.")
     ] = False,
     allow: Annotated[
         list[str] | None,
@@ -290,11 +290,11 @@ def compare(
     ] = None,
     margin: Annotated[float, number(Margin, help="Ratios this close to 1 count as no difference.")] = DEFAULT_MARGIN,
 ) -> None:
-    """Compare results: two of one machine cell by cell, those of several machines by what carries over.
+    """Compare results: two from one machine cell by cell, those from several machines by ratios.
 
-    For two results: by how much the second is faster or slower. For several machines raw figures are never compared,
-    but speed-up over each machine's own single disk, share of theory, order of the levels, CPU cost and rebuild rate;
-    and which conclusions of the first machine hold on the others, and which flip.
+    For two results, it shows by how much the second is faster or slower. For several machines, it does not compare raw
+    figures, but the speed-up over each machine's own single disk, the share of theory, the order of the levels, the
+    CPU cost and the rebuild rate, and shows which conclusions of the first machine hold on the others, and which flip.
     """
     if platforms or len(names) != 2 or any(map(is_file_name, names)):
         _show_platforms(names, margin)
@@ -380,7 +380,7 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
 
 
 def _compare_plain(found: PlatformComparison) -> dict[str, object]:
-    """Without the records themselves, which are in the bundles."""
+    """A comparison for JSON, without the records themselves, which are in the bundles."""
     names = [{"name": each.name, "result": each.record.id} for each in found.platforms]
     value = {"rows": found.rows, "agreements": found.agreements, "conclusions": found.conclusions}
     return {"platforms": names, **msgspec.to_builtins(value)}
@@ -428,7 +428,7 @@ def report(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
     ],
     format: Annotated[  # noqa: A002 - the word for it on a command line
-        Format | None, Parameter(help="Format; by default as the file's extension says, else text.")
+        Format | None, Parameter(help="Format; by default that of the file's extension, else text.")
     ] = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
     title: Annotated[str, Parameter(help="The report's title.")] = "",
@@ -438,8 +438,8 @@ def report(
 ) -> None:
     """Write a report: figures with intervals, theory and published numbers beside them, plots, conditions, cautions.
 
-    HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
-    report, which covers the rest. More than twelve results become distributions.
+    HTML is one complete file, which opens without a network. Results that cannot be read are named in the report, which
+    covers the rest. More than twelve results are shown as distributions.
     """
     from lab.faults.scenario_run import load_run, outcome_table
     from lab.report.collected import collect, each_result
@@ -487,7 +487,7 @@ def _is_of_collection(
     has_faults: bool,
 ) -> bool:
     """Whether this is the report of a collection, such as a sweep; if so, it is written."""
-    # Without an output file and a format it is the collection's own document, as for every command with --json.
+    # With --json, without a format or output file, the report is the collection's own JSON document.
     kind = chosen or ("json" if context.json and output is None else "")
     reports = (
         each.write(names, kind, output, title, context.host, not has_faults) for each in extensions(CollectionReport)
@@ -514,6 +514,6 @@ def _by_ending(output: Path | None) -> Format:
     ending = output.suffix.lower() if output else ""
     if ending and ending not in _SUFFIXES:
         raise SpecError(
-            f"'{output}': a report cannot be a {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or say --format"
+            f"'{output}': a report cannot be a {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or add --format"
         )
     return _SUFFIXES.get(ending, Format.TEXT)

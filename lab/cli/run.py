@@ -1,6 +1,7 @@
 """``raidlab run``: experiments, with progress on standard error and tables or JSON on standard output.
 
-``raidlab run seeds``: every built-in study, one after the other, published numbers beside theory and measurement.
+``raidlab run seeds`` runs every built-in study, one after the other, and shows published numbers beside theory and
+measurement.
 """
 
 from __future__ import annotations
@@ -120,11 +121,11 @@ def _require_fitting(
     if verify_repeat and not name:
         raise SpecError("--verify-repeat needs an experiment", hint="name one: raidlab run NAME --verify-repeat")
     if seed is not None and not name and not resume:
-        raise SpecError("--seed without an experiment", hint="name one: raidlab run NAME --seed 7")
+        raise SpecError("--seed needs an experiment", hint="name one: raidlab run NAME --seed 7")
     if resume and seed is not None:
         raise SpecError("--resume keeps the seed of the result", hint="leave --seed out")
     if csv is not None and (name or resume) and not csv.parent.is_dir():
-        raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
+        raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="create it first")
 
 
 def _process_started_seconds(files: HostFiles) -> float | None:

@@ -87,7 +87,7 @@ def typed_verb(app: App, words: list[str]) -> Verb | None:
 
 
 def _besides(kind: type[Verb]) -> tuple[str, ...]:
-    """Options of the command that are no fields of the verb."""
+    """Options of the command that are not fields of the verb."""
     return ("plan", "wait") if issubclass(kind, PlanAction) else ()
 
 
@@ -144,8 +144,8 @@ def _bounded(kind: Any) -> Any:
 def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
     """The given fields, converted to their types.
 
-    Raises SpecError with the nearest word of an enumeration, and for an empty word where that would mean "omitted": it
-    comes from an unset variable.
+    Raises SpecError with the nearest word of an enumeration, and for an empty word where that would mean "omitted":
+    an empty word usually comes from an unset shell variable.
     """
     found: dict[str, Any] = {}
     for field in fields_of(kind):
@@ -169,7 +169,7 @@ BreakArrayFlag = Annotated[bool, flag("Even if an array loses its data.")]
 
 
 def client_of(context: Context, *, watches: bool = True) -> Client:
-    """The command as a client of the lab; ``watches``: for an open drill, and for the open lesson."""
+    """The command as a client of the lab; with ``watches``, it follows an open drill and the open lesson."""
 
     @contextmanager
     def watching(session: LabSession) -> Iterator[None]:
@@ -225,7 +225,7 @@ def _wait_or_report(context: Context, session: LabSession, name: str, what: str,
     if session.is_embedded if wait is None else wait:
         wait_with_bar(context, session, name, what)
     elif session.is_embedded:
-        context.narrator.notice(f"the {what} continues whenever the lab is open: raidlab watch")
+        context.narrator.notice(f"the {what} continues only in an open lab: use 'raidlab watch'")
 
 
 def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -> ArrayStatus:
@@ -302,7 +302,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
 
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
-    """Count, and answer requests from inside the machine, until the command has ended."""
+    """Update the drill's counts, and answer requests from inside the machine, until the command has ended."""
     from lab.drills.verdict import answer_one
 
     while not is_over.wait(_POLL_SECONDS):

@@ -55,7 +55,7 @@ def shell() -> int:
     context = current()
     with open_session(client_of(context)) as session:
         if not context.quiet:
-            err("raidlab: root on the lab's machine; 'exit' leaves, and where nothing answers: Enter ~ .")
+            err("raidlab: root on the lab's machine; 'exit' leaves; if nothing answers, type Enter ~ .")
         try:
             status = _connect(session)
         finally:
@@ -81,7 +81,7 @@ def _connect(session: LabSession) -> int:
         if failures:
             raise failures[0]
     if terminal.status is None:
-        err("raidlab: left; programs that still ran in the terminal were ended")
+        err("raidlab: left; programs still running in the terminal were ended")
         return 1
     return terminal.status
 
@@ -98,7 +98,7 @@ def _show(terminal: Terminal, console: Console, failures: list[BaseException]) -
 
 def execute(
     *words: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="The command, behind '--'; one word: a shell line.")
+        str, Parameter(allow_leading_hyphen=True, help="The command, after '--'; a single word is a shell line.")
     ],
 ) -> int:
     """Run a command on the machine with its arrays running; its output and its status are passed on."""

@@ -121,7 +121,7 @@ def test_unlike_results_need_a_permission(two_results: tuple[str, str], tmp_path
 def test_results_go_out_and_come_back(two_results: tuple[str, str], tmp_path: Path, typed: Typed) -> None:
     file = tmp_path / "out.zip"
     assert run(["export", *two_results, "--to", str(file)]) == 0
-    assert "already there" in typed("results", "import", str(file)).err
+    assert "already stored" in typed("results", "import", str(file)).err
     assert run(["results", "delete", two_results[0]]) == 0
     assert '"imported": [' in typed("--json", "results", "import", str(file)).out
     assert run(["results", "show", two_results[0]]) == 0

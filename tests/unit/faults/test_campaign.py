@@ -532,7 +532,7 @@ def fault(*words: str) -> int:
         (("campaign", "--policy", "raid"), "resync, bitmap, ppl"),
         (("campaign", "--level", "1", "--policy", "ppl"), "PPL needs RAID 5"),
         (("campaign", "--planted", "parity-not-writen"), "parity-not-written"),
-        (("campaign", "--resume", "latest", "--seeds", "5"), "give --resume alone"),
+        (("campaign", "--resume", "latest", "--seeds", "5"), "use --resume alone"),
         (("campaign", "--resume", "latest"), "there is no campaign in"),
         (("campaign", "--seeds", "0"), "seeds"),
         (("replay", "c9-7"), "version 9"),
@@ -582,7 +582,7 @@ def test_a_replay_uses_the_history_of_the_id_or_of_the_stored_finding(
     assert asked == [(generated(9, bounds), [generated(7, bounds), generated(8, bounds)], 7)] * 3
     assert "3 replays: the same verdict each time" in capsys.readouterr().out
     assert fault("replay", "c1-9") == ExitCode.DONE
-    assert "nothing else that should not be" in capsys.readouterr().out
+    assert "nothing else is wrong" in capsys.readouterr().out
     # As if an earlier version had made it: not what the seed makes now.
     folder = FindingStore(Host.real("tests")).put(RECORD, generated(8), {})
     for word in ("c1-7", str(folder)):
