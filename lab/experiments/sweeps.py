@@ -58,7 +58,7 @@ class SweepEntry:
     axes: tuple[str, ...]
     """For example ``level: raid5, raid6``."""
     state: str = ""
-    """State of a sweep that was run, for example ``12 of 40, broke off``."""
+    """State of a sweep that was run, for example ``12 of 40, interrupted``."""
 
 
 @dataclass(frozen=True, slots=True)

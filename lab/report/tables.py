@@ -72,7 +72,7 @@ def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
 
 _WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
 _LARGE_BLOCK_BYTES = 128 * 1024
-"""Mean size of an I/O from which throughput is shown in place of IOPS."""
+"""Mean size of an I/O at and above which throughput is shown in place of IOPS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class ResultLabels:
 
 
 def _experiment_of(record: ResultRecord) -> Experiment | None:
-    """None if another version of raidlab wrote the experiment, with keys that this one does not know."""
+    """The experiment, or None if another version of raidlab wrote it, with keys that this one does not know."""
     try:
         return decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
     except LabError:
@@ -304,7 +304,8 @@ def paired_note(found: Iterable[Estimate | None]) -> str:
 
 RATIO_NOTE = (
     "ratios to one disk: Hodges-Lehmann estimate over paired repeats [interval of the exact signed-rank test, which "
-    "takes their logarithms to lie symmetrically about the true one]; of rebuilds: Mann-Whitney's, for runs apart"
+    "assumes that their logarithms lie symmetrically about the true one]; for rebuilds: Mann-Whitney's, as the runs are "
+    "not paired"
 )
 
 
@@ -503,7 +504,7 @@ def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
         "near it, each shown by an equivalence test; at most 5 % of these claims are expected to be wrong"
     )
     if any(each.theory is not None and each.finding.quantity is not Quantity.CAPACITY for each in found):
-        yield "theory: only the members, all of one constant speed, limit the rate"
+        yield "theory assumes that only the members limit the rate, all at the same constant speed"
     for each in found:
         if each.reason:
             words = each.holds.value if each.holds in (Holds.CANNOT_TELL, Holds.NOT_MEASURED) else "closeness"
@@ -863,7 +864,7 @@ def _study_keys(record: ResultRecord) -> _StudyKeys:
 
 
 def study_of(record: ResultRecord) -> str:
-    """The study of the result's experiment; empty for none."""
+    """The study of the result's experiment; empty if it belongs to none."""
     return _study_keys(record).study
 
 
@@ -927,9 +928,9 @@ def heading(record: ResultRecord) -> str:
 
 
 def foremost(record: ResultRecord) -> str:
-    """A sentence to show before all figures, because it decides how they are read; empty for none.
+    """A sentence to show before all figures, because it determines how they must be read; empty if there is none.
 
-    It says that the processor and not the disks limited the speed, or else why the experiment is done in this way.
+    It says that the processor, not the disks, limited the speed, or else why the experiment is done in this way.
     """
     seen = next(iter(processor_bound(record)), None)
     if seen is None:

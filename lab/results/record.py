@@ -1,4 +1,4 @@
-"""Record of one run of an experiment: conditions, every repeat of every cell, rebuilds, integrity, timings; timelines.
+"""The record of one run (conditions, every repeat of every cell, rebuilds, integrity, timings), and its timelines.
 
 Records never change once written. A change of meaning increases ``SCHEMA_VERSION``; new fields with defaults do not.
 Two results of one experiment in virtual time have the same ``digest``.
@@ -165,7 +165,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Fraction of the time in which the machine was runnable while the computer ran other work on its processor; None
     if unknown."""
     disturbed_before: SizeBytes = 0
-    """Number of earlier measurements of it that were discarded because the computer ran other work."""
+    """Number of earlier measurements of this cell that were discarded because the computer ran other work."""
     predicted_iops: Figure | None = None
     prediction_reason: Line = ""
     stamps: Lines = ()
@@ -344,7 +344,10 @@ class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Each value is that of the interval that ends at its time; None at the start of a recording: no interval yet."""
+    """The course of one rebuild, sampled.
+
+    Each value is that of the interval that ends at its time; the first is None, because no interval ends there.
+    """
 
     format_version: FormatVersion = FORMAT_VERSION
     seconds: Annotated[tuple[Figure, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
@@ -386,7 +389,7 @@ def _rounded(value: object) -> object:
 
 
 def decode_timeline(text: str, *, source: str) -> Timeline:
-    """Raises ResultError if it is not a timeline, is damaged, or was written by a newer raidlab."""
+    """A stored timeline. Raises ResultError if it is damaged, or was written by a newer raidlab."""
     try:
         found = decode_visible(text.encode(), Timeline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -63,8 +63,9 @@ def order_statistic_coverage(n: int, k: int) -> float:
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     """The looks that decide whether a cell needs more repeats: first, last and one between; () for a fixed number.
 
-    The range of six repeats misses the median in 3.1 %, which leaves 1.9 %: half of it for the second look, which lies
-    between the geometric and the arithmetic mean of the other two, where it uses its share best; the rest for the last.
+    The range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 % of the 5 % allowed. Half of
+    this is for the second look, the rest for the last. The second look lies between the geometric and the arithmetic
+    mean of the other two, where it uses its share best.
     """
     if most_repeats <= repeats:
         return ()
@@ -171,7 +172,7 @@ def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Est
 def outliers(samples: Sequence[float]) -> tuple[int, ...]:
     """Indices of the samples far from the others. They are not excluded from any figure, but marked.
 
-    Far: a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), and more than 5 % from the median.
+    Far means a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), and more than 5 % from the median.
     """
     if len(samples) < 3:
         return ()
@@ -258,7 +259,8 @@ class RatioTest:
     def ratio(self) -> Ratio:
         """The estimate and the closed interval of ratios that the test does not reject at 5 %.
 
-        The result of a rank test changes only at the candidates, so one test is made between each two and one outside.
+        The result of a rank test changes only at the candidates, so one test is made in each gap between two
+        neighbours, and one beyond each end.
         """
         candidates = self._candidates()
         steps = sorted(set(candidates))
@@ -332,7 +334,7 @@ class RatioOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome; ``reason`` is why there is no verdict, and empty otherwise."""
+    """An outcome; ``reason`` says why there is no verdict, and is empty if there is one."""
 
     outcome: RatioOutcome
     reason: str = ""

@@ -233,7 +233,7 @@ def checked_id(text: str) -> str:
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
-        raise ResultError(f"'{text}' cannot be the name of a result: it has another meaning", hint="take another")
+        raise ResultError(f"'{text}' cannot be the name of a result: it has another meaning", hint="choose another name")
     return text
 
 
@@ -251,7 +251,7 @@ def unpacked(data: bytes, what: str) -> str:
 
 
 def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
-    """The record of ``result_id``. Raises ResultError as ``decode_record``, and if it belongs to another id.
+    """The record of ``result_id``. Raises ResultError like ``decode_record``, and if the record has another id.
 
     A result copied from a virtual machine, if its name already exists, is stored with the machine's name appended
     (provision/vagrant/results.rb); that name is then its id.
@@ -313,7 +313,7 @@ class ResultStore:
                 try:
                     folder.mkdir()
                 except FileExistsError:
-                    raise ResultError(f"there is a result '{draft.id}' already", hint="choose another id") from None
+                    raise ResultError(f"a result '{draft.id}' already exists", hint="choose another id") from None
                 try:
                     (folder / "raw").mkdir()
                     write_file(folder / DRAFT_NAME, encode_record(draft))
@@ -347,7 +347,7 @@ class ResultStore:
         return journal
 
     def load(self, name: str) -> ResultRecord:
-        """A result by id, unique beginning of an id, or ``latest``. An interrupted one is returned as incomplete.
+        """A result by id, unique prefix of an id, or ``latest``. An interrupted one is returned as incomplete.
 
         Raises ResultError if it does not exist, is damaged, or is newer than this raidlab.
         """
@@ -606,7 +606,7 @@ def _is_known(store: ResultStore, record: ResultRecord) -> bool:
     if store.load(record.id) == record:
         return True
     raise ResultError(
-        f"there is another result '{record.id}' here", hint=f"delete it first: raidlab results delete {record.id}"
+        f"a different result '{record.id}' is stored here", hint=f"delete it first: raidlab results delete {record.id}"
     )
 
 

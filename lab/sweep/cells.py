@@ -292,7 +292,7 @@ class SweepFolder:
         """``target`` with the kind of time of this sweep, even if a new sweep would now use the other kind.
 
         Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again;
-        ResultError as ``record``.
+        ResultError like ``record``.
         """
         time, asked = _time_of(self.record), target.options.get("time")
         if target.kind is not TargetKind.UML or asked == time:
@@ -368,7 +368,7 @@ class SweepFolder:
         """Progress and state for display: ``12 of 40`` and ``running, 3 min left``."""
         is_running, progress = self.is_running, self.current_progress()
         if progress is None:
-            return "", "running" if is_running else "broke off"
+            return "", "running" if is_running else "interrupted"
         cells = f"{progress.done:,} of {progress.planned:,}"
         if is_running:
             return cells, "running" + (
@@ -376,8 +376,8 @@ class SweepFolder:
             )
         if progress.failed:
             is_whole = progress.done + progress.failed >= progress.planned
-            return cells, f"{progress.failed:,} failed{'' if is_whole else ', broke off'}"
-        return cells, "complete" if progress.done >= progress.planned else "broke off"
+            return cells, f"{progress.failed:,} failed{'' if is_whole else ', interrupted'}"
+        return cells, "complete" if progress.done >= progress.planned else "interrupted"
 
     def result(self) -> SweepResult:
         """All results of the sweep. Raises ResultError."""
@@ -413,7 +413,7 @@ class SweepStore:
             sweeps_folder(host) / "runs",
             "sweep",
             ("sweep.json",),
-            begin_hint="sweep something: raidlab sweep FILE",
+            begin_hint="begin a sweep: raidlab sweep FILE",
             list_hint="'raidlab sweep' lists them",
             state_root=host.state.root,
             most_header_bytes=_MOST_HEADER_BYTES,
@@ -544,7 +544,7 @@ def measured(payload: bytes) -> bytes:
         else:
             here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
             if different := differing(task.depends_on, here):
-                raise ToolMissing(f"{computer()} has another {different}", hint="install the same version there")
+                raise ToolMissing(f"{computer()} has a different {different}", hint="install the same version there")
             data = _measured_now(task, host)
             store.add(task.key, data)
     return msgspec.msgpack.encode(MeasuredCell(data, was_there))

@@ -24,8 +24,8 @@ from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines,
 
 NONE = "none"
 _PAGES_HELP = (
-    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}': none. They ask for no password: on loopback every user "
-    "of this computer may read them, elsewhere everybody."
+    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}': none. They need no password: on loopback, every user "
+    "of this computer can read them; on any other address, everyone who can reach it."
 )
 
 
@@ -172,7 +172,7 @@ def _print_outcome(outcome: SweepOutcome, context: Context) -> int:
             if cell.console:
                 err("\n".join(f"  | {line}" for line in cell.console.splitlines()[-12:]))
     context.narrator.notice(
-        f"cells measured: {outcome.measured:,}; there already: {outcome.reused:,}; failed: {len(outcome.failed):,}; "
+        f"cells measured: {outcome.measured:,}; already stored: {outcome.reused:,}; failed: {len(outcome.failed):,}; "
         f"'raidlab report {folder.id} -o sweep.html' makes the page, '-o sweep.parquet' the data"
     )
     return ExitCode.FAILED if outcome.failed else ExitCode.DONE

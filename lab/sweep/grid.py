@@ -48,7 +48,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     iops_high: float
     bytes_per_second: float
     mean_seconds: float | None
-    """Mean latency, as the median of the repeats, as is ``p99_seconds``."""
+    """Median of the repeats' mean latencies; ``p99_seconds`` is the median of their 99th percentiles."""
     p99_seconds: float | None
     predicted_iops: float | None
     """The prediction of lab.theory, or None if there is none."""
@@ -276,7 +276,7 @@ class SweepGrid:
         self.rows = tuple(_usable(result.rows, problems))
         unknown = [name for name in result.axes if name not in _FIELDS and name not in _BY_FIELD]
         problems += [
-            f"axis '{name}': no figure says where it lies on it; its values are not told apart" for name in unknown
+            f"axis '{name}': the figures do not record its values, so they are not shown separately" for name in unknown
         ]
         self.problems = tuple(problems)
         self.axes = tuple(_axes(result, self.rows))
@@ -427,7 +427,7 @@ def _missing_tables(grid: SweepGrid) -> Iterator[Table]:
     if grid.problems:
         notes = (f"and {len(grid.problems) - _FEW_FAILED:,} more",) if len(grid.problems) > _FEW_FAILED else ()
         left_out = tuple((problem,) for problem in grid.problems[:_FEW_FAILED])
-        yield Table("In no table", (Column("what, and why", False),), left_out, notes)
+        yield Table("Left out of all tables", (Column("what, and why", False),), left_out, notes)
 
 
 def _found_tables(grid: SweepGrid) -> tuple[Table, ...]:
@@ -464,7 +464,7 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
 
 
 def is_off(row: CellRow) -> bool:
-    """Whether a row deviates from its prediction by more than ``OFF_THEORY`` and its interval does not contain it."""
+    """Whether a row deviates from its prediction by more than ``OFF_THEORY``, and its interval does not contain it."""
     if not row.predicted_iops:
         return False
     is_far = abs(row.iops / row.predicted_iops - 1) > OFF_THEORY
@@ -493,7 +493,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     lie, their = ("lies", "its") if len(off) == 1 else ("lie", "their")
     note = (
         f"{len(off)} of {counted(len(predicted), 'figure')} with a prediction {lie} more than {OFF_THEORY:.0%} from "
-        f"it, and {their} interval does not hold it"
+        f"it, and {their} interval does not contain it"
     )
     if len(off) > most:
         note += f"; the {most} farthest are shown"

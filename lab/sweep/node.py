@@ -2,7 +2,7 @@
 
 The program is a worker over ssh. It reads its settings (NodeSettings) from the first line of standard input, so that
 the key does not appear in a command line that other users can read. It exits when standard input ends, which means that
-its client has ended. With arguments it is the worker of a Slurm job, and takes those of ``dask worker``; with
+its client has ended. With arguments it is the worker of a Slurm job, and accepts those of ``dask worker``; with
 ``--processors`` it prints this computer's number of processors and exits. Workers on this computer need no program:
 Dask's Nanny starts them.
 """

@@ -59,7 +59,7 @@ FIRST_WORKER_SECONDS = 300.0
 MOST_LOSSES, LOSSES_SECONDS = 20, 600.0
 """Maximum number of workers lost within this time, or three per worker; above it, the sweep gives up."""
 AGAIN_SECONDS = 30.0
-"""Time after which a worker that ended before it connected is started again; its computer may be back then."""
+"""Time after which a worker that ended before it connected is started again; its computer may be back by then."""
 END_SECONDS = 12.0
 """Time for a process to exit after its input was closed."""
 DEATH_SECONDS = 60
@@ -84,10 +84,10 @@ _SchedulerPlugin: Any = SchedulerPlugin
 
 
 class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
-    """Dask's client, which is closed by name alone.
+    """Dask's client, without a finalizer: only a call of ``close`` closes it.
 
-    A client that cannot connect is collected at any later time, and Dask then takes a lock that the same thread may
-    hold, since it has just begun another client: the process would hang.
+    A client that cannot connect may be collected at any later time. Dask's finalizer would then take a lock that the
+    same thread may already hold, because it has just begun another client, and the process would hang.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -140,7 +140,7 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
         self.process: RunningProcess | None = None
 
     async def start(self) -> None:
-        """Start ssh. If this client dies, the input of the worker ends, on which it exits."""
+        """Start ssh. If this client dies, the worker's standard input ends, and the worker exits."""
         there, back, ours = (random.SystemRandom().choice(_PORTS) for _ in range(3))
         forwards = (
             f"-R{LOOPBACK}:{back}:{LOOPBACK}:{self._scheduler.rpartition(':')[2]}",
@@ -272,7 +272,7 @@ class Pool:
         self._empty_since: float | None = None
 
     def __enter__(self) -> Self:
-        # Finish the cleanup after signals, since Slurm would keep submitted jobs in its queue.
+        # Finish the cleanup even after a signal, since Slurm would keep submitted jobs in its queue.
         self._stack.enter_context(signals.unhurried())
         # In the sweep's folder, no other user can replace the scripts of jobs.
         self._stack.enter_context(dask.config.set({"temporary-directory": str(self._folder)}))
@@ -458,9 +458,10 @@ class Pool:
         workers = dict(self._worker_specs(security))
         self._count = len(workers) or self.tables.slurm.workers
         try:
-            # The thread of Dask's loop inherits the mask, and from it the workers, until QuietWorker handles signals.
+            # The thread of Dask's loop inherits the mask, and the workers inherit it in turn, until QuietWorker handles
+            # signals.
             with held_back(), warnings.catch_warnings():
-                # Dask takes another port for its pages if theirs is in use; ``dashboard`` has it.
+                # Dask takes another port for its pages if the requested one is in use; ``dashboard`` has that port.
                 warnings.simplefilter("ignore")
                 self._cluster = self._made(security)
         except Exception as error:
@@ -498,7 +499,7 @@ class Pool:
         return make(workers={}, scheduler={"cls": scheduler, "options": options}, security=security)
 
     def _worker_specs(self, security: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and specification of each worker on this computer, or over ssh. Raises LabError as ``processors_of``."""
+        """Name and specification of each worker on this computer, or over ssh. Raises LabError like ``processors_of``."""
         if self.spec.kind is ClusterKind.LOCAL:
             options = {
                 "host": LOOPBACK,
@@ -575,7 +576,7 @@ def _client_of_others(address: str) -> Any:
         )
     try:
         return _Client(address, security=security, timeout=OTHERS_SECONDS, set_as_default=False)
-    except Exception as error:  # any exception for an answer that is not Dask's
+    except Exception as error:  # any exception, if the answer is not Dask's
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ClusterLost(
             f"no Dask scheduler answers at {address}: {lines[0]}",

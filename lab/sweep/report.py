@@ -82,7 +82,7 @@ NULLABLE = tuple(each.name for each in _FIELDS if NoneType in get_args(each.type
 def write_parquet(result: SweepResult, path: Path) -> None:
     """Write all rows, including those that reports leave out, to a Parquet file; after an error, ``path`` is unchanged.
 
-    Raises RequirementMissing without duckdb, ResultError if the file cannot be written.
+    Raises RequirementMissing if duckdb is missing, ResultError if the file cannot be written.
     """
     try:
         import duckdb
@@ -158,7 +158,7 @@ def report_sweep(
     if len(names) > 1 or not is_alone:
         raise SpecError("a report covers one sweep and nothing else", hint=f"raidlab report {folders[0].id}")
     if output and not output.parent.is_dir():
-        raise ResultError(f"there is no folder '{output.parent}'", hint="make it first")
+        raise ResultError(f"there is no folder '{output.parent}'", hint="create it first")
     if not kind and ending and ending not in _KINDS:
         raise SpecError(f"'{output}': a sweep cannot be a {ending} file", hint=f"use {', '.join(_KINDS)}")
     kind = kind or _KINDS.get(ending, "text")
@@ -203,7 +203,7 @@ def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
     """The error for .parquet output without a sweep; without a name, the report would be of the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
-    problem = f"in a report '{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
+    problem = f"'{name}' is a result here, not a sweep" if is_result else f"there is no sweep '{name}'"
     return SpecError(
         f"{problem}, and only a sweep can be a .parquet file",
         hint="'raidlab sweep' lists sweeps and their ids; a result can be a .csv file",
@@ -289,7 +289,7 @@ _FOOTER = (
 
 
 def sweep_page(result: SweepResult) -> str:
-    """The HTML document. Raises RequirementMissing without the extra ``report``."""
+    """The HTML document. Raises RequirementMissing if the extra ``report`` is not installed."""
     grid = SweepGrid(result)
     sections = (
         PageSection("multiples", "Small multiples", blocks=tuple(_multiples(grid))),
@@ -455,13 +455,13 @@ def _badges(grid: SweepGrid) -> Iterator[str]:
 
 def _warnings(grid: SweepGrid) -> Iterator[str]:
     if not grid.rows:
-        yield "Nothing was measured yet." if not grid.result.failed else "No cell could be measured."
+        yield "Nothing has been measured yet." if not grid.result.failed else "No cell could be measured."
         return
     by_clock = {row.computer for row in grid.rows if not row.is_virtual_time}
     if len(by_clock) > 1:
         yield (
-            f"{len(by_clock)} computers measured by the clock: a difference between two cells may be one between "
-            "computers. Virtual time does not depend on them."
+            f"{len(by_clock)} computers measured by the clock, so a difference between two cells may be a difference "
+            "between computers. Figures in virtual time do not depend on the computer."
         )
 
 

@@ -61,7 +61,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Sizes such as ``64K``, in any spelling, normalised to this one. Levels without a chunk have one cell in all."""
+    """Sizes such as ``64K``, in any spelling, normalised to this one. Levels without a chunk have one cell for all."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
@@ -193,7 +193,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
     if "workload" in axes and len(sweep.jobs) > 1:
         yield "with a workload axis it can have only one job, which applies to all workloads"
     if "drive" in axes and (sweep.disks.model or sweep.disks.kind is not DiskKind.SPINDLE):
-        yield "a drive axis and [disks] with a model or another kind than spindle contradict each other"
+        yield "a drive axis and [disks] with a model or a kind other than spindle contradict each other"
     if sweep.disks.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL):
         yield f"the machine of a cell has no disks of kind {sweep.disks.kind}: use spindle, file, loop or ram"
     if sweep.combination_count > MOST_CELLS:
@@ -409,7 +409,7 @@ def _usable_bytes(experiment: Experiment) -> int | str:
         why = error.message.removeprefix(f"array {_ARRAY}: ").partition("; disk02")[0]
         return f"{label}: {why.replace('disk01 has', f'for {chunk}a disk has')}"
     if disks.kind is DiskKind.FILE and array.members > MAX_UBD_DISKS:
-        return f"{label}: the embedded kernel takes {MAX_UBD_DISKS} disks of kind file"
+        return f"{label}: the embedded kernel accepts at most {MAX_UBD_DISKS} disks of kind file"
     if usable <= 0:
         return f"{label}: for {chunk}nothing is left for data on disks of {human_bytes(disks.size_bytes)}"
     return usable

@@ -179,7 +179,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
     """Measure the missing cells. ``folder`` is the folder of a sweep to resume; None begins a new sweep.
 
-    Raises RequirementMissing without Dask, ClusterLost, RunCancelled, ResultError if the disk is full, and LabError if
+    Raises RequirementMissing if Dask is missing, ClusterLost, RunCancelled, ResultError if the disk is full, and LabError if
     the cluster does not start. Cells measured before an error are stored.
     """
     host = request.host
@@ -365,7 +365,7 @@ def dependency_problem(payload: bytes) -> str:
     try:
         for kernel, depends_on in planned.items():
             if different := differing(depends_on, facts(kernel, is_virtual_time=is_virtual_time)):
-                return f"{computer()} has another {different}"
+                return f"{computer()} has a different {different}"
     except LabError as error:
         return f"{computer()}: {error.message}; {error.hint}"
     return ""
@@ -459,7 +459,7 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
     for why, count in tuple(found.impossible.items())[:MOST_REASONS]:
         yield f"left out as impossible: {why} (combinations: {count:,})"
     if more := tuple(found.impossible.values())[MOST_REASONS:]:
-        yield f"left out for {len(more):,} other reasons (combinations: {sum(more):,}); --json --plan has them all"
+        yield f"left out for {len(more):,} other reasons (combinations: {sum(more):,}); --json --plan lists them all"
     if found.skipped or found.same:
         yield f"skipped combinations: {found.skipped:,}; duplicates: {found.same:,}"
     if not plan.is_virtual_time and workers > 1:

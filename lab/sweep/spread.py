@@ -38,7 +38,7 @@ class Calls(ClusterCalls):
         self.workers = len(pool.workers())
 
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """Call ``function`` on a worker. Raises LabError as the function does, ClusterLost.
+        """Call ``function`` on a worker. Raises LabError like the function, ClusterLost.
 
         If the worker exits, Dask repeats the call on another one.
         """
@@ -68,9 +68,9 @@ class Calls(ClusterCalls):
 
 @contextmanager
 def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
-    """The workers of the cluster that ``cluster`` names as for ``--cluster``, with default settings.
+    """The workers of the cluster that ``cluster`` names, in the syntax of ``--cluster``, with default settings.
 
-    Raises SpecError, RequirementMissing without Dask, and LabError if a worker has a different raidlab version.
+    Raises SpecError, RequirementMissing if Dask is missing, and LabError if a worker has a different raidlab version.
     """
     spec = parse_cluster(cluster)
     require_dask()
@@ -121,7 +121,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
     """The address of the worker; empty if it is unknown, because it died."""
     is_computers_fault: bool = False
-    """The computer is the cause, such as a missing program; the attempt does not count for the task."""
+    """The computer is the cause, for example if a program is missing; the attempt does not count for the task."""
 
 
 Call = Callable[[bytes], bytes]

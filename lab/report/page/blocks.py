@@ -71,7 +71,7 @@ def scatter(name: str, x: Sequence[Any], y: Sequence[Any], hover: str, *, mode: 
 
 
 def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace:
-    """A small stroke for each value; ``points`` are the name of the bar and the value."""
+    """A small stroke for each value; each of ``points`` is the name of the bar and the value."""
     marker = {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}}
     return scatter(what, [number(value) for _, value in points], [name for name, _ in points], hover, marker=marker)
 
@@ -262,7 +262,7 @@ class PageSection:
     lead: str = ""
     blocks: tuple[Block, ...] = ()
     foremost: str = ""
-    """A sentence that decides how all figures of the section are read."""
+    """A sentence that determines how all figures of the section must be read."""
     badges: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -299,7 +299,7 @@ PARTS = Path(__file__).with_name("parts")
 
 
 def render_page(page: Page) -> str:
-    """The HTML document. Raises RequirementMissing without jinja2 or plotly, which the extra ``report`` installs."""
+    """The HTML document. Raises RequirementMissing if jinja2 or plotly (extra ``report``) is missing."""
     plots: list[Plot] = []
 
     def register(plot: Plot) -> int:
@@ -327,7 +327,7 @@ def render_page(page: Page) -> str:
 def render_part(template: str, folder: Path, **values: Any) -> str:
     """Render a template of ``folder``, which may include templates of this package; values are escaped.
 
-    Raises RequirementMissing without jinja2.
+    Raises RequirementMissing if jinja2 is missing.
     """
     try:
         import jinja2
@@ -358,7 +358,7 @@ def render_document(
     """A document around ``body``, an output of ``render_part``, with a content security policy for ``scripts``.
 
     ``data`` maps element ids to values, embedded as JSON. ``kind`` is a class for the style sheet. Raises
-    RequirementMissing without jinja2.
+    RequirementMissing if jinja2 is missing.
     """
     from markupsafe import Markup
 

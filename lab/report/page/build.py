@@ -91,8 +91,8 @@ _MOST_PLOTTED_REBUILDS = 6
 
 _FOOTER = (
     "Bars and points are medians of all repeats; lines through them are intervals that cover the true median (95 % "
-    "from six repeats on); small strokes are the single repeats. Absolute figures of an embedded kernel mean "
-    "nothing beyond it; ratios and orders do where emulated drives set the pace."
+    "from six repeats on); small strokes are the single repeats. Absolute figures of an embedded kernel have no "
+    "meaning elsewhere; ratios and orders do if emulated drives limit the speed."
 )
 _FEW_RESULTS = 12
 """Longer lists of results are folded at first."""
@@ -106,7 +106,7 @@ def _build_page(found: Collected, title: str) -> Page:
         if comparison.rows or comparison.conclusions:
             sections.append(_comparison_section(experiment, comparison))
         else:
-            problems.append(f"{experiment}: its results have no figure without a unit in common")
+            problems.append(f"{experiment}: its results have no dimensionless figure in common")
     sections += [_result_section(each, title) for each, title in zip(found.detailed, _titles(found), strict=True)]
     for experiment, distributions in found.distributions.items():
         if distributions:
@@ -204,7 +204,7 @@ def _overview(detailed: Sequence[Loaded]) -> Table | None:
     if not body:
         return None
     columns = (Column("study", False), Column("measured as", False), *(Column(words) for words, _ in _KINDS))
-    note = "numbers of findings, each a ratio; cannot tell: where at least six repeats are needed to decide"
+    note = "numbers of findings, each a ratio; cannot tell: undecided (a verdict needs at least six repeats)"
     return Table("The studies' findings", columns, tuple(body), (note,))
 
 
@@ -264,7 +264,7 @@ def _groups(
             note = "" if title == workload else f"job {workload}"
             yield PageGroup(title, note, plots, warnings=tuple(_off_theory(compared, beside, labels)))
         if chunks:
-            note = "arrays that differ in nothing but their chunk size"
+            note = "arrays that differ only in their chunk size"
             yield PageGroup("Chunk size", note, chunks)
     if record.rebuilds:
         plots = (times_plot(record, labels), *_timelines(each, labels, problems))
@@ -307,7 +307,7 @@ def _findings(record: ResultRecord, published: Published, labels: ResultLabels) 
     )
     notes = (
         "Ratios of medians with an interval of 95 %; within 5 % of 1 counts as the same.",
-        "Theory: only the members, all of one constant speed, limit the rate.",
+        "Theory assumes that only the members limit the rate, all at the same constant speed.",
     )
     rows = tuple(_finding_row(number, each, labels) for number, each in enumerate(found, 1))
     table = Table("Findings: published, theory, measured, verdict", columns, rows, notes)
@@ -406,12 +406,12 @@ def _default_title(found: Collected) -> str:
 
 
 def html_report(found: Collected, title: str = "") -> str:
-    """The report as one HTML file. Raises RequirementMissing without the extra ``report``."""
+    """The report as one HTML file. Raises RequirementMissing if the extra ``report`` is not installed."""
     return render_page(_build_page(found, visible(title or _default_title(found))))
 
 
 def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
-    """Write a report into ``folder``: HTML, or Markdown without the extra ``report``. Returns its path."""
+    """Write a report into ``folder``: HTML, or Markdown if the extra ``report`` is not installed. Returns its path."""
     try:
         path, text = folder / f"{name}.html", html_report(found, title)
     except RequirementMissing:
@@ -462,8 +462,8 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
 def csv_report(found: Collected) -> str:
     """The report as CSV: one result in the columns of its study, or all repeats of several results in one table.
 
-    More results than ``MOST_DETAILED`` give one line per ratio to the baseline. Raises ResultError if no result then
-    has two arrays.
+    More results than ``MOST_DETAILED`` give one line per ratio to the baseline; then ResultError is raised if no
+    result has two arrays.
     """
     if len(found.listed) == 1 and found.detailed:
         return csv_of(found.detailed[0].record)

@@ -133,7 +133,7 @@ class LevelPlots:
             return
         measured_rows, repeats = [row for row, _ in found], [values for _, values in found]
         marks = self._published(Quantity.CPU_PER_GIB, measured_rows, repeats)
-        note = "all CPUs and md's threads, less the idle machine"
+        note = "all CPUs and md's threads, minus the idle machine"
         yield self._bars("CPU cost", unit, note, measured_rows, repeats, [None] * len(found), marks)
 
     def _bars(
@@ -239,7 +239,7 @@ _Sweep = list[tuple[int, Row]]
 
 
 def chunk_plots(record: ResultRecord, groups: Iterable[Sequence[Row]], labels: ResultLabels) -> Iterator[Plot]:
-    """A plot for each workload that was measured on arrays which differ only in their chunk size."""
+    """A plot for each workload that was measured on arrays that differ only in their chunk size."""
     arrays = {array.name: array for array in record.arrays}
     for rows in groups:
         sweeps: dict[str, _Sweep] = {}
@@ -504,7 +504,7 @@ def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
 
 
 def _points(what: str, points: Iterable[tuple[str, float | None, str]], role: str, symbol: str, hover: str) -> Trace:
-    """A mark for each value that there is: its name, the value, and the text for ``customdata`` in ``hover``."""
+    """A mark for each value except None; ``points`` are names, values, and texts for ``customdata`` in ``hover``."""
     known = [(name, short(value), text) for name, value, text in points if value]
     return scatter(
         what,

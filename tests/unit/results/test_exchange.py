@@ -301,7 +301,7 @@ def test_another_result_with_the_same_id_is_not_overwritten(
 ) -> None:
     measure(other, cells=0)
     before = other.load("latest")
-    refuse(other, export(two, tmp_path), "there is another result")
+    refuse(other, export(two, tmp_path), "a different result")
     assert other.load("latest") == before
 
 

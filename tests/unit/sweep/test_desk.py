@@ -44,7 +44,7 @@ def test_built_in_sweeps_are_listed_first_and_then_those_that_were_run(host: Hos
     put(host, "a" * 64)
     entries = desk(host).entries()
     assert [each.name for each in entries] == [*built_in_names(), folder.id]
-    assert entries[-1].state == "1 of 2, broke off"
+    assert entries[-1].state == "1 of 2, interrupted"
     assert "level: raid5" in entries[-1].axes
     # One that cannot be read takes nothing from the others.
     (folder.path / "sweep.json").write_text("{")
@@ -111,7 +111,7 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
         put(host, "c" * 64)  # another sweep's
         assert folder.current_progress() == folder.progress
         assert folder.state_words()[0] == "0 of 2"
-    assert folder.state_words() == ("1 of 2", "broke off")
+    assert folder.state_words() == ("1 of 2", "interrupted")
     status = desk(host).status(folder.id).progress
     assert status == SweepProgress(done=1, planned=2, client=7)
     # One that failed, and was measured by another sweep since, failed no more.
@@ -200,12 +200,12 @@ def test_foreign_and_damaged_files_among_sweeps_hide_none_of_them(host: Host) ->
         file.write(b'\xff\n{"cell": "b", "la')
     assert [each.label for each in folder.failed()] == ["one"]
     (folder.path / "progress.json").write_text('{"done": 1, "planned": 2, "left_seconds": 1e300}')
-    assert folder.state_words() == ("0 of 2", "1 failed, broke off")
+    assert folder.state_words() == ("0 of 2", "1 failed, interrupted")
     text = (folder.path / "sweep.json").read_text()
     (folder.path / "sweep.json").write_text(text.replace("a" * 64, "../" * 8))
     with pytest.raises(ResultError, match="is damaged"):
         folder.result()
-    assert folder.state_words() == ("", "broke off")
+    assert folder.state_words() == ("", "interrupted")
     root = folder.path.parent
     root.rename(root.with_name("elsewhere"))
     root.write_text("a file")

@@ -313,6 +313,6 @@ def test_surprises_come_by_distance_either_way() -> None:
         ("raid5", "[99 – 101], n = 6", "49", "2.04"),
     ]
     assert table.notes == (
-        "3 of 4 figures with a prediction lie more than 10% from it, and their interval does not hold it; "
+        "3 of 4 figures with a prediction lie more than 10% from it, and their interval does not contain it; "
         "the 2 farthest are shown",
     )

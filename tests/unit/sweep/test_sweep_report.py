@@ -110,7 +110,7 @@ def test_a_report_of_an_incomplete_sweep_starts_with_the_missing_cells(
     begun(rows=MEASURED[:2])
     capfd.readouterr()
     assert run(["sweep"]) == 0
-    assert capfd.readouterr().out.count("2 of 3  broke off") == 2
+    assert capfd.readouterr().out.count("2 of 3  interrupted") == 2
     assert run(["sweep", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["runs"][0]["progress"]["done"] == 2
 
@@ -122,7 +122,7 @@ def test_only_a_sweep_can_be_written_as_a_parquet_file(
     begun()
     assert run(["report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet")]) != 0
     output = capfd.readouterr().err
-    reason = "there is no sweep 'unknown'" if name == "unknown" else "in a report 'latest' is a result, not a sweep"
+    reason = "there is no sweep 'unknown'" if name == "unknown" else "'latest' is a result here, not a sweep"
     assert f"{reason}, and only a sweep can be a .parquet file" in output
     assert "'raidlab sweep' lists sweeps and their ids; a result can be a .csv file" in output
     assert not list(tmp_path.glob("*.parquet"))
