@@ -3,9 +3,10 @@
 Each ratio has an interval and a verdict. Platforms are compared by dimensionless figures only: raw IOPS compare the
 disks, not the arrays.
 
-Virtual against physical (methodology M25): speed-up over the platform's own single disk, share of theory, CPU cost and
-rebuild rate relative to that disk, each with an interval; the order of the arrays. And the main question: which
-conclusions (one level is faster than another) of the first platform also hold on another, and which reverse.
+Virtual and physical platforms are compared (methodology M25) by speed-up over the platform's own single disk, share of
+theory, CPU cost and rebuild rate relative to that disk, each with an interval, and by the order of the arrays. The main
+question is which conclusions (one level is faster than another) of the first platform also hold on another, and which
+reverse.
 """
 
 from __future__ import annotations
@@ -105,13 +106,13 @@ def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, 
 
 
 def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
-    """Memory is equal up to the kernel's own use, which differs by a few MiB between two boots of one machine."""
+    """Whether the memory is equal, apart from a few MiB of the kernel's own use, which differ from boot to boot."""
     least, most = sorted((first.memory_bytes, second.memory_bytes))
     return most - least <= _MEMORY_SLACK * most
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """The allowed differences. Raises UnlikeRuns with the others and their words, SpecError for an unknown word."""
+    """The differences in ``allowed``. Raises UnlikeRuns with all others, SpecError for an unknown word."""
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -192,7 +193,7 @@ def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
 
 
 def _rows(before: _Figures, after: _Figures, margin: float) -> Iterator[Compared]:
-    """Among many comparisons some differ by chance alone, so all of them are judged as one family."""
+    """All comparisons. They are judged as one family, since among many some differ by chance alone."""
     tests = {key: _test(before[key], after[key]) for key in before if key in after}
     asked = {
         key: Asked(test, is_time=key[-1].endswith("seconds"))
@@ -237,7 +238,7 @@ class Key(NamedTuple):
 def figures_of(record: ResultRecord) -> Mapping[Key, Row]:
     """All figures.
 
-    Repeats without a valid speed (0, NaN, infinite) are omitted, and figures with no repeats left too.
+    Repeats without a valid speed (0, NaN, infinite) are omitted, and so are figures without any valid repeat.
     """
     valid = (replace(row, cells=tuple(c for c in row.cells if is_speed(row.section(c).iops))) for row in rows(record))
     return {Key(row.array, row.workload, row.phase, row.direction): row for row in valid if row.cells}
@@ -291,8 +292,8 @@ class Transfer(StrEnum):
 
 
 MOST_PAIRS = 5_000
-"""Pairs of arrays under the same load: twice those of the catalogue's largest experiment. Each takes a few milliseconds
-per machine."""
+"""Maximum number of pairs of arrays under the same load: twice that of the catalogue's largest experiment. Each takes a
+few milliseconds per machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +469,7 @@ def _rebuilds(
         for key, row in figures.items()
         if key.array in disks and _SEQUENTIAL.search(row.cells[0].job_text)
     ]
-    # A rebuild is as fast as its slowest part, and for a disk that is mostly writing.
+    # A rebuild is only as fast as its slowest part: for a single disk, usually its sequential writes.
     slowest = min(sequential, key=min, default=None)
     groups: dict[str, list[tuple[float, float | None]]] = {}
     for rebuild in record.rebuilds:

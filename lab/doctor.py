@@ -1,6 +1,6 @@
 """The doctor: checks this computer and a machine, and reports missing parts with the command to fix each.
 
-All checks run at once, so that one round of fixes is enough. The report is also published as JSON
+All checks run even if some fail, so that one round of fixes is enough. The report is also published as JSON
 (docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that are looked for.
 """
 
@@ -38,7 +38,7 @@ SCHEMA_VERSION = 2
 
 
 class Outcome(StrEnum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     MISSING = "missing"
@@ -47,14 +47,14 @@ class Outcome(StrEnum):
 
 
 class Subject(StrEnum):
-    """What was looked at."""
+    """The subject of a report."""
 
     COMPUTER = "computer"
     MACHINE = "machine"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked for."""
+    """One thing that was checked."""
 
     name: str
     """Stable name for programs, such as ``program-mdadm`` or ``kvm``."""
@@ -334,7 +334,7 @@ def make_report(
 
 
 def machine_kinds(report: DoctorReport) -> list[tuple[Kind, bool]]:
-    """Return all kinds of machine, with whether nothing is missing for each."""
+    """All kinds of machine, each with whether it has everything that it requires."""
     ready = set(report.ready_targets())
     has_time = any(check.name == "virtual-time" and check.outcome is Outcome.OK for check in report.checks)
     ready |= {f"{UML}?time=virtual"} if UML in ready and has_time else set()
@@ -390,7 +390,7 @@ def _stock_kernel(host: Host) -> Iterable[Check]:
     releases = [kernel.release for kernel in stock_kernels(host.files)]
     kernels = Outcome.OK, f"{', '.join(releases[:3])}{' …' if len(releases) > 3 else ''}", ""
     if not releases:
-        kernels = Outcome.MISSING, "this user can read no distribution's kernel", "raidlab kernels get 6.12"
+        kernels = Outcome.MISSING, "this user cannot read any distribution's kernel", "raidlab kernels get 6.12"
     yield _check("stock-kernel", "a distribution's kernel", kernels, required_for=(QEMU,))
 
 
@@ -406,10 +406,10 @@ def _guest_memory(host: Host) -> Found:
     with suppress(OSError):
         room = shutil.disk_usage(host.files.path("/dev/shm")).free
     needed = human_bytes(DEFAULT_MEMORY_BYTES)
-    detail = f"{human_bytes(room)} free in /dev/shm; the kernel takes {needed}"
+    detail = f"{human_bytes(room)} free in /dev/shm; the kernel needs {needed}"
     if room >= DEFAULT_MEMORY_BYTES:
         return Outcome.OK, detail, ""
-    fix = f"free some: rm files in /dev/shm, or mount -o remount,size={needed} /dev/shm as root"
+    fix = f"remove files from /dev/shm, or as root: mount -o remount,size={needed} /dev/shm"
     return Outcome.LIMITED, f"{detail}, so its memory will be a file in the state folder, which is slower", fix
 
 
@@ -424,8 +424,8 @@ def _confinement(host: Host) -> Found:
         there = [layer for layer, reason in reasons.items() if not reason]
         if "namespace" in there or {"landlock", "seccomp"} <= set(there):
             return Outcome.OK, f"read-only: {', '.join(_LAYERS[layer] for layer in there)}{missing}", ""
-        return Outcome.LIMITED, f"what runs in it can write what this user can{missing}", _namespace_switch(host)
-    return Outcome.LIMITED, f"not known: {(result.stderr or result.stdout).strip()}", "raidlab doctor, once more"
+        return Outcome.LIMITED, f"programs in it can write all that this user can{missing}", _namespace_switch(host)
+    return Outcome.LIMITED, f"not known: {(result.stderr or result.stdout).strip()}", "run 'raidlab doctor' once more"
 
 
 def _namespace_switch(host: Host) -> str:
@@ -526,7 +526,8 @@ def _libvirt(host: Host) -> Found:
 
 # A function that each of these modules always has: if it is not found, the module's functions are not visible.
 _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
-# RAID 0, 1 and 10 pass the atomic writes of their members on (drivers/md/raid0.c: BLK_FEAT_ATOMIC_WRITES).
+# From this version on, RAID 0, 1 and 10 pass on atomic writes to their members (drivers/md/raid0.c:
+# BLK_FEAT_ATOMIC_WRITES).
 _ATOMIC_WRITES = (6, 13)
 
 
@@ -605,7 +606,7 @@ def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"
     disks = sum(unit > 0 for unit in units)
-    detail = f"{brings}; of its disks {disks} of {len(units)} can. Judged by the kernel's version"
+    detail = f"{brings}; {disks} of its {len(units)} disks do. Judged by the kernel's version"
     found: Found = (Outcome.OK, detail, "")
     if not units or version < _ATOMIC_WRITES:
         fix = "boot Linux {}.{} or later".format(*_ATOMIC_WRITES)

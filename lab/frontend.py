@@ -20,8 +20,8 @@ class AppFrontend(NamedTuple):
     load_text: Callable[[], Callable[[str | None, RunLine, Collection[str], ReadVerb], int]]
     """Imports the app in plain lines; the function opens it and returns the exit status.
 
-    That function also gets a function that runs a command line, the names of commands, and one that turns typed words
-    into a verb.
+    The opening function also gets a function that runs a command line, the names of commands, and a function that turns
+    typed words into a verb.
     """
     serve: Callable[[str | None, int, Callable[[str], None]], None]
     """Serves the app to a browser at this port; calls the function with the address."""

@@ -99,7 +99,7 @@ def _loaded(name: str, place: str) -> Plugin | None:
         raise _unusable(name, str(error)) from error
     if isinstance(found, Plugin):
         return found
-    raise _unusable(name, f"'{place}' is no plugin")
+    raise _unusable(name, f"'{place}' is not a plugin")
 
 
 def _unusable(name: str, reason: str) -> LabError:

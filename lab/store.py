@@ -180,7 +180,7 @@ class RunFolders:
         return found
 
     def is_held(self, run_id: str) -> bool:
-        """Whether a process is writing the run. Requires no write permission."""
+        """Whether a process is writing the run. Does not need write permission."""
         # Read-only and shared, so it works on read-only storage and with concurrent readers.
         lock = self.path(run_id) / LOCK_NAME
         try:

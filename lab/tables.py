@@ -80,7 +80,7 @@ class Table:
     def as_text(self, most_columns: int | None = None) -> str:
         """The table aligned with spaces, at most ``most_columns`` wide: long texts wrap within their columns.
 
-        Where that leaves no room for them, each row becomes a paragraph.
+        If the columns would become too narrow, each row becomes a paragraph.
         """
         head = [visible(column.heading) for column in self.columns]
         body = [[visible(text) for text in row] for row in self.texts]
@@ -136,7 +136,7 @@ def as_line(text: str, is_markdown: bool) -> str:
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Comma-separated values (RFC 4180) with a heading line; no text in it is a formula."""
+    """Comma-separated values (RFC 4180) with a heading line; spreadsheets will not take any text for a formula."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)

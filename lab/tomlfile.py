@@ -92,7 +92,7 @@ def known_word(words: type[W], text: str, what: str) -> W:
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Read one file. Raises SpecError for a missing or unreadable file, and as decode_toml does."""
+    """Read one file. Raises SpecError for a missing or unreadable file, and like decode_toml."""
     return decode_toml(toml_text(path), kind, source=str(path))
 
 
@@ -124,7 +124,7 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
-    """Convert a tree of tables and values to ``kind``. Raises SpecError as decode_toml does, syntax errors excepted."""
+    """Convert a tree of tables and values to ``kind``. Raises SpecError like decode_toml, except for syntax errors."""
     problems: _Problems = []
     tree = _with_sizes(tree, problems, "")
     _check(tree, kind, "", problems)
@@ -268,7 +268,7 @@ def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, what: str, key: str, where: str) -> T:
-    """Convert a table with a tag. Raises SpecError with the nearest tag, and as ``convert_tree`` does."""
+    """Convert a table with a tag. Raises SpecError with the nearest tag, and like ``convert_tree``."""
     name = written.get(key)
     if not isinstance(name, str):
         raise SpecError(f"{where}: a {what} without '{key}'", hint=f"{key} = one of: {', '.join(sorted(kinds))}")
@@ -281,7 +281,7 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
     """The tree with every ``{name}`` in its texts replaced, after ``prefix`` as in ``{seed.name}``.
 
-    One placeholder alone becomes the value itself, number or text. Raises SpecError for an unknown name.
+    A text that is only a placeholder becomes the value itself, number or text. Raises SpecError for an unknown name.
     """
     if isinstance(tree, Mapping):
         return {

@@ -21,7 +21,7 @@ def human_bytes(count: float) -> str:
     for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= unit:
             value = count / unit
-            # From 1000 on three significant digits would need an exponent.
+            # From 1000 on, three significant digits would need an exponent.
             return f"{value:.0f} {suffix}" if abs(value) >= 999.5 else f"{value:.3g} {suffix}"
     return f"{count:.0f} B"
 

@@ -53,7 +53,7 @@ def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
             continue
         path = folder / each.record.id / _place(row, options)
         if files.get(path, row.workload) != row.workload:
-            # Two workloads differ only in options that fio-plot ignores.
+            # Two workloads may differ only in options that fio-plot ignores.
             path = path.parent.with_name(f"{path.parent.name}-{_word(row.workload)}") / path.name
         if path in files:
             # Reads and writes of one mixed job share a document.
@@ -71,7 +71,7 @@ def _place(row: Row, options: Mapping[str, str]) -> Path:
 
 
 def _word(text: str) -> str:
-    """The text as a safe file name, since records of others may contain anything."""
+    """The text as a safe file name, since records from other computers may contain anything."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".") or "-"
 
 
@@ -96,12 +96,12 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        raise ResultError("no single document of fio: it was written and read back, or dd did it") from None
+        raise ResultError("it has no single document of fio: data were written and read back, or dd was used") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"fio {document.get('fio version', '')} lacks {', '.join(missing)}")
     if not all(options[name].isdecimal() for name in ("iodepth", "numjobs")):
-        raise ResultError("its queue depth or number of jobs is no number")
+        raise ResultError("its queue depth or number of jobs is not a number")
     return options, text
 
 
@@ -137,5 +137,5 @@ def export(names: Sequence[str], folder: Path) -> None:
     if context.json:
         out_json({"files": files, "commands": lines, "problems": problems})
         return
-    context.narrator.notice(f"{len(files)} documents in {folder}; these draw them:")
+    context.narrator.notice(f"{len(files)} documents in {folder}; these commands draw them:")
     out("\n".join(lines))

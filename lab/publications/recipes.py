@@ -115,7 +115,7 @@ def _long(call: MdadmCall, text: str, rest: list[Word], action: str) -> str:
     spellings = [name] if name in _spellings() else [each for each in _spellings() if each.startswith(name)]
     found = {_table().aliases.get(each, each) for each in spellings}
     if len(found) != 1:
-        call.problem = f"mdadm has no option '{shortened(text, 40)}' that is known here"
+        call.problem = f"mdadm's option '{shortened(text, 40)}' is not known here"
         return action
     return _option(call, found.pop(), value if sign else None, rest, action)
 
@@ -126,7 +126,7 @@ def _letters(call: MdadmCall, letters: str, rest: list[Word], action: str) -> st
         own = _table().letters
         name = own.get(call.mode, {}).get(letter) or own["any"].get(letter)
         if name is None:
-            call.problem = f"mdadm has no option '-{letter}' that is known here"
+            call.problem = f"mdadm's option '-{letter}' is not known here"
         elif name in _table().options.with_value:
             return _option(call, name, letters or None, rest, action)
         else:
@@ -193,7 +193,7 @@ class Recipe:
     buffered_loops: tuple[str, ...] = ()
     made_files: frozenset[str] = frozenset()
     while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
-    """fio commands, each with the arrays for whose first resync nothing before it has waited (``_Syncs.running``)."""
+    """fio commands, each with the arrays whose first resync may still be running (``_Syncs.running``)."""
     noticed: list[tuple[str, Seen]] = field(default_factory=list)
     """Rules, and what was seen to break them while the commands were followed."""
 
@@ -245,7 +245,7 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
         is_followed = has_shell and not any(word.unknown for word in command.words)
         for word in () if is_followed else command.words[1:]:
             if word.text.rpartition("/")[2] in _FOLLOWED or _STARTS.search(word.text):
-                recipe.skip(command.line, f"{command.program} starts what stands there")
+                recipe.skip(command.line, f"{command.program} runs the command in its arguments")
                 return
 
 
@@ -618,7 +618,7 @@ SHELL_CHECKS: Mapping[str, Check[Recipe]] = {
 
 FOLDER = Path(__file__).with_name("texts")
 LEAST_MEMORY_BYTES = 2 * GIB
-"""Memory that any computer in such a study has at least."""
+"""The least memory that a computer in such a study can have."""
 _INTEGRITY = "integrity"
 
 
@@ -721,7 +721,7 @@ def _topology_mismatch(published: Publication) -> Iterator[Seen]:
 def _unequal_members(published: Publication) -> Iterator[Seen]:
     if len(set(published.members.values())) > 1:
         counts = ", ".join(f"{array} {count}" for array, count in published.members.items())
-        yield Seen(published.study, f"members: {counts}", "as many for every level")
+        yield Seen(published.study, f"members: {counts}", "the same number for every level")
 
 
 def _file_exceeds_fs(published: Publication) -> Iterator[Seen]:
@@ -739,13 +739,13 @@ def _file_fits_cache(published: Publication) -> Iterator[Seen]:
     buffered = parse_recipe(published.commands).buffered_loops
     if buffered and published.file_bytes is not None and published.file_bytes <= LEAST_MEMORY_BYTES:
         observed = f"files of {human_bytes(published.file_bytes)} behind the cache"
-        yield Seen(published.study, observed, "files above memory")
+        yield Seen(published.study, observed, "files larger than memory")
 
 
 def _io_not_on_members(published: Publication) -> Iterator[Seen]:
     # The measurement would show this when a caching layer holds the whole file.
     for seen in _file_fits_cache(published):
-        yield Seen(seen.subject, "reads are answered by the cache, not by the members", "bytes of fio = of the members")
+        yield Seen(seen.subject, "reads are answered by the cache, not by the members", "fio's bytes = members' bytes")
 
 
 def _claim_outside_grid(published: Publication) -> Iterator[Seen]:

@@ -138,7 +138,7 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
         )
         for each in found
     )
-    note = "medians of each result divided by those of its own baseline: raw figures of two machines are never shown side by side"
+    note = "medians of each result divided by those of its own baseline: raw figures of machines are not compared"
     return Table(f"{experiment}: ratios", (*columns, Column("half of them"), Column("all")), body, (note,))
 
 

@@ -304,8 +304,8 @@ def paired_note(found: Iterable[Estimate | None]) -> str:
 
 RATIO_NOTE = (
     "ratios to one disk: Hodges-Lehmann estimate over paired repeats [interval of the exact signed-rank test, which "
-    "assumes that their logarithms lie symmetrically about the true one]; for rebuilds: Mann-Whitney's, as the runs are "
-    "not paired"
+    "assumes that their logarithms lie symmetrically about the true one]; for rebuilds, which are not paired: "
+    "Mann-Whitney's"
 )
 
 

@@ -233,7 +233,9 @@ def checked_id(text: str) -> str:
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
-        raise ResultError(f"'{text}' cannot be the name of a result: it has another meaning", hint="choose another name")
+        raise ResultError(
+            f"'{text}' cannot be the name of a result: it has another meaning", hint="choose another name"
+        )
     return text
 
 

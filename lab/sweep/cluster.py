@@ -155,7 +155,7 @@ def parse_cluster(text: str) -> ClusterSpec:
         hosts = tuple(host.strip() for host in rest.split(","))
         for host in hosts:
             if not _HOST.fullmatch(host):
-                raise SpecError(f"'{shortened(host)}' cannot be a host", hint="write ssh:HOST,HOST with the names that ssh uses")
+                raise SpecError(f"'{shortened(host)}' cannot be a host", hint="write ssh:HOST,HOST, as known to ssh")
         if len(set(hosts)) < len(hosts):
             raise SpecError(
                 "a host is named twice", hint="[cluster.ssh] workers sets the number of workers on each host"

@@ -499,7 +499,7 @@ class Pool:
         return make(workers={}, scheduler={"cls": scheduler, "options": options}, security=security)
 
     def _worker_specs(self, security: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and specification of each worker on this computer, or over ssh. Raises LabError like ``processors_of``."""
+        """Name and specification of each worker, on this computer or over ssh. Raises LabError if a host fails."""
         if self.spec.kind is ClusterKind.LOCAL:
             options = {
                 "host": LOOPBACK,

@@ -179,8 +179,8 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
     """Measure the missing cells. ``folder`` is the folder of a sweep to resume; None begins a new sweep.
 
-    Raises RequirementMissing if Dask is missing, ClusterLost, RunCancelled, ResultError if the disk is full, and LabError if
-    the cluster does not start. Cells measured before an error are stored.
+    Raises RequirementMissing if Dask is missing, ClusterLost, RunCancelled, ResultError if the disk is full, and
+    LabError if the cluster does not start. Cells measured before an error are stored.
     """
     host = request.host
     if plan.missing:

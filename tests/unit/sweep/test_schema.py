@@ -105,7 +105,7 @@ def test_more_file_disks_than_the_kernel_takes_are_left_out() -> None:
     text = FILE.replace('drive = ["hdd-7200"]', "").replace('"spindle"', '"file"').replace("[2, 4]", "[16, 17]")
     found = combinations(decode_sweep(text, "test"))
     assert {cell.experiment.disk_count for cell in found.cells} == {16}
-    assert "raid5 of 17 disks: the embedded kernel takes 16 disks of kind file" in found.impossible
+    assert "raid5 of 17 disks: the embedded kernel accepts at most 16 disks of kind file" in found.impossible
 
 
 def test_progress_is_reported_while_combinations_are_enumerated() -> None:
