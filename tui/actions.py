@@ -48,7 +48,7 @@ def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
     how = (
         "The machine restarts for this; arrays and their data remain, but a running load ends."
         if _is_embedded(state)
-        else "They are loop devices and available at once."
+        else "They are loop devices, available immediately."
     )
     choices = [
         Choice("add", "Add them", larger_command(state), "a"),
@@ -85,7 +85,7 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
-    """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not for the lab's thread."""
+    """Add the disks to the list of an embedded lab, which is closed meanwhile. Must not run on the lab's thread."""
     name = parse_target(client.target or "uml:").lab_name
     with client.released(), lab_folder(client.host.state, name) as folder:
         return add_to_list(folder, DiskSpec(name="", kind=DiskKind.FILE, size_bytes=size_bytes), LARGER_COUNT)
@@ -248,7 +248,7 @@ class LevelTable(RowsWidget[LevelRow]):
 
     titles: tuple[str, str, str, str] = _TITLES
     narrow_titles: tuple[str, str, str, str] = _NARROW_TITLES
-    """The titles of the columns; set both before ``show``."""
+    """The titles of the columns on a wide and on a narrow screen; both must be set before ``show``."""
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
@@ -377,7 +377,7 @@ class Draft:
     bitmap: str = _NONE
     file_system: FileSystem = FileSystem.RAW
     reference: int | None = None
-    """Data chunks of the full stripe, for kinds that allow fewer than the members minus one; None: that many."""
+    """Data chunks of the full stripe, for kinds that allow fewer than members minus one; None: members minus one."""
 
     @property
     def kind(self) -> ArrayKind:

@@ -263,14 +263,14 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.lab.selected_disk = self.settings.disk or None
 
     async def on_event(self, event: Event) -> None:
-        """Queue input, which is handled one event at a time; handle every other event at once."""
+        """Queue input, which is handled one event at a time; handle every other event immediately."""
         if isinstance(event, InputEvent | Paste) and not event.is_forwarded:
             await self._typed_ahead.take(event)
         else:
             await super().on_event(event)
 
     def on_mount(self) -> None:
-        """Register themes, apply the settings, and start the machine, which starts while the first frame is drawn."""
+        """Register themes, apply the settings, and start the machine while the first frame is drawn."""
         for theme in THEMES:
             self.register_theme(theme)
         self.ansi_theme_dark, self.ansi_theme_light = TERMINAL_DARK, TERMINAL_LIGHT
@@ -337,7 +337,9 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: Any) -> None:
         names = ", ".join(sorted(binding.id or binding.key for binding in clashed_bindings))
-        self.notify(f"The keymap gives one key to several: {names}", title="Keymap", severity="warning", markup=False)
+        self.notify(
+            f"The keymap gives several actions the same key: {names}", title="Keymap", severity="warning", markup=False
+        )
 
     def show_soon(self) -> None:
         """Schedule one update of the screens after ``SHOW_SECONDS``, however many calls are made until then."""
@@ -420,7 +422,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.client.start()
 
     async def action_quit(self) -> None:
-        # Without a value, an error while the screens are being closed would decide the exit status.
+        # Without a value, an error while the screens are being closed would determine the exit status.
         self.exit(0)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -510,4 +512,4 @@ def load_keymap(file: Path) -> tuple[dict[str, str], list[str]]:
         return {}, [f'{file}: keys must be a table, such as [keys] with "lab.fail" = "f"']
     known = known_ids()
     good = {name: value for name, value in keys.items() if name in known and isinstance(value, str) and value}
-    return good, [f"{file}: no binding '{name}', or its keys are no text" for name in keys if name not in good]
+    return good, [f"{file}: no binding '{name}', or its keys are not text" for name in keys if name not in good]

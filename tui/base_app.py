@@ -22,7 +22,7 @@ from tui.sweeps import Sweeps
 from tui.terminal import TerminalSession
 
 _YOUNG_OBJECTS = 5_000
-"""New objects before the youngest generation is collected: about as many as one paint of the screen creates."""
+"""Number of new objects that trigger a collection of the youngest generation: about those of one screen painting."""
 _YOUNG_ROUNDS = 10
 _OLD_ROUNDS = 10
 

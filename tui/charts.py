@@ -34,7 +34,7 @@ class DotCanvas:
     rows: int
     kind: Canvas
     cells: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
-    """(row, column) -> (character, owner) of each cell with a dot; its owner is the last to draw in it."""
+    """(row, column) -> (character, owner) of each cell with a dot; the owner is the last to draw in it."""
     _bits: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property

@@ -87,7 +87,7 @@ class CommandLog:
 
 
 def run_safely(work: Callable[[], T]) -> T:
-    """Run work. Raises only LabError: an unexpected exception becomes a LabError, for the app must not end."""
+    """Run work. Raises only LabError: an unexpected exception becomes a LabError, because the app must not end."""
     try:
         return work()
     except LabError:
@@ -142,7 +142,7 @@ class LabClient:
         self._helpers: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Open the lab, also again after it was lost or could not be opened. Does nothing while the lab is open."""
+        """Open the lab, also after it was lost or could not be opened. Does nothing while the lab is open."""
         with self._lock:
             if self._thread is None and not self._is_closing:
                 self._is_settled.clear()
@@ -154,8 +154,8 @@ class LabClient:
     def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
         """Run work on the open session after the work submitted before.
 
-        The future raises only LabError: MachineLost at once if no session is open, and the reason for the loss if the
-        machine is lost before the work begins.
+        The future raises only LabError: MachineLost immediately if no session is open, and the reason for the loss if
+        the machine is lost before the work begins.
         """
         with self._lock:
             if (session := self.session) is not None and self._lane is not None:
@@ -176,7 +176,7 @@ class LabClient:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Close the session for the duration of work that opens the same machine. Not on the app's own thread.
+        """Close the session for the duration of work that opens the same machine. Must not run on the app's own thread.
 
         If a session is being opened, wait for it first: it already holds the lab's lock.
         """

@@ -74,7 +74,7 @@ class Modal(ModalScreen[R]):
             self.dismiss(result)
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Run the action after which the button is named."""
+        """Run the action that the button is named after."""
         # A button's own action would act on the screen in front: on another one if this one has just been dismissed.
         event.stop()
         await self.run_action(str(event.button.name))
@@ -130,7 +130,7 @@ class MenuScreen(Modal[str | None]):
         return Content.assemble(*parts)
 
     def on_resize(self) -> None:
-        # A percentage would be of the box, whose width follows its content.
+        # A percentage would refer to the box, whose width follows its content.
         for intro in self.query("#menu-intro"):
             intro.styles.max_width = min(_INTRO_CELLS, int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS)
         options = self.query_one(OptionList)

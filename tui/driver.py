@@ -117,7 +117,7 @@ class InputGate:
             self._end_paste()
         elif self._paste is None and silent >= ESCAPE_SECONDS:
             self._skipped = ""
-            # The key Escape, or Alt with a key with which sequences begin.
+            # Escape, or Alt with a key whose character begins a sequence.
             if len(self._held) <= 2:
                 self._out.append(self._held)
             self._held = ""

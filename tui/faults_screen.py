@@ -376,7 +376,7 @@ class FaultsScreen(ModeScreen):
 
     def _part(self, line: Line, signs: dict[str, str]) -> Content:
         text, tone = line
-        # Colour alone does not show the result: a failed check has a character of its own.
+        # The result is not shown by colour alone: a failed check also has its own character.
         bare = text.lstrip()
         if tone in signs and not bare.startswith(tuple(signs.values())):
             text = f"{text[: len(text) - len(bare)]}{signs[tone]}{bare}"

@@ -33,7 +33,7 @@ from tui.widgets import ChangingText, ChoiceRow, Choices, VerdictBanner, error_s
 _HIGH_ROWS = 34
 _LOW_CHART_ROWS = 5
 MOST_FIGURES = 1000
-"""Number of fleets whose losses are kept."""
+"""Number of fleets whose losses are cached."""
 
 
 class FleetScreen(ModeScreen):

@@ -269,7 +269,7 @@ class Background:
             self._thread.join(_END_SECONDS)
 
     def cancel(self) -> None:
-        """Request that the job ends; what it has stored is kept."""
+        """Request that the job ends; what it has stored remains."""
         self._cancelled.set()
 
 
@@ -341,7 +341,7 @@ class Frontend:
         on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """As ``look_up``, for work that the screens show as the current operation."""
+        """Like ``look_up``, for work that the screens show as the current operation."""
 
         def operation(session: LabSession) -> T:
             self.post_message(OperationChanged(RunningOperation(title)))
@@ -362,7 +362,8 @@ class Frontend:
     ) -> threading.Thread:
         """Run work without a session on a separate thread.
 
-        Textual's thread workers would not do: asyncio waits for their threads at the end, and the app must end at once.
+        Textual's thread workers are unsuitable: asyncio waits for their threads at the end, but the app must end
+        immediately.
         """
 
         def run() -> None:
@@ -404,7 +405,7 @@ class Frontend:
     def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """Make a plan, show it, and run the same plan if the user agrees. An error of ``make`` is shown with its hint.
 
-        If ``make`` returns None, no confirmation is needed and ``on_done`` is called at once.
+        If ``make`` returns None, no confirmation is needed and ``on_done`` is called immediately.
         """
         raise NotImplementedError
 
@@ -442,8 +443,8 @@ class PlanRun:
     """One run of a plan, started by ``PlanRun(frontend, plan).go_on()``.
 
     A plan that waits for md between steps runs in parts: the waiting steps run on a separate thread, so that other
-    work can use the lab meanwhile. All of ``on_done`` are called after the first part, and ``on_error`` for an
-    error in it; the other parts follow without the caller.
+    work can use the lab meanwhile. The functions of ``on_done`` are called after the first part, and ``on_error`` for
+    an error in it; the other parts follow without the caller.
     """
 
     def __init__(

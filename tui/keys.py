@@ -54,7 +54,7 @@ def command_key(
     action: str = "",
     show: bool = True,
 ) -> CommandKey:
-    """The key of a command that is no verb. The action is by default the last part of the id."""
+    """The key of a command that is not a verb. The action is by default the last part of the id."""
     action = action or id.rpartition(".")[2]
     return CommandKey(key, action, label, id=id, tooltip=tooltip, show=show, command=command)
 
@@ -68,7 +68,7 @@ def hidden_key(
     *,
     priority: bool = False,
 ) -> Binding:
-    """A key that F1 and the palette list, and the line of keys does not."""
+    """A key that F1 and the palette list, but the line of keys does not."""
     return Binding(key, action, label, id=id, tooltip=tooltip, show=False, priority=priority)
 
 

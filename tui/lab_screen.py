@@ -158,7 +158,7 @@ def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
 
 
 _BEYOND = 61 / 60
-"""Factor of the window whose samples are drawn, so that lines start at the left edge and not at the first sample."""
+"""Samples are drawn for this multiple of the window, so that lines start at the left edge, not at the first sample."""
 CHARTS = ("rate", "latency", "members", "work")
 _LOAD_TIP = "No load has run recently: [b]w[/b] starts one, and its latency is shown too."
 _SHORT_LOAD_TIP = "No load is running: [b]w[/b] starts one."
@@ -258,7 +258,7 @@ class ArrayPanel(Vertical):
         )
         if self.size.width >= _STRIPE_FROM_CELLS:
             text += stripe(state, status, glyphs)
-        # Its height is fixed, so no new layout is needed, which would paint the whole screen.
+        # Its height is fixed, so it needs no new layout, which would repaint the whole screen.
         self.query_one("#panel-state", Static).update(text, layout=False)
 
     def _show_sync(self, state: LabState, status: ArrayStatus) -> None:

@@ -240,7 +240,7 @@ class LessonsScreen(ModeScreen):
         self.app.pick(f"Do lesson {first.number} first?", choices, self.app.guide.start, intro=intro)
 
     def _missing(self, item: CourseLine) -> list[CourseLine]:
-        """The lessons on which this one builds and which are not completed."""
+        """The uncompleted lessons on which this one builds."""
         return [other for other in self._items if other.lesson.id in item.missing_needs]
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
@@ -275,7 +275,7 @@ class LessonsScreen(ModeScreen):
                 return super().check_action(action, parameters)
 
     def _following(self) -> str:
-        """If the open lesson is completed, id of the next lesson that is not; else empty."""
+        """The id of the next uncompleted lesson if the open one is completed; else empty."""
         view = self.app.guide.view
         if view is None or view.step or view.explanation:
             return ""

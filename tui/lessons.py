@@ -1,4 +1,4 @@
-"""The open lesson on every screen: checks its step at each sample, shows it in the app's own words, in a panel.
+"""The open lesson on every screen: checks its step at each sample, and shows it in a panel, in the app's own words.
 
 All of it runs on the app's own thread, except reading the course, which is slow, and work in the lab.
 """
@@ -255,7 +255,7 @@ class Guide:
 
     @property
     def _step_to_read(self) -> StepCard | None:
-        """The current step if only its number is missing, else None."""
+        """The current step if only the number to read is missing, else None."""
         view = self.view
         if view is None or view.step is None or view.explanation or view.elsewhere:
             return None

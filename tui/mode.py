@@ -44,7 +44,7 @@ _PHASE_WORDS = {
 
 
 def _besides(hint: str) -> str:
-    """The part of a hint, written for the command line, beyond restarting the machine."""
+    """The part of a command line's hint that says more than how to restart the machine."""
     if hint.startswith(RUN_AGAIN):
         rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
         return f" {rest[0].upper()}{rest[1:]}." if rest else ""
@@ -311,7 +311,7 @@ class ModeScreen(Screen[None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
-        """Rebuild the footer only if other keys apply: that costs more than painting all charts."""
+        """Rebuild the footer only if other keys apply: a rebuild costs more than painting all charts."""
         keys = tuple((key, each.binding.description, each.enabled) for key, each in self.active_bindings.items())
         if keys != self._shown_keys:
             self._shown_keys = keys

@@ -41,7 +41,7 @@ class PlanView(LineWidget, can_focus=True):
 
     plan: reactive[Plan | None] = reactive(None, layout=True)
     done: reactive[int | None] = reactive(None, layout=True)
-    """Number of finished steps; None: the plan does not run."""
+    """Number of finished steps; None: the plan is not running."""
     failed: reactive[str] = reactive("", layout=True)
     """The error of the step after the finished ones; empty if it did not fail."""
     brief: reactive[bool] = reactive(False, layout=True)
@@ -109,7 +109,7 @@ class PlanView(LineWidget, can_focus=True):
         return glyphs.pending, "pending"
 
     def _names(self, steps: Sequence[Step]) -> str:
-        """The devices that lose data: a step that adds a disk to an array writes to both, but only the disk does."""
+        """The devices that lose data: adding a disk to an array writes to both, but only the disk loses data."""
         nodes = list(dict.fromkeys(device for step in steps for device in step.writes_devices))
         disks = [node for node in nodes if not is_array_name(node.removeprefix("/dev/"))]
         return ", ".join(map(self._name_of, disks or nodes)) or "the disks named below"
@@ -185,7 +185,7 @@ class PlanScreen(Modal[None]):
     Args:
         make: makes the plan, on the lab's thread.
         note: a sentence about the plan for the user.
-        on_done: called after the plan, or its first part if it waits for md, has run; at once if there is no plan.
+        on_done: called after the plan, or its first part if it waits for md, has run; immediately if there is no plan.
     """
 
     CSS_PATH = "plan_screen.tcss"

@@ -1,4 +1,4 @@
-"""The lab's disks as bays of a rack, and the lab's state as values of other widgets: charts, bars, inner arrays.
+"""The lab's disks as bays of a rack, and the lab's state as values for other widgets: charts, bars, inner arrays.
 
 A bay is painted as a card, or as one line if there is less room.
 """
@@ -112,7 +112,7 @@ class BayLook:
     at_cursor: bool
     """Whether the cursor is on it and the rack has the focus."""
     chosen: bool | None
-    """None: the rack has no choice of disks."""
+    """None: this rack does not let the user choose disks."""
 
 
 def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
@@ -296,7 +296,7 @@ class Rack(LineWidget, can_focus=True):
             self.refresh()
 
     def _toggle(self, names: Iterable[str]) -> None:
-        """Apply a choice of the user and post Toggled; ``choose`` posts nothing, which would cause an endless loop."""
+        """Apply a choice of the user and post Toggled; ``choose`` does not post it, to avoid an endless loop."""
         before = self.chosen
         self.choose(names)
         if self.chosen != before:
@@ -437,7 +437,7 @@ MINUTE_SECONDS = 60.0
 _SNAPSHOTS_PER_MINUTE = 240
 _WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 _ABOUT = 1.25
-"""A window is chosen for spans up to this factor of its length."""
+"""A window is chosen for spans of up to this multiple of its length."""
 # In order of priority: a sample with several events is marked with the first of them.
 _MARK_WORDS = {
     "array-appeared": "built",

@@ -254,7 +254,7 @@ _FIRST = "rand-read-4k"
 _POLL_SECONDS = 1.0
 """Time between two reads of the status of another process's sweep."""
 _TICKS_PER_READ = 4
-"""Number of ticks between two checks whether another process has started the sweep."""
+"""Number of ticks between two checks for a sweep that another process has started."""
 
 
 class RunScreen(ModeScreen):
@@ -263,7 +263,7 @@ class RunScreen(ModeScreen):
     CSS_PATH = "run_screen.tcss"
     AREA = "Run"
     HELP = (
-        "A workload runs on an array of this lab, while you go on breaking and repairing it. An experiment builds "
+        "A workload runs on an array of this lab, while you continue to break and repair it. An experiment builds "
         "its own arrays on a separate machine, measures everything several times and stores a result.\n\n"
         "Before a run, the screen shows the prediction with its reason, or why there is none. "
         "Afterwards it shows the measurement beside it.\n\n"
@@ -306,7 +306,7 @@ class RunScreen(ModeScreen):
         self.set_interval(_POLL_SECONDS, self._read_sweep)
 
     def on_screen_resume(self) -> None:
-        """Read the list of sweeps, which other processes change. Textual also calls the handler of the base class."""
+        """Read the list of sweeps, which other processes may change. Textual also calls the base class's handler."""
         self.app.sweeps.list_again()
 
     def _fill(self, highlighted: str) -> None:

@@ -149,7 +149,7 @@ def _times_words(window: MeasuredWindow) -> str:
     measured = window.seconds or 0.0
     rest = window.issue_seconds - window.warmup_seconds - measured
     parts = [f"{window.warmup_seconds:g} s of warm-up"] if window.warmup_seconds else []
-    parts += [f"{measured:g} s measured", f"{rest:g} s until the last figures have come"]
+    parts += [f"{measured:g} s measured", f"{rest:g} s until the last figures arrive"]
     return f", for {window.issue_seconds:g} s ({', '.join(parts)})"
 
 
@@ -323,7 +323,7 @@ def request_of(
 
     target = parse_target(frontend.lab.target or "uml:")
     request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
-    # raidlab starts a machine for each run if it can; any other machine exists once, and the app has locked it.
+    # raidlab starts a machine for each run if it can; any other machine exists only once, and the app has locked it.
     return request, nullcontext() if target.is_embedded else frontend.client.released()
 
 

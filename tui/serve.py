@@ -45,7 +45,7 @@ def app_command(target: str | None) -> str:
 def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 selects a free port.
 
-    Raises ToolMissing without the extra ``web``, LabError if the port is taken.
+    Raises ToolMissing if the extra ``web`` is not installed, LabError if the port is taken.
     """
     # A bad request is not an error of the server: these loggers would print its exception and traceback on standard
     # error.
@@ -71,7 +71,7 @@ async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]
 async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
     """Start to serve ``command``; returns (runner, address with the token). ``runner.cleanup`` stops the server.
 
-    Raises ToolMissing without the extra ``web``, LabError if the port cannot be used.
+    Raises ToolMissing if the extra ``web`` is not installed, LabError if the port cannot be used.
     """
     try:
         from aiohttp import web

@@ -503,7 +503,7 @@ class StripeScreen(ModeScreen):
 
 
 def _read_state(state: LabState) -> tuple[object, ...]:
-    """The state of the array after whose change the stripe is read again. A load, which always writes, is ignored."""
+    """The state of the array; when it changes, the stripe is read again. A load, which always writes, is ignored."""
     status = state.selected
     if status is None:
         return ()

@@ -136,7 +136,7 @@ class Sweeps:
 
 
 def _desk(frontend: Frontend) -> SweepDesk:
-    """The plugin's interface to sweeps; call it on a separate thread. Raises LabError without the plugin."""
+    """The plugin's interface to sweeps; call it on a separate thread. Raises LabError if the plugin is missing."""
     sweeping = extension(Sweeping)
     if sweeping is None:
         raise LabError("the plugin for sweeps is missing", hint="install the complete raidlab package")

@@ -86,7 +86,7 @@ def _special(name: str, modifier: int, *, cursor_keys: bool) -> str:
 
 
 def pasted(text: str, *, is_bracketed: bool) -> bytes:
-    """The bytes of pasted text: lines end with a carriage return, and no other control characters but tabs remain."""
+    """The bytes of pasted text: lines end with a carriage return, and no control characters other than tabs remain."""
     lines = text.replace("\r\n", "\r").replace("\n", "\r")
     clean = "".join(sign for sign in lines if sign in "\r\t" or sign.isprintable())
     return (f"\x1b[200~{clean}\x1b[201~" if is_bracketed else clean).encode()
@@ -329,7 +329,7 @@ class CommandsScreen(ModeScreen):
     HELP = (
         "Every command that ran on the machine, as a line that you can copy and type at a root shell, with its status "
         "and how long it took. Below is a terminal: a shell as root, with editors, pagers, colours and completion. "
-        "The app shows its effects at once.\n\n"
+        "The app shows its effects immediately.\n\n"
         "While the terminal has the focus, its programs receive the keys. F12 or Ctrl+] moves to the list, where the "
         "app's keys work again, and back. F11 gives it the whole screen. Shift+PageUp scrolls back, and so "
         "does PageUp unless an editor or pager uses it.\n\n"

@@ -588,7 +588,7 @@ class TextApp(Frontend):
                 self._handle_message(item)
 
     def end_by(self, number: int) -> None:
-        """End the text mode after a signal or a lost terminal. An exception could interrupt a close in progress."""
+        """End the text mode after a signal or a lost terminal; an exception instead could interrupt a close."""
         self.ended_by = number
         self._inbox.put(None)
 
@@ -874,7 +874,7 @@ class TextApp(Frontend):
         self._answer, self._explanation = answer, explanation
 
     def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
-        """As ``Frontend.ask``; lines typed before the plan is shown answer the question about it."""
+        """Like ``Frontend.ask``; lines typed before the plan is shown answer the question about it."""
         self._is_awaited = True
 
         def show(plan: Plan | None) -> None:
@@ -922,7 +922,8 @@ class TextApp(Frontend):
         needs_machine = not (argv and (argv[0] in _WITHOUT_MACHINE or reads_only))
         on = ["--on", self.client.target] if self.client.target and needs_machine else []
         before = sys.stdin
-        # The command must not read the user's next line as an answer. Without input it refuses, and names its option.
+        # The command must not read the user's next line as an answer. Without input it refuses, and names the option to
+        # use.
         with open(os.devnull, encoding="ascii") as nothing, self.client.released() if needs_machine else nullcontext():
             sys.stdin = nothing
             try:

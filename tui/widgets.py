@@ -132,7 +132,7 @@ class LineWidget(Widget):
         return super().refresh(*regions, **options)
 
     def refresh_differences(self) -> None:
-        """As ``refresh``, for small changes: only cells that differ are sent to the screen."""
+        """Like ``refresh``, for small changes: only cells that differ are sent to the screen."""
         if self._painted is None or self._painted_size != self.size:
             self.refresh()
             return
@@ -203,7 +203,7 @@ def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
 def wrapped(text: str, width: int) -> list[str]:
     """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is broken too."""
     lines = [line.plain.strip() for line in Content(" ".join(text.split())).wrap(max(1, width))]
-    # A word after a broken one that fills its line leaves a line with the blank between them.
+    # If a broken word exactly fills its last line, the blank after it is left on a line of its own.
     return [line for line in lines if line] or [""]
 
 
