@@ -367,7 +367,7 @@ def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
 
 
 def platform_of(record: ResultRecord) -> Platform:
-    """A record with a description of its machine and disks as its name."""
+    """The platform of a record; its name describes the machine and the disks."""
     return Platform(platform_words(record), record, bad_repeats(record))
 
 

@@ -1,7 +1,7 @@
 """The doctor: checks this computer and a machine, and reports missing parts with the command to fix each.
 
 All checks run even if some fail, so that one round of fixes is enough. The report is also published as JSON
-(docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that are looked for.
+(docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that it looks for.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Table:
         return tuple(tuple(column.text(value) for column, value in zip(columns, row, strict=True)) for row in self.rows)
 
     def within(self, width: int) -> Table:
-        """This table, or a narrower one in which leading columns with one value in all rows have become a note."""
+        """This table, or a narrower one in which leading columns with the same value in all rows have become a note."""
         if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
             return self
         texts = self.texts

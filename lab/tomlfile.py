@@ -97,7 +97,10 @@ def read_toml(path: Path, kind: type[T]) -> T:
 
 
 def file_of(what: str, name: str, folder: Path) -> Path:
-    """The file of a name of the catalogue in ``folder``, or of a path that ends in ``.toml``. Raises SpecError."""
+    """The file with this name in the catalogue ``folder``; a path that ends in ``.toml`` is used as it is.
+
+    Raises SpecError for an unknown name.
+    """
     if name.endswith(".toml"):
         return Path(name)
     known = catalogue(folder)
@@ -279,7 +282,7 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """The tree with every ``{name}`` in its texts replaced, after ``prefix`` as in ``{seed.name}``.
+    """The tree with every ``{name}`` in its texts replaced; with the prefix ``seed.``, every ``{seed.name}``.
 
     A text that is only a placeholder becomes the value itself, number or text. Raises SpecError for an unknown name.
     """

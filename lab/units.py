@@ -9,7 +9,7 @@ SECTOR_BYTES = 512
 
 
 def format_bytes(count: int) -> str:
-    """In the largest power of 1024 that divides ``count`` exactly, so that the text parses to the same number."""
+    """The size in the largest power of 1024 that divides it exactly, so that the text parses to the same number."""
     for suffix, unit in (("T", 1024 * GIB), ("G", GIB), ("M", MIB), ("K", KIB)):
         if count and count % unit == 0:
             return f"{count // unit}{suffix}"

@@ -128,7 +128,7 @@ def joining_disk(state: LabState) -> LabDisk | None:
 
 
 def selection_of(state: LabState) -> Selection:
-    """The selection to which actions apply, and which decides whether they are possible."""
+    """The selection that actions apply to, and that determines which of them are possible."""
     found, disk, array = selected_member(state), selected_disk(state), target_array(state)
     known = state.found.array(array.name) if state.found and array else None
     resting = next(iter(state.resting_arrays), None)

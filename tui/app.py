@@ -1,4 +1,4 @@
-"""The app: modes on number keys that share one lab, what it stores between runs, and input typed ahead.
+"""The app: its modes, which share one lab, the settings that it stores between runs, and input typed ahead.
 
 A damaged file of settings does not prevent the app from starting.
 """
@@ -399,7 +399,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             return True
 
     def _has_list_without_lines(self) -> bool:
-        """Whether a list has no visible line: Textual's OptionList then looks up a line after the last on a page key.
+        """Whether a list has no visible line: on a page key, Textual's OptionList then looks up a line after the last.
 
         The palette contains an OptionList too.
         """

@@ -1,6 +1,6 @@
 """The Fleet screen: a fleet's parameters as a form, and its losses over years as sentences and rows of a chart.
 
-The plugin that simulates fleets computes the losses, on threads.
+The plugin that simulates fleets computes the losses, on separate threads.
 """
 
 from __future__ import annotations

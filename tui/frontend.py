@@ -173,7 +173,7 @@ class Pacing:
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
-        """Make the pace ``by`` places of ``SPEEDS`` faster, or slower if negative; the slowest is a pause."""
+        """Make the pace faster by ``by`` places of ``SPEEDS``, or slower if negative; the slowest is a pause."""
         from lab.session.pace import SPEEDS
 
         if pacer := self._pacer():

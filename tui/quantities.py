@@ -78,7 +78,7 @@ class Scale:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """The position of a value, limited to 0 to 1."""
+        """The position of a value, limited to the range from 0 to 1."""
         if self.is_log:
             if value <= self.low:
                 return 0.0

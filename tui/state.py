@@ -1,7 +1,8 @@
 """The lab as the app shows it: the state, as plain values, and the messages of the lab's threads that change it.
 
-Only the app's own thread writes the state; screens read it. The first sync of a new array has its own words: md reports
-a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member (mdadm(8), --create).
+Only the app's own thread writes the state; screens read it. The first sync of a new array is described in its own
+words: md reports a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member (mdadm(8),
+--create).
 """
 
 from __future__ import annotations
@@ -457,7 +458,7 @@ _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "dis
 
 
 def with_first_syncs(events: Iterable[Event], snapshot: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
-    """The events, with those of first syncs reworded or omitted; ``going_on``, the first syncs, is updated."""
+    """The events, with those of first syncs reworded or omitted; ``going_on``, the current first syncs, is updated."""
     remaining = []
     for event in events:
         name, kind, status = event.array, event.kind.value, snapshot.array(event.array)

@@ -1,6 +1,6 @@
 """Sweeps as background jobs, started here or monitored in another process, and the panel that shows one.
 
-The plugin for sweeps (``lab.experiments.sweeps``) is called on threads only.
+The plugin for sweeps (``lab.experiments.sweeps``) is called only on separate threads.
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ def _look(cell: Char) -> tuple[Any, ...]:
 
 
 def _rendition_parameters(given: str) -> Iterator[int]:
-    """The parameters of a graphic rendition; those with colons (ITU-T T.416) are converted to the form without."""
+    """The parameters of a graphic rendition; those with colons (ITU-T T.416) are converted to semicolon form."""
     for part in given.split(";"):
         numbers = [min(int(each), 255) if each.isdecimal() else 0 for each in part.split(":")]
         if len(numbers) == 1:

@@ -48,7 +48,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def public_key_of(signer: Ed25519PrivateKey) -> str:
-    """The public key of a private one, in hexadecimal digits."""
+    """The public key that belongs to a private key, in hexadecimal digits."""
     return signer.public_key().public_bytes_raw().hex()
 
 
@@ -237,7 +237,7 @@ def _entry(place: str) -> zipfile.ZipInfo:
 
 
 class _Archive(io.FileIO):
-    """Limits a single read to the size of the largest valid zip directory, which zipfile reads in one call."""
+    """A file that limits each read to the size of the largest valid zip directory, which zipfile reads in one call."""
 
     def read(self, size: int | None = -1) -> bytes:
         most = _MOST_DIRECTORY_BYTES + 1
@@ -368,7 +368,7 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
             raise ResultError(f"'{file}' is not a raidlab export", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
         if header.format_version < RESULTS_VERSION:
-            raise ResultError(f"'{file}' is not signed: an older raidlab made it", hint="export its results again")
+            raise ResultError(f"'{file}' is not signed: it is from an older raidlab", hint="export its results again")
         manifest = decode_json(data, Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{file}' is not a raidlab export: {error}", hint="check the path") from None

@@ -2,13 +2,13 @@
 
 The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
 any other code uses them. The rows of each bundle are cached in a database (duckdb), so that thousands of results are
-evaluated in one query. Only new or changed bundles are read again, in several processes.
+evaluated in one query. Only new or changed bundles are read, by several processes.
 
-Copied measurements are recognised by fingerprints: of the figures of some cells, of some of fio's documents, and of the
-times of a result. Two independent measurements have none in common: latencies are means of thousands of times in
-nanoseconds, and the times include the measured duration of the whole run. So results with a common fingerprint are one
-measurement, even if whitespace, names or all but one of the figures were changed. In virtual time, equal figures are
-expected; only the times count.
+Copied measurements are recognised by fingerprints, which are taken from the figures of some cells, from some of fio's
+documents, and from the times in a result. Two independent measurements have none in common: latencies are means of
+thousands of times in nanoseconds, and the times include the measured duration of the whole run. So results with a
+common fingerprint are one measurement, even if whitespace, names or all but one of the figures were changed. In virtual
+time, equal figures are expected; only the times count.
 """
 
 from __future__ import annotations
@@ -487,7 +487,7 @@ def open_class(
 ) -> Iterator[DuckDBPyConnection]:
     """The bundles of ``folder`` as tables; unchanged bundles are taken from ``cache``.
 
-    With ``processes`` None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``. Raises
+    If ``processes`` is None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``. Raises
     RequirementMissing if duckdb is missing, ResultError if ``folder`` does not exist or the cache cannot be written.
     """
     duckdb = duckdb_module()
@@ -544,7 +544,7 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], lis
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Size, and time of the last change, also of permissions; for a broken symbolic link, those of the link."""
+    """Size, and time of the last change of contents or permissions; for a broken symbolic link, those of the link."""
     try:
         found = entry.stat()
     except OSError:

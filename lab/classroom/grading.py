@@ -419,7 +419,7 @@ class Line:
 
 
 def _work_of(found: ClassView, scale: Scale | None) -> tuple[Sequence[str], Sequence[str], Mapping[str, CountedWork]]:
-    """Ids of all lessons and all drills, the built-in ones first; and those that count on the scale."""
+    """Ids of all lessons and of all drills, built-in ones first, and the entries of those that count on the scale."""
     lessons = list(dict.fromkeys([*built_in_course().ids, *(each.lesson for each in found.practice.progress)]))
     drills = list(dict.fromkeys([*catalogue(), *(each.drill for each in found.practice.drills)]))
     return lessons, drills, counted(scale, lessons, drills) if scale else {}

@@ -1,8 +1,8 @@
 """A class in figures: the speed-ups that it measured, and its practice, with tables and notes for the instructor.
 
 A speed-up is relative to the student's own disk. A student is identified by a key, so several bundles with one key
-belong to one student. Work that several keys handed in counts once and is reported. The page contains no names of files
-or students, so the class may see it.
+belong to one student. Work that bundles of several keys contain counts once and is reported. The page contains no names
+of files or students, so the class may see it.
 """
 
 from __future__ import annotations

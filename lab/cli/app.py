@@ -70,7 +70,7 @@ def _global_options(
 
 
 def read_options(app: App, arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Store the global options, and return the other words; None: help was printed instead. Raises CycloptsError."""
+    """Store the global options, and return the other words; None if help was printed instead. Raises CycloptsError."""
     read, bound, _ = app.meta.parse_args(list(arguments), exit_on_error=False, print_error=False)
     words = read(*bound.args, **bound.kwargs)
     return words if isinstance(words, tuple) else None

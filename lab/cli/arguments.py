@@ -1,4 +1,4 @@
-"""How the words of a command line become a call: numbers, and hints on errors."""
+"""Turns the words of a command line into a call: checks numbers, and adds hints to errors."""
 
 from __future__ import annotations
 

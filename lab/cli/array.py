@@ -255,7 +255,7 @@ def map_(
     if sum(ways) != 1 or (member is not None and sector is None):
         raise SpecError(
             "name exactly one thing to look for",
-            hint="--block N, --sector S, --member disk03 --sector S or --file PATH",
+            hint="use --block N, --sector S, --member disk03 --sector S or --file PATH",
         )
     context = current()
     kind_of_name(name)
@@ -302,14 +302,12 @@ def inspect(
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):
         raise SpecError(
             "name exactly one stripe to inspect",
-            hint="--stripe N or --block N, perhaps with --flip; or --step-write N or --step-crash N alone",
+            hint="use --stripe N or --block N, perhaps with --flip; or --step-write N or --step-crash N alone",
         )
     if really and step_write is None:
-        raise SpecError("--really needs a write to carry out", hint="--really belongs to --step-write")
+        raise SpecError("--really needs a write to carry out", hint="use --really with --step-write")
     if plan and flip is None and not really:
-        raise SpecError(
-            "this command changes nothing, so there is no plan", hint="--plan belongs to --flip and --really"
-        )
+        raise SpecError("this command changes nothing, so there is no plan", hint="use --plan with --flip or --really")
     context = current()
     kind_of_name(name)
     with open_session(client_of(context)) as session:

@@ -188,7 +188,7 @@ def add(
     context, asked = current(), known_word(DiskKind, kind, "kind of disk")
     if (path is not None) != (asked is DiskKind.PHYSICAL):
         raise SpecError(
-            "a path is needed for kind physical, and only for it", hint="raidlab disks add /dev/sdX --kind physical"
+            "kind physical needs a path, which no other kind accepts", hint="raidlab disks add /dev/sdX --kind physical"
         )
     if asked is DiskKind.PHYSICAL and path:
         _confirm_physical(path, confirm)

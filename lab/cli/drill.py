@@ -1,4 +1,4 @@
-"""``raidlab drill``: disasters for practice. Between two of these commands the student uses any other command."""
+"""``raidlab drill``: disasters for practice. Between these commands, the student can use any other command."""
 
 from __future__ import annotations
 

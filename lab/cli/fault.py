@@ -105,7 +105,7 @@ def show(
     name: Annotated[str, Parameter(help="A run: its id, a prefix of it, or 'latest'.")] = LATEST,
     *scenarios: Annotated[str, Parameter(help="Scenarios of the run whose evidence to show, by number or id.")],
 ) -> int:
-    """Show stored outcomes again: the table of a run, or scenarios of it with all their evidence."""
+    """Show stored outcomes again: the table of a run, or some of its scenarios with all their evidence."""
     context = current()
     return _shown(context, scenario_run.load_run(context.host, name), [find_scenario(each).id for each in scenarios])
 
@@ -122,7 +122,7 @@ def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Seq
 
 
 def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
-    """A lost machine takes precedence over a verdict, and a verdict over a scenario that could not be tried."""
+    """The exit status. A lost machine takes precedence over a verdict, and a verdict over an untried scenario."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
     if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
@@ -169,7 +169,7 @@ def campaign(
 ) -> int:
     """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level's arithmetic.
 
-    A violation is stored as a finding, with an id that replays it, shrunk to the fewest operations and writes.
+    A violation is stored as a finding, with an id to replay it, and is shrunk to the fewest operations and writes.
     """
     context = current()
     if resume is not None:
@@ -480,7 +480,7 @@ def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfigur
 
 
 def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
-    """A lost machine takes precedence over a broken promise, and a broken promise over a point that was not tried."""
+    """The exit status. A lost machine takes precedence over a broken promise, and that over an untried point."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST
@@ -607,7 +607,7 @@ def _judged_by_mdadm(
 
 
 def show_list(context: Context) -> None:
-    """The available configurations, the promises, and the invalid combinations."""
+    """Print the available configurations, the promises, and the invalid combinations."""
     known = crash_points.promises()
     if context.json:
         out_json(known)

@@ -1,6 +1,6 @@
 """``raidlab lesson``: the course, command by command, as text for a terminal; and proofs of lessons and drills.
 
-Between two of these commands the student uses any other command.
+Between these commands, the student can use any other command.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _called(calls: ClusterCalls, request: _ProofRequest) -> Proof | Unproved:
     )
     found = proof or unproved
     if found is None:
-        raise LabError("a worker returned no proof", hint="install the same raidlab there")
+        raise LabError("a worker did not return a proof", hint="install the same raidlab version there")
     return found
 
 

@@ -1,4 +1,4 @@
-"""``raidlab results``, ``lint``, ``compare``, ``report`` and ``export``: stored results, trust in them, documents."""
+"""``raidlab results``, ``lint``, ``compare``, ``report``, ``export``: stored results, trust in them, and documents."""
 
 from __future__ import annotations
 
@@ -501,7 +501,7 @@ def _is_of_collection(
 def _fitting(chosen: Format, output: Path | None, context: Context, *, has_faults: bool) -> Format:
     if output is None and context.json:
         raise SpecError(
-            "a report is not JSON", hint="'raidlab --json results show ID' has all figures; or add --output"
+            "a report cannot be JSON", hint="'raidlab --json results show ID' prints all figures; or add --output"
         )
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
         raise SpecError("an HTML report cannot be shown on a terminal", hint="add --output report.html")

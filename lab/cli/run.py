@@ -88,7 +88,7 @@ def run(
 
 
 def run_request(context: Context, bar: ProgressBar) -> RunRequest:
-    """A request of this command, whose progress the bar shows."""
+    """The request of this command; ``bar`` shows its progress."""
     return RunRequest(context.target, context.host, bar.show_run, context.narrator.notice, context.narrator.listen)
 
 

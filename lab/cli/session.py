@@ -1,4 +1,4 @@
-"""Commands on an open lab: generated from verbs (``lab.actions.action``), plans printed or run, waits, and reports."""
+"""Commands on an open lab, generated from verbs (``lab.actions.action``): they print or run plans, wait, and report."""
 
 from __future__ import annotations
 

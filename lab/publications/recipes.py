@@ -774,7 +774,7 @@ def _volume_mismatch(published: Publication) -> Iterator[Seen]:
 
 
 def _if(holds: Callable[[Publication], bool], observed: str, needed: str) -> Check[Publication]:
-    """A check of one statement about the study; ``observed`` may have fields of it in braces."""
+    """A check of one statement about the study; ``observed`` may contain the study's fields in braces."""
 
     def check(published: Publication) -> Iterator[Seen]:
         if holds(published):

@@ -1,4 +1,4 @@
-"""The input of a report, read one result at a time; a few results are kept in full, many only as summaries."""
+"""The input of a report, read one result at a time: in full for a few results, as summaries for many."""
 
 from __future__ import annotations
 

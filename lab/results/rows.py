@@ -39,7 +39,7 @@ class Row:
         return cell.figures.sections[self.direction]
 
     def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
-        """A figure of each repeat, without repeats in which it is missing."""
+        """One figure of each repeat that has it."""
         return list(self.by_repeat(pick).values())
 
     def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:

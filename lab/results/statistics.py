@@ -152,7 +152,7 @@ class Estimate:
 
 
 def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Estimate:
-    """The median and the tightest order statistics with 95 % or more; min..max if n is too small for that.
+    """The median and the tightest order statistics that cover 95 % or more; min..max if n is too small for that.
 
     ``looks`` are those of an experiment that measures until intervals are narrow. Raises SpecError without samples, or
     if one is not finite.
@@ -224,7 +224,7 @@ class RatioTest:
         """
         shared = [number for number in numerator if number in denominator]
         if not shared:
-            raise SpecError("the two have no repeat in common", hint="measure both in the same rounds")
+            raise SpecError("the two samples have no repeat in common", hint="measure both in the same rounds")
         _require_speeds([*numerator.values(), *denominator.values()])
         return cls(tuple(math.log(numerator[number] / denominator[number]) for number in sorted(shared)), None)
 

@@ -55,7 +55,7 @@ Entry = CellRecord | RebuildRecord
 
 
 class ResultNotStored(ResultError):
-    """The finished record could not be written to its folder; ``payload`` holds its bytes, to save elsewhere."""
+    """The finished record could not be written to its folder; ``payload`` holds its bytes, to be saved elsewhere."""
 
     def __init__(self, cause: ResultError, payload: bytes) -> None:
         super().__init__(cause.message, hint=f"{cause.hint}; the finished record can be saved elsewhere")
@@ -280,7 +280,7 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
     if len(record.done_keys) < len(record.cells) + len(record.rebuilds):
-        raise ResultError(f"'{source}' is damaged: it has a measurement twice", hint="restore it from a copy")
+        raise ResultError(f"'{source}' is damaged: it has the same measurement twice", hint="restore it from a copy")
     return record
 
 

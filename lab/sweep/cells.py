@@ -439,7 +439,7 @@ class SweepStore:
         return None
 
     def of_id(self, sweep_id: str) -> SweepFolder | None:
-        """The newest sweep whose file has this id, with any other content."""
+        """The newest sweep whose file has this id, whatever else the file contains."""
         name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(id_word(sweep_id))}(-[0-9]+)?")
         return next((self._folder(each) for each in self.ids() if name.fullmatch(each)), None)
 
@@ -457,7 +457,7 @@ class SweepStore:
         return self._folder(sweep_id)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
-        """Replace the cells in the header, because what they depend on has changed and with it their keys."""
+        """Replace the cells in the header after a change of the conditions on which they, and so their keys, depend."""
         record = msgspec.structs.replace(folder.record, cells=cells)
         self._runs.write_header(record, folder.id)
 

@@ -388,7 +388,7 @@ _MOST_OF_MESSAGE = 300
 def summary_tables(result: SweepResult) -> tuple[Table, ...]:
     """The tables for a terminal: best and worst cell of each workload, largest surprises, and effects of the axes.
 
-    Then come the failed cells and the rows that no table contains. There is no table for a sweep without results.
+    The last tables list the failed cells, and the rows that were left out. A sweep without results has no tables.
     """
     grid = SweepGrid(result)
     return (*_found_tables(grid), *_missing_tables(grid))

@@ -102,7 +102,7 @@ class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
 
 
 class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types
-    """Notes each worker that leaves the scheduler; ``workers`` of the client may miss a short life."""
+    """Records each worker that leaves the scheduler; the client's ``workers`` may miss a short-lived one."""
 
     def __init__(self) -> None:
         self.joined: dict[str, str] = {}

@@ -167,7 +167,7 @@ def report_sweep(
         result = msgspec.structs.replace(result, title=title)
     if kind in ("html", "parquet"):
         if output is None:
-            raise SpecError(f"a sweep's {kind} is a file", hint=f"add --output sweep.{kind}")
+            raise SpecError(f"a sweep as {kind} must be written to a file", hint=f"add --output sweep.{kind}")
         return _written(result, kind, output)
     match kind:
         case "csv":

@@ -233,7 +233,7 @@ def _check(sweep: Sweep) -> None:
         find_drive_model(model)
     if sweep.disks.kind is DiskKind.SPINDLE and not axes.drive and not sweep.disks.model:
         raise SpecError(
-            f"sweep '{sweep.id}' has emulated drives and names no model", hint="add a drive axis, or a model to [disks]"
+            f"sweep '{sweep.id}' has emulated drives but names no model", hint="add a drive axis, or a model to [disks]"
         )
     for job in sweep.jobs:
         if job.workload or not axes.workload:

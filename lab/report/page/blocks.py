@@ -114,7 +114,7 @@ def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = 
 
 
 def median_bars(names: Sequence[str], found: Sequence[Estimate], hover_texts: Sequence[str], hover: str) -> Trace:
-    """A horizontal bar with interval for each median; ``hover_texts`` are the texts for ``customdata`` in ``hover``."""
+    """A horizontal bar with an interval for each median; ``hover_texts`` are the ``customdata`` in ``hover``."""
     return {
         "type": "bar",
         "orientation": "h",
