@@ -538,7 +538,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterato
     if len(pairs) > MOST_PAIRS:
         raise SpecError(
             f"{len(pairs):,} pairs of arrays are too many to compare together: {MOST_PAIRS:,} at most",
-            hint="omit that result, or compare two results of one machine cell by cell",
+            hint="compare smaller results, or two results of one machine cell by cell",
         )
     iops = [{key: _iops(row) for key, row in found.items()} for found in figures]
     tests = {

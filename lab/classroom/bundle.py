@@ -321,7 +321,7 @@ def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
     if sum(entry.file_size for entry in entries) > MOST_BUNDLE_BYTES:
         raise ResultError(f"'{file}' is larger than any export", hint="check the path")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise ResultError(f"'{file}' is encrypted, but exports never are", hint="first unpack it with its password")
+        raise ResultError(f"'{file}' is encrypted, but exports never are", hint="unpack it with its password first")
     if any(entry.compress_type not in _METHODS for entry in entries):
         raise ResultError(f"'{file}' is not compressed like an export", hint=_COPY_AGAIN)
 

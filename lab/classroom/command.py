@@ -163,7 +163,7 @@ def classroom(
         return
     if not (chosen.rows or chosen.left_out or found.practice.drills or found.practice.lessons):
         raise ResultError(
-            f"no bundle in '{folder}' has two arrays of one experiment, or any practice",
+            f"no bundle in '{folder}' has results of two arrays in one experiment, or any practice",
             hint="'raidlab export' makes bundles",
         )
     practised = [] if experiment else [fitted(table) for table in practice_tables(found.practice)]

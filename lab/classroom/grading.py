@@ -267,7 +267,7 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
         found.pop("canvas_id", None)
     if "id" not in found or not {"name", "last"} & found.keys():
         raise SpecError(
-            f"'{path}' has no columns for names and ids, but: {visible(', '.join(heading[:12]))}",
+            f"'{path}' has no columns for names and ids; its columns are: {visible(', '.join(heading[:12]))}",
             hint=f"its first line must name the columns, as here:\n{_SAMPLE}",
         )
     return found

@@ -541,7 +541,9 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
 
 def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
     if not name:
-        raise SpecError("a crash point belongs to one configuration", hint="give its full name, as in 'points --list'")
+        raise SpecError(
+            "--cut needs exactly one configuration", hint="give its full name, as in 'raidlab fault points --list'"
+        )
     cut = asked_cut(word)
     configuration = crash_points.find_configuration(name)
     with open_place(

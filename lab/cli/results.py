@@ -514,6 +514,6 @@ def _by_ending(output: Path | None) -> Format:
     ending = output.suffix.lower() if output else ""
     if ending and ending not in _SUFFIXES:
         raise SpecError(
-            f"'{output}': a report cannot be a {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or add --format"
+            f"'{output}': a report cannot be written as {ending}", hint=f"use {', '.join(_SUFFIXES)}, or add --format"
         )
     return _SUFFIXES.get(ending, Format.TEXT)

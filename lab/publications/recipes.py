@@ -456,7 +456,7 @@ def _take_losetup(recipe: Recipe, command: ShellCommand) -> None:
 def lint_script_file(text: str) -> Iterator[LintFinding]:
     """The lint findings of a shell script. Raises SpecError if it cannot be parsed or has no commands."""
     if not read_script(text).commands:
-        raise SpecError("there is no command in it", hint="check that this is the right file, and that it was saved")
+        raise SpecError("the script has no commands", hint="check that this is the right file, and that it was saved")
     yield from lint_shell(text)
 
 

@@ -288,7 +288,7 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
     """Raises ResultError if the format of a file is newer than ``known``, the newest that this raidlab supports."""
     if version > known:
         raise ResultError(
-            f"'{source}' has {what} format {version}; this raidlab reads up to {known}",
+            f"'{source}' has {what} format {version}; this raidlab supports formats up to {known}",
             hint="read it with a newer raidlab",
         )
 

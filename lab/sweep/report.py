@@ -160,7 +160,7 @@ def report_sweep(
     if output and not output.parent.is_dir():
         raise ResultError(f"there is no folder '{output.parent}'", hint="create it first")
     if not kind and ending and ending not in _KINDS:
-        raise SpecError(f"'{output}': a sweep cannot be a {ending} file", hint=f"use {', '.join(_KINDS)}")
+        raise SpecError(f"'{output}': a sweep cannot be written as {ending}", hint=f"use {', '.join(_KINDS)}")
     kind = kind or _KINDS.get(ending, "text")
     result = folders[0].result()
     if title:
@@ -205,8 +205,8 @@ def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
     is_result = name == LATEST or _is_result(name, host)
     problem = f"'{name}' is a result here, not a sweep" if is_result else f"there is no sweep '{name}'"
     return SpecError(
-        f"{problem}, and only a sweep can be a .parquet file",
-        hint="'raidlab sweep' lists sweeps and their ids; a result can be a .csv file",
+        f"{problem}, and only a sweep can be written as .parquet",
+        hint="'raidlab sweep' lists sweeps and their ids; a result can be written as .csv",
     )
 
 

@@ -141,7 +141,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     if others := ", ".join(sorted(set(request.target.options) - {"time"})):
         raise SpecError(
             f"a sweep starts its own machines, so {request.target} cannot set {others}",
-            hint="of the options only time is allowed; name kernels on the kernel axis",
+            hint="the only option allowed is time; name kernels on the kernel axis",
         )
     found = combinations(sweep, _part(request, 0.0, 0.3))
     is_virtual = _is_virtual(sweep, found, request)
@@ -415,7 +415,7 @@ def _require_sound(cells: Collection[Combination], request: SweepRequest) -> Non
     if refused:
         label, first = refused[0]
         raise ExperimentError(
-            f"cells that would measure something other than they claim: {len(refused):,}; the first, {label}:\n"
+            f"number of cells that would not measure what they claim: {len(refused):,}; the first is {label}:\n"
             f"{first.message.partition(chr(10))[2]}",
             hint=first.hint,
         )

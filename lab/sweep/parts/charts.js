@@ -1,13 +1,13 @@
-// Small multiples and heat maps: what a reader chooses, as figures for Plotly.
+// Small multiples and heat maps: the reader's choice, as figures for Plotly.
 (function () {
   const { data, ALL, axisOf, quantities, plain, short, rowsAt, apart, valueOf, words, element, choices, placesText, headOf } = Sweep;
-  // Beside Plotly's symbols and dashes, their like in a list's text and strokes.
+  // The counterparts of Plotly's symbols and dashes in the legend's text and strokes.
   const SIGNS = ["●", "■", "◆", "▲", "✚", "✖", "★", "⬟", "⬢", "⧓"];
   const STROKES = ["", "6 4", "2 3", "7 3 2 3", "10 4"];
   const quantityOf = (name) => quantities.find((one) => one.name === name);
   const colour = (place) => "c" + (place % 8 + 1);
 
-  // Evenly in logarithms of 2 where all are powers of 2, by their size otherwise; words one beside the other.
+  // The position of a value: its binary logarithm if all are powers of 2, else its size; words are evenly spaced.
   const position = (axis, code) => (!axis.numbers ? code : axis.doubles ? Math.log2(axis.numbers[code]) : axis.numbers[code]);
 
   function logTicks(low, high) {
@@ -26,7 +26,7 @@
     return { type: "linear", range: [0, high * 1.07], nticks: 5, tickformat: high >= 1e4 ? "~s" : "" };
   }
 
-  // The lines of one small chart, of the rows that belong to it.
+  // The lines of one small chart, from the rows that belong to it.
   function linesOf(state, rows) {
     const x = axisOf.get(state.x), lines = axisOf.get(state.lines), quantity = quantityOf(state.quantity);
     const found = [];
@@ -194,7 +194,7 @@
       const low = values.length ? Math.min(...values) : 1, high = values.length ? Math.max(...values) : 1;
       const ends = isRatio ? [10 ** -most, 10 ** most] : [low, high];
       const round = logTicks(ends[0], ends[1]).filter((tick) => tick >= ends[0] * 0.999 && tick <= ends[1] * 1.001);
-      // Of a narrow span few round numbers are inside: its ends then.
+      // A narrow span contains few round numbers: then its ends are the ticks.
       const ticks = isRatio ? [...new Set([ends[0], 1, ends[1]])] : round.length > 1 ? round : [...new Set([low, high])];
       const labels = (axis) => ({ type: "linear", tickvals: axis.labels.map((_, code) => code), ticktext: axis.labels.map(plain), title: { text: axis.title }, showgrid: false, zeroline: false });
       return {

@@ -179,7 +179,7 @@ def test_a_lesson_file_is_verified(
     monkeypatch.setattr("lab.cli.lesson.course_problems", found)
     assert "12-choosing-a-level: sound" in output_of("lesson", "verify")
     problems.append("12-choosing-a-level.toml: minutes is 99")
-    assert "the course is not sound:\n  - 12-choosing-a-level.toml: minutes" in output_of("lesson", "verify", status=2)
+    assert "the course has errors:\n  - 12-choosing-a-level.toml: minutes" in output_of("lesson", "verify", status=2)
     assert courses == [built_in_course()] * 2
 
 

@@ -62,7 +62,8 @@ def test_the_files_ending_chooses_the_form(
 
 def test_an_ending_that_is_none_is_refused(store: Stored, tmp_path: Path, typed: Typed) -> None:
     store(ONE)
-    assert "a report cannot be a .pdf file" in typed("report", "latest", "-o", str(tmp_path / "a.pdf"), status=2).err
+    output = str(tmp_path / "a.pdf")
+    assert "a report cannot be written as .pdf" in typed("report", "latest", "-o", output, status=2).err
     assert run(["report", "latest", "-o", str(tmp_path / "a.pdf"), "--format", "html"]) == 0
     assert (tmp_path / "a.pdf").exists()
 

@@ -258,5 +258,5 @@ def test_a_rebuild_is_stored_with_its_timeline_and_a_bundle_carries_it(tmp_path:
 def test_an_invalid_or_newer_timeline_is_refused(text: str) -> None:
     with pytest.raises(ResultError, match="'x' is not a timeline"):
         decode_timeline(text, source="x")
-    with pytest.raises(ResultError, match="this raidlab reads up to 1"):
+    with pytest.raises(ResultError, match="this raidlab supports formats up to 1"):
         decode_timeline(encode_timeline(TIMELINE).replace('"format_version":1', '"format_version":2'), source="x")

@@ -123,8 +123,8 @@ def test_only_a_sweep_can_be_written_as_a_parquet_file(
     assert run(["report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet")]) != 0
     output = capfd.readouterr().err
     reason = "there is no sweep 'unknown'" if name == "unknown" else "'latest' is a result here, not a sweep"
-    assert f"{reason}, and only a sweep can be a .parquet file" in output
-    assert "'raidlab sweep' lists sweeps and their ids; a result can be a .csv file" in output
+    assert f"{reason}, and only a sweep can be written as .parquet" in output
+    assert "'raidlab sweep' lists sweeps and their ids; a result can be written as .csv" in output
     assert not list(tmp_path.glob("*.parquet"))
 
 
