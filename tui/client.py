@@ -66,7 +66,7 @@ class CommandLog:
         self._typed.line = line
 
     def ended_in_terminal(self, command: TypedCommand) -> None:
-        """Record a command line of the terminal that ended; its output is not recorded."""
+        """Record a completed command line of the terminal, without its output."""
         self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", "", self._now()))
 
     def on_command(self, result: CommandResult) -> None:

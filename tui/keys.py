@@ -73,7 +73,7 @@ def hidden_key(
 
 
 def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
-    """The bindings that the classes of this package among ``classes`` declare, without inherited ones."""
+    """The bindings declared by those of ``classes`` that belong to this package, without inherited ones."""
     for each in classes:
         if each.__module__.startswith("tui."):
             declared: list[Binding] = each.__dict__.get("BINDINGS", [])

@@ -406,7 +406,7 @@ class Guide:
         self._frontend.job(f"Lesson {attempt.lesson.number}: do the step", work)
 
     def measure(self) -> bool:
-        """Perform the step's measurement or fault on a separate lab; False if another background job runs."""
+        """Perform the step's measurement or fault in a separate lab; False if another background job runs."""
         attempt = self._attempt
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:
@@ -498,7 +498,7 @@ class StepCard:
     hints: tuple[str, ...]
     hint_count: int
     measures: tuple[str, ...]
-    """Names of the measurements and faults that the step runs on a separate lab."""
+    """Names of the measurements and faults that the step runs in a separate lab."""
     can_be_done: bool
     reading: ReadingCard | None = None
     read_at: str = ""
@@ -513,7 +513,7 @@ class StepCard:
 
     @property
     def must_measure(self) -> bool:
-        """Whether a measurement must run, which precedes reading its number."""
+        """Whether a measurement must still run, before its number can be read."""
         return bool(self.measures) and not (self.reading and self._is_all_but_reading)
 
     @property

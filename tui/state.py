@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LabMessage(Message):
-    """A message to the app itself, which handles all of them in ``on_lab_message``; it does not bubble."""
+    """A message to the app itself, which handles all such messages in ``on_lab_message``; it does not bubble."""
 
     bubble = False
 
@@ -273,7 +273,7 @@ class LabState:
 
     @property
     def is_dull(self) -> bool:
-        """Whether the screens need not show the newest sample.
+        """Whether the screens can skip the newest sample.
 
         While nothing changes, samples are shown less often, so that an idle app uses hardly any processor time. A
         virtual clock is shown at every second, because no sample follows the one at which the clock stops.

@@ -1,6 +1,6 @@
 """The app's terminal on the machine: the session, and its contents with an alternate screen and scrolled-off lines.
 
-The session runs on every screen of the app, and ends with the lab's session.
+The session continues when the app shows another screen, and ends with the lab's session.
 
 pyte stores the characters; this module parses the output. pyte's own parser fails on unknown sequences, and pyte has no
 alternate screen. Sequences that are not in the tables below are dropped, so they never reach the user's own terminal.

@@ -1,4 +1,4 @@
-"""The command with its sub-commands, whose modules are imported when they are used, and the global options.
+"""The command, its sub-commands, whose modules are imported only when needed, and the global options.
 
 ``raidlab serve`` shows the app in a browser, on loopback.
 """

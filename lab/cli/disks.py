@@ -52,7 +52,7 @@ def calibrate_drive(
 ) -> None:
     """Measure a rotating drive, and store its properties as a model for emulated drives.
 
-    It is read for about half a minute and never written. Nothing else should use it during this time.
+    The drive is read for about half a minute, and never written to. Nothing else should use it during this time.
     """
     context = current()
     require_free_name(name)

@@ -71,7 +71,7 @@ def run(
     seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
     keep: Annotated[bool, flag("Store all output of the machine, beside the outcomes.")] = False,
 ) -> int:
-    """Play scenarios on tiny arrays in a separate machine, and check that each ends as it must.
+    """Play scenarios on tiny arrays on a separate machine, and check that each ends as it must.
 
     They run in virtual time on the lab's own kernel, or in real time with --on 'uml:?time=real'. Every outcome is
     stored as soon as it is known. The exit status is 0 only if all are as expected.

@@ -61,7 +61,7 @@ def order_statistic_coverage(n: int, k: int) -> float:
 
 @cache
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
-    """The looks that decide whether a cell needs more repeats: first, last and one between; () for a fixed number.
+    """The looks that decide whether a cell needs more repeats: first, last and one between; () if the number is fixed.
 
     The range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 % of the 5 % allowed. Half of
     this is for the second look, the rest for the last. The second look lies between the geometric and the arithmetic
@@ -100,8 +100,9 @@ def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
 def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, float]:
     """The order statistic that bounds the interval of ``n`` repeats, and the coverage.
 
-    With fewer repeats than the first look there was no decision yet, and the number counts as fixed. Between two looks
-    (lost repeats, an interrupted run) the interval may miss the median as often as that of the next look.
+    With fewer repeats than the first look there was no decision yet, and the number counts as fixed. With a number
+    between those of two looks (lost repeats, an interrupted run), the interval may miss the median as often as that of
+    the next look.
     """
     if not planned or n < planned[0].n:
         k = _largest(n, _MISSES).k

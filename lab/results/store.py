@@ -226,7 +226,7 @@ class ResultSummary:
 
 
 def checked_id(text: str) -> str:
-    """Return ``text`` if it is a valid result id: a name that is not ``latest`` and not that of a results file.
+    """Return ``text`` if it is a valid result id: a name other than ``latest`` and not that of a results file.
 
     Raises ResultError otherwise.
     """

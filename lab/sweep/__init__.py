@@ -1,1 +1,1 @@
-"""Sweeps: one experiment over many combinations, its cells measured side by side on a cluster."""
+"""Sweeps: one experiment over many combinations, its cells measured in parallel on a cluster."""

@@ -1,4 +1,4 @@
-"""``raidlab sweep``: an experiment over many combinations, its cells measured side by side."""
+"""``raidlab sweep``: an experiment over many combinations, its cells measured in parallel."""
 
 from __future__ import annotations
 
