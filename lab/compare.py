@@ -489,7 +489,7 @@ def _rebuilds(
 
 
 def _settings(figures: Mapping[Key, Row]) -> dict[tuple[str, str, str], list[Key]]:
-    """Workload, phase and direction -> the arrays with such a measurement."""
+    """Workload, phase and direction -> the measurements of all arrays."""
     return grouped(figures, lambda key: (key.workload, key.phase, key.direction))
 
 
@@ -502,7 +502,7 @@ def _agreements(
     for place, (platform, other) in enumerate(zip(platforms[1:], figures[1:], strict=True)):
         for setting, keys in _settings(first).items():
             both = [key for key in keys if key in other]
-            # The order of two arrays is a conclusion of its own.
+            # The order of two arrays is already one of the conclusions.
             if len(both) < 3:
                 continue
             medians = [[found[key].iops.median for key in both] for found in (first, other)]

@@ -70,7 +70,7 @@ def small_write(name: str, sector: int, session: LabSession) -> StepText:
 
 
 def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
-    """The states that a crash during such a write can leave."""
+    """The states that a crash during a small write can leave."""
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write)
     names = tuple(picture.shape.name_of(slot) for slot in range(picture.geometry.raid_disks))

@@ -90,7 +90,7 @@ class LineWidget(Widget):
     _prefix = ""
     """``time-chart`` for a ``TimeChart``, whose component classes are ``time-chart--title`` and so on.
 
-    A subclass without component classes of its own has its parent's.
+    A subclass without its own component classes has those of its parent.
     """
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None

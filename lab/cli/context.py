@@ -218,7 +218,7 @@ class ClusterCalls(ABC):
     """Calls functions on any free worker of a cluster. Threads may share it."""
 
     workers: int
-    """How many calls run at once."""
+    """Maximum number of simultaneous calls."""
 
     @abstractmethod
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:

@@ -375,7 +375,7 @@ class ResultStore:
             raise _unreadable(f"'{folder / raw_file}'", error) from error
 
     def raw_json(self, record_id: str, raw_file: str) -> str:
-        """The decompressed document of such a file. Raises ResultError."""
+        """The decompressed document in a raw file. Raises ResultError."""
         return unpacked(self.raw(record_id, raw_file), f"'{self.root / record_id / raw_file}'")
 
     def list(self) -> tuple[ResultSummary, ...]:

@@ -219,7 +219,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
 
 
 def _check(sweep: Sweep) -> None:
-    """Check each axis by itself. Raises SpecError for a value that is possible in no combination."""
+    """Check each axis by itself. Raises SpecError for a value that is invalid in every combination."""
     axes = sweep.sweep
     for text in axes.block:
         checked(parse_bytes(text), BlockBytes, "block")
