@@ -206,7 +206,7 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
         ("--on umm: disks", "'umm:' is not a target", ""),
         ("array stop d0", "'d0' is not an array name", ""),
         ("disks add --kind floppy", "floppy", ""),
-        ("disks add --kind physical", "a path is needed", ""),
+        ("disks add --kind physical", "needs a path", ""),
         ("disks remove", "no disk was named", "'raidlab disks' lists them"),
     ],
 )

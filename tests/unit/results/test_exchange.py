@@ -436,7 +436,7 @@ def test_a_key_is_made_once_and_private_and_a_damaged_one_is_rejected(tmp_path: 
     assert path.stat().st_mode & 0o777 == 0o600
     assert public_key_of(load_signer(path)) == public_key_of(first)
     path.chmod(0o644)
-    with pytest.raises(ResultError, match="others may read") as caught:
+    with pytest.raises(ResultError, match="other users can read") as caught:
         load_signer(path)
     assert "chmod 600" in caught.value.hint
     path.write_text("no key")
