@@ -144,13 +144,18 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
     raise SpecError(f"'{shortened(source, 200)}' has invalid keys or values:{lines}", hint="fix the keys named above")
 
 
+_PROSE = frozenset({"title", "question", "why", "defects"})
+"""Keys of experiments and sweeps that explain a measurement and do not change it."""
+
+
 def as_meant(text: str) -> str:
-    """The content of an experiment's file, normalised over all versions, to detect equal experiments."""
+    """The settings of an experiment's file, normalised over all versions, to detect equal experiments."""
     try:
         tree = with_new_keys(parse_toml(text))
     except SpecError:
         return text
-    return json.dumps({**tree, "format_version": 0}, sort_keys=True, default=str)
+    settings = {key: value for key, value in tree.items() if key not in _PROSE}
+    return json.dumps({**settings, "format_version": 0}, sort_keys=True, default=str)
 
 
 def _readable(error: Exception) -> str:
