@@ -173,7 +173,7 @@ FAILS: list[tuple[Check, CheckedState, str]] = [
     (check("disk.in_array", disk="disk04"), lab_state(SPARE), "disk04 in md0: spare"),
     (check("disk.out_of_array", disk="disk03"), lab_state(RAID5), "disk03 in md0: in sync"),
     (check("disk.rebuilt", disk="disk03"), lab_state(RAID5, written_bytes={"disk03": 9}), "has not come back"),
-    (check("disk.rebuilt", disk="disk03", at_most_percent=20), came_back(62), "100 % of disk03 were written"),
+    (check("disk.rebuilt", disk="disk03", at_most_percent=20), came_back(62), "100 % of disk03 was written"),
     (check("sync.finished"), lab_state(SYNCING), "a sync is running or pending"),
     (check("scrub.found"), lab_state(RAID5), "counted 0 sectors"),
     (check("scrub.found"), lab_state(array(mismatch_sectors=8, sync_action=SyncAction.CHECK)), "a sync is running"),
@@ -255,7 +255,7 @@ FAILS += [
     (
         check("disk.copied", source="disk04", target="disk03"),
         deep(RAID5, written=62 << 20, read_bytes={"disk01": 62 << 20}),
-        "0 % of disk04 were read",
+        "0 % of disk04 was read",
     ),
     (check("disk.copied", source="disk01", target="disk04"), deep(RAID5), "disk04 has not come back"),
     (check("array.mended"), deep(RAID5), "counted 0 corrected"),
