@@ -180,7 +180,7 @@ FAILS: list[tuple[Check, CheckedState, str]] = [
     (check("mark.written"), lab_state(RAID5), "md0 holds no known data"),
     (check("disk.bad_blocks", disk="disk01"), lab_state(BAD), "bad-block list of disk01 is empty"),
     (check("disk.bad_blocks", disk="disk04"), lab_state(BAD), "not a member"),
-    (check("disk.bad_blocks", disk="disk02", present=False), lab_state(BAD), "has 4 KiB of disk02"),
+    (check("disk.bad_blocks", disk="disk02", present=False), lab_state(BAD), "of disk02 covers 4 KiB"),
     (check("array.policy", policy="ppl"), lab_state(RAID5), "is resync"),
     (check("fault.played", scenario=17), lab_state(), "has not been run"),
     (check("fault.played", scenario=17), hole(seed=2), "run with seed 2"),
