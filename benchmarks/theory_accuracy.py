@@ -152,7 +152,7 @@ def markdown(found: list[Point], target: str, seconds: float) -> str:
     depths = sorted({point.depth for point in found})
     heads = " | ".join(f"QD {depth}: predicted / measured (ratio)" for depth in depths)
     lines = [
-        f"Random 4 KiB, IOPS; `{target}`, {seconds:g} s of the machine's time a cell. Largest deviation "
+        f"Random 4 KiB, IOPS; `{target}`, {seconds:g} s of the machine's time per cell. Largest deviation "
         f"{100 * max(abs(point.ratio - 1) for point in found):.1f} %.",
         "",
         f"| level | members | failed | | {heads} |",
