@@ -1,6 +1,6 @@
 """The arrays that faults are injected into: how they are created, and which members hold a block of the oracle.
 
-A strip is one 4 KiB page at the same offset on every member. md computes parity strip by strip (stripe_head in
+A strip consists of the 4 KiB pages at one offset on all members. md computes parity strip by strip (stripe_head in
 drivers/md/raid5.h), so a write to one strip never changes another.
 """
 
@@ -164,11 +164,11 @@ class BlockMap:
         return frozenset(block for block in range(self.blocks) if not self.is_readable(block, failed))
 
     def on_slots(self, slots: Collection[int]) -> frozenset[int]:
-        """Data blocks that a member in one of these slots holds, or of which it holds a copy."""
+        """The data blocks of which at least one copy is on a member in one of these slots."""
         return frozenset(block for block in range(self.blocks) if any(slot in slots for slot, _ in self.places(block)))
 
     def described(self, block: int) -> str:
-        """The block's place as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
+        """The block's location as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
         where = " and ".join(f"member {slot} at KiB {page * BLOCK_BYTES // KIB}" for slot, page in self.places(block))
         return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
 
@@ -190,7 +190,7 @@ class BlockMap:
             case _:
                 raise SpecError(
                     f"'{words}' does not say which blocks are meant",
-                    hint="write slots, lost with or blocks, followed by numbers such as 0 3-5",
+                    hint="write 'slots', 'lost with' or 'blocks', followed by numbers such as 0 3-5",
                 )
 
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:

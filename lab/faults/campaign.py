@@ -11,14 +11,14 @@
     STATE/faults/findings/<id>/seen.jsonl        the documents of the player, step by step
     STATE/faults/findings/<id>/...               kernel log, superblocks, /proc/mdstat, and the record of the drives
 
-Histories run on a kernel with or without planted bugs in md: defects that campaigns must find. The planted bugs are in
-a separate kernel, in which one of them at a time can be switched on at run time (planted.toml; the patches:
+Histories run on a kernel with or without planted bugs in md, which are defects that campaigns must find. The planted
+bugs are in a separate kernel, in which one of them at a time can be switched on at run time (planted.toml; the patches:
 provision/kernel/planted). With none switched on, that kernel behaves like the usual one with virtual time.
 
 The folder of a finding is written under a temporary name and then renamed, so an interrupted campaign leaves a complete
 folder or none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of their
-unflushed writes; the drives of the script keep all completed writes at a power cut, as after a crash of the kernel
-alone, and a comment in the script says so.
+unflushed writes; the script's drives keep all completed writes at a power cut, as after a crash of the kernel alone. A
+comment in the script says so.
 
 Each finding is replayed alone and shrunk. Shrinking is delta debugging (Zeller and Hildebrandt, Simplifying and
 Isolating Failure-Inducing Input, 2002): parts are removed, large ones first, as long as the remainder still shows the
@@ -129,7 +129,7 @@ def on_planted_kernel(target: Target, host: Host) -> Target:
         kernel = find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
     except ToolMissing as error:
         reason = "the embedded kernel with planted bugs is not built, or only partly built"
-        raise ToolMissing(reason, hint=f"remove {path.parent} if it exists, then: make planted-kernel") from error
+        raise ToolMissing(reason, hint=f"remove {path.parent} if it exists, then run: make planted-kernel") from error
     for key, value in (("time", "virtual"), ("kernel", str(kernel))):
         if target.options.get(key) != value:
             target = target.with_option(key, value)
@@ -193,8 +193,8 @@ def play(
 ) -> Iterator[HistoryOutcome]:
     """Run histories one after the other in one process, and yield each outcome as the history ends.
 
-    If the machine is lost or hangs, that is the outcome of the current history. It is the last outcome, as is any other
-    after which the machine cannot be trusted. Once ``is_stopped`` returns True, nothing more is yielded.
+    If the machine is lost or hangs, that is the outcome of the current history. This outcome, like any other after
+    which the machine cannot be trusted, is the last one. Once ``is_stopped`` returns True, nothing more is yielded.
     """
     plans = [planned(history, has_evidence=has_evidence) for history in histories]
     jobs = [job_of(history, plan, **more) for history, plan in zip(histories, plans, strict=True)]
@@ -347,7 +347,7 @@ class FindingStore:
         self.root = self._runs.root
 
     def put(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
-        """Store a finding in place of one with the same id, which remains if this raises ResultError."""
+        """Store a finding, replacing one with the same id; if this raises ResultError, the old one remains."""
         own = {
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
@@ -393,7 +393,7 @@ class FindingStore:
         record = read_own_json(folder / _FINDING, FindingRecord)
         if record.format_version != FINDING_FORMAT:
             raise ResultError(
-                f"'{folder}' has format {record.format_version}, and this raidlab reads {FINDING_FORMAT}",
+                f"'{folder}' has format {record.format_version}, but this raidlab reads {FINDING_FORMAT}",
                 hint="read it with the raidlab version that made it",
             )
         return StoredFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)
@@ -642,7 +642,7 @@ class Shrinker:
                 size = max(1, size // 2)
 
     def _take_first(self, candidates: list[FaultHistory]) -> int | None:
-        """Run the candidates until one shows the difference, and make it the smallest; returns its index, or None."""
+        """Run the candidates until one shows the difference; it becomes ``smallest``. Returns its index, or None."""
         number = 0
         while number < len(candidates) and self.left > 0 and not self._is_stopped():
             for outcome in self._played(candidates[number : number + self.left]):
@@ -758,7 +758,7 @@ BATCH = 20
 WORKERS = 2
 JOIN_SECONDS = 0.2
 Calls = Callable[[Callable[[bytes], bytes], bytes], bytes]
-"""Calls a function of a module with bytes, in another process or on another computer, and returns its answer."""
+"""Calls a module-level function with bytes, in another process or on another computer, and returns its result."""
 WITHOUT_PLANTED = "also shown without the planted bug"
 
 
@@ -858,7 +858,7 @@ class Campaign:
         )
 
     def _is_over(self) -> bool:
-        """Whether to start no more histories; findings already made are still investigated."""
+        """Whether the campaign starts no more histories; findings already made are still investigated."""
         return self._over.is_set() or self._stopped.is_set()
 
     def _work(self, is_over: threading.Event) -> None:

@@ -150,7 +150,7 @@ class CutConfiguration:
 
     @property
     def file_name(self) -> str:
-        """The name as part of a file's name."""
+        """The name in the form that is used in file names."""
         return self.name.replace("-", "").replace("/", "-")
 
     @property
@@ -257,7 +257,7 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 def find_configuration(name: str) -> CutConfiguration:
     """The configuration with this name.
 
-    Raises SpecError for any other name; its hint is the nearest name, or why md does not support the combination.
+    Raises SpecError for any other name; its hint gives the nearest name, or why md does not support the combination.
     """
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -314,7 +314,7 @@ RECORDING_FORMAT = 1
 
 
 class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
-    """The data from which the drives' states are computed, in addition to the record; all compressed by gzip."""
+    """The data that are needed besides the record to compute the drives' states; all are compressed with gzip."""
 
     data: bytes
     """The data of the recorded writes, as in /dev/lab-record-data."""
@@ -391,8 +391,8 @@ class DriveRecording:
     def cuts(self, count: int | None) -> list[Cut]:
         """``count`` crash points chosen by the seed; None: all.
 
-        For all, every subset of the open writes at every moment is tried if there are few, otherwise none, all and some
-        subsets of them; each of these without a lost member, and with each member that may be lost.
+        All means, at every moment: every subset of the open writes if they are few, otherwise none of them, all of
+        them, and some subsets; each with all members present, and with each member lost that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -494,14 +494,18 @@ def store_recording(host: Host, target: str, recording: DriveRecording, cuts: Se
 
 
 def find_recording(host: Host, word: str) -> StoredRecording:
-    """The stored recording with this id. Raises SpecError with the nearest id, and LabError for another format."""
+    """The stored recording with this id.
+
+    Raises SpecError, which suggests the nearest id, if there is no such recording, and LabError if its format is not
+    supported.
+    """
     known = {record_id: each for record_id, each in _recording_files(host).read() if each.id == record_id}
     if word not in known:
         raise unknown_word("recording", word, known)
     found = known[word]
     if found.format_version != RECORDING_FORMAT:
         raise LabError(
-            f"the recording '{word}' has format {found.format_version}, and this raidlab reads {RECORDING_FORMAT}",
+            f"the recording '{word}' has format {found.format_version}, but this raidlab reads {RECORDING_FORMAT}",
             hint="read it with the raidlab version that made it",
         )
     return found
@@ -510,7 +514,7 @@ def find_recording(host: Host, word: str) -> StoredRecording:
 def recording_of(stored: StoredRecording) -> DriveRecording:
     """The recording in a stored file, to be tried again.
 
-    Raises SpecError for a configuration that this version does not know.
+    Raises SpecError if this version does not know its configuration.
     """
     configuration = find_configuration(stored.configuration)
     return DriveRecording(configuration, stored.seed, stored.events, stored.record, stored.images)
@@ -703,10 +707,10 @@ class Judge:
         return {number for number, row in enumerate(self._row_chunks) if chunks & row}
 
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
-        """The blocks that a reshape may have overwritten, but reads again when it continues after the cut.
+        """The blocks that a reshape may have overwritten, but will read again when it continues after the cut.
 
-        These are the written blocks between its recorded position and the point beyond which it reads so far ahead of
-        its writes that it records its position in time (reshape_request() in drivers/md/raid5.c).
+        These are the written blocks from its recorded position up to the point from which it reads so far ahead of its
+        writes that it records its position in time (reshape_request() in drivers/md/raid5.c).
         """
         if not labels or labels[0]["reshape_position"] is None:
             return set()
@@ -798,7 +802,7 @@ def explore(
 ) -> Explored:
     """Record a configuration and try this many of its crash points (None: all; feasible for a short recording only).
 
-    If the machine is lost, the result has the points that had been tried. Raises LabError if recording fails.
+    If the machine is lost, the result contains the points that were tried before. Raises LabError if recording fails.
     """
     started, tally = time.monotonic(), Tally()
     recording = make_recording(place, configuration, seed, operations=operations)
@@ -859,7 +863,7 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[Callable[[bytes], bytes], bytes], bytes] | None = None
-    """Calls a function of a module with bytes on a cluster's worker, where the configurations are then tried, without
+    """Calls a module-level function with bytes on a cluster's worker, where the configurations are then tried, without
     calling ``on_point``; None: they are tried on this computer.
     """
 

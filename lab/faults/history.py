@@ -1,18 +1,18 @@
 """Histories: a small array and the acts on it, generated from a seed and identified by an id.
 
-An id looks like ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits stand between the two
+An id looks like ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits come between the two
 (``c1-l5-ppl-7``: level 5 and PPL only), and the remaining parts of a shrunk history at the end:
 ``c1-7-s0_2w1.4.5`` has acts 0 and 2, and only writes 1, 4 and 5 of act 2. The id is all that a replay needs.
 
-The generator chooses sensible acts by a model of the array that knows the arithmetic of the level. The model is
+The generator chooses sensible acts from a model of the array that knows the arithmetic of the level. The model is
 optimistic: it assumes that a rebuild is complete after the next rest. What md really did is judged afterwards
 (judge.py), so an error in the model only reduces variety and does not invalidate a history. Damage is bounded, as in
 ztest of ZFS, because irreparable damage would excuse every difference: no fault while an earlier one could still be
 hidden, at most one corruption between scrubs, and no more missing members than the level survives, except in tests of
 exactly that.
 
-The steps of the player on the machine (guest/campaign.py) follow from the history alone, so a part of a history can be
-run like a whole one. If md has decided differently from the model, mdadm may refuse an act, which the judge takes into
+The player's steps on the machine (guest/campaign.py) depend on the history alone, so a part of a history can be run
+like a whole one. If md has decided differently from the model, mdadm may refuse an act, which the judge takes into
 account.
 """
 
@@ -100,7 +100,7 @@ class ActKind(StrEnum):
     """
     RESTART = "restart"
     FORCE = "force"
-    """Assemble a dead array by force."""
+    """Assemble a failed array by force."""
     PAUSE = "pause"
     """Wait ``number`` milliseconds."""
     IDLE = "idle"
@@ -152,14 +152,14 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
         return level_with_layout(self.level, self.layout or None)
 
     def block_map(self, grown: int = 0, size_kib: int = 0) -> BlockMap:
-        """The layout of its blocks after adding ``grown`` members, or with another size per member."""
+        """The layout of the array's blocks after adding ``grown`` members, or with another size per member."""
         # RAID 1 has no chunks, so any size will do.
         chunk = self.chunk_kib if self.raid.has_chunk else 4
         return BlockMap(self.raid, self.members + grown, (size_kib or self.size_kib) * KIB, chunk * KIB)
 
     @property
     def writable(self) -> int:
-        """The blocks that the oracle writes. If the array begins with a resync, the last quarter is not written."""
+        """Number of blocks that the oracle writes; without the last quarter if the array begins with a resync."""
         blocks = self.block_map().blocks
         return blocks * 3 // 4 if self.has_junk else blocks
 
@@ -215,7 +215,7 @@ _ID = re.compile(r"c(\d+)-(?:l(\d+)-)?(?:([a-z]+(?:-[a-z]+)*)-)?(?:p(\d+)-)?(\d+
 class FindingId:
     """Identifies a history for replay.
 
-    ``planted`` is the number of a planted bug, ``before`` the number of histories, from the preceding seeds, that run
+    ``planted`` is the number of a planted bug, and ``before`` is how many histories, those of the preceding seeds, run
     before it on the same machine.
     """
 
@@ -240,7 +240,7 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
         )
     if int(match[1]) != VERSION and not is_any_version:
         raise SpecError(
-            f"'{text}' has version {match[1]}, and this raidlab makes histories of version {VERSION}",
+            f"'{text}' has version {match[1]}, but this raidlab generates histories of version {VERSION}",
             hint="replay it from its folder, which contains the history",
         )
     bounds = Bounds(match[2] or "", match[3] or "")
@@ -341,7 +341,7 @@ def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
 
 @dataclass
 class Chooser:
-    """Chooses acts by the expected state of the array, and updates this state accordingly."""
+    """Chooses acts that suit the expected state of the array, and updates this state accordingly."""
 
     chance: random.Random
     shape: ArrayShape
@@ -542,7 +542,7 @@ class Chooser:
         return Act(ActKind.SCRUB, word=self.chance.choice(("check", "check", "repair")))
 
     def corrupt(self) -> Act:
-        """Corrupt a few bytes within one page of one member, so that no other member of that strip is affected."""
+        """Corrupt a few bytes within one page of one member, so that only one member of one strip is affected."""
         drive = self.chance.choice(sorted(self.in_sync))
         page = self.chance.randrange(self.shape.size_kib // 4)
         length = self.chance.choice((1, 16, 512))
@@ -700,7 +700,7 @@ def commands(act: Act, shape: ArrayShape, node_of: Callable[[int], str]) -> Iter
     """The command lines of an act that is an operation on the array.
 
     Campaigns also do what the lab's own actions avoid, because md and mdadm allow it: md chooses the spare for a
-    replacement, RAID 10 is reshaped, and the component size grows to less than the drives would allow.
+    replacement, RAID 10 is reshaped, and the component size grows to less than the drives allow.
     """
     if act.kind in _OPERATIONS:
         plan = _OPERATIONS[act.kind](ARRAY, node_of(act.drive))
@@ -740,7 +740,7 @@ class Stepwise:
         return self.make(Purpose.PART, *step)
 
     def prelude(self) -> Iterator[PlannedStep]:
-        """Prepare blank drives or random data, create the array, and write all blocks once; all of it is recorded."""
+        """Fill the drives with zeros or random data; then create the array and write all blocks, which is recorded."""
         drives = list(range(DRIVES))
         junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
         yield self.part("begin", drives, JUNK_BYTES, junk)
@@ -754,7 +754,7 @@ class Stepwise:
         yield self.make(Purpose.FILL, "fill")
 
     def started(self) -> Iterator[PlannedStep]:
-        """Repeat the settings that are lost when the array is started."""
+        """Repeat the settings that are lost whenever the array is stopped."""
         if self.shape.sync_kib:
             yield self.part("write", f"{MD}/sync_speed_min", str(self.shape.sync_kib))
             yield self.part("write", f"{MD}/sync_speed_max", str(self.shape.sync_kib))

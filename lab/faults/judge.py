@@ -14,7 +14,7 @@ acknowledged write is present" are each limited to the blocks that they can affe
 
 An unreadable block is correct only if the level cannot reconstruct it without the missing members. Other differences
 are: a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
-counts mismatches that do not exist or misses those that do, and a kernel complaint.
+counts mismatches where none exist or misses existing ones, and a kernel complaint.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corr
 
 @dataclass(frozen=True, slots=True)
 class DriveState:
-    """The state of one drive as md reports it: its slot (-1: none) and the words of its state."""
+    """The state of one drive as md reports it: its slot (-1: none) and the flags in its ``state`` attribute."""
 
     slot: int
     words: frozenset[str]
@@ -212,7 +212,7 @@ class ExpectedArray:
         self.lost_new_part |= is_by_member and self.shape.policy is HistoryPolicy.BITMAP
 
     def on_readded(self, drive: int) -> None:
-        """Note that md accepted a former member; if no slot is vacant, it is only a spare."""
+        """Note that md accepted a former member; if no slot is vacant, the drive is only a spare."""
         if not self.missing and self.shape.policy is HistoryPolicy.BITMAP:
             self.readded.add(drive)
 
@@ -242,7 +242,7 @@ class ExpectedArray:
             self.at_risk = {block: reason for block, reason in self.at_risk.items() if block in set(bad)}
 
     def tear(self, blocks: Iterable[int], *, is_cut: bool) -> None:
-        """Note that these blocks were being written when the power failed (``is_cut``) or the array died."""
+        """Note that these blocks were being written when the power failed (``is_cut``) or the array failed."""
         blocks = set(blocks)
         self.open_blocks |= blocks
         self.has_died |= not is_cut
@@ -427,7 +427,7 @@ class HistoryJudge:
                 self._on_fail_refused(step, act, refused)
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
-        """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, and the array is dead (EBUSY)."""
+        """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, which breaks the array (EBUSY)."""
         expected = self.expected
         member = expected.drives.get(act.drive)
         if not (member and member.is_in_sync):
@@ -633,7 +633,7 @@ class HistoryJudge:
             self.differ("scrub counts", step, text)
 
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """Note which data blocks were corrupted; corrupted parity alone does not affect any block yet."""
+        """Note which data blocks were corrupted; corrupt parity alone does not affect any block yet."""
         act = self._act(step)
         member = self.expected.drives.get(act.drive) if act else None
         self.has_spoiled = bool(member and member.is_in_sync and "bytes" in seen)

@@ -1,6 +1,6 @@
 """The oracle on an open lab: known writes to a device or to files, a persistent ledger, and verdicts.
 
-It works concurrently with loads and faults, on md arrays, volumes and mounted file systems. A later process can
+It can run concurrently with loads and faults, on md arrays, volumes and mounted file systems. A later process can
 continue its ledger, even if the machine was lost.
 """
 
@@ -66,7 +66,7 @@ class OracleVerdict:
 
     @property
     def is_intact(self) -> bool:
-        """Whether all acknowledged writes are present; those in flight may be present or not."""
+        """Whether all acknowledged writes are present; those in flight may or may not be."""
         return not self.bad and not any(word in self.verdicts for word in (LOST, CORRUPT, UNREADABLE))
 
     @property
@@ -81,7 +81,7 @@ class OracleVerdict:
 def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[str, ...]]:
     """The stripe that contains a byte of an array, and the devices that hold the byte, copies of it or its parity.
 
-    Stripes are numbered from the start of the members' data; None for RAID 1.
+    Stripes are numbered from the start of the members' data; the stripe is None for RAID 1.
     """
     members = [(each.slot, each.device) for each in status.members if each.slot is not None]
     if not status.chunk_bytes:
@@ -173,9 +173,9 @@ class Oracle:
     ) -> Oracle:
         """The oracle of a device or a mount point; its ledger is a file in ``folder``, which must exist.
 
-        ``first_block`` and ``block_count`` are the part of the device to use, in blocks of 4 KiB; None: up to the end.
-        If a ledger exists, all parameters except ``where`` are taken from it. Raises LabError for a damaged ledger, and
-        CommandFailed if the device does not exist.
+        ``first_block`` and ``block_count`` are the part of the device to use, in blocks of 4 KiB; if ``block_count`` is
+        None, the part extends to the end of the device. If a ledger exists, all parameters except ``where`` are taken
+        from it. Raises LabError for a damaged ledger, and CommandFailed if the device does not exist.
         """
         file = folder / f"oracle-{where.strip('/').replace('/', '-')}.jsonl"
         if file.exists():
@@ -307,7 +307,7 @@ class Oracle:
         self._note(_Asked(0))
 
     def _unknown_blocks(self, asked: int) -> list[list[Any]]:
-        """Events for the outstanding writes, each of which may have been to any block of the region."""
+        """Events for the unreported writes, each of which may have been to any block of the region."""
         issued = sum(event[0] in (WRITE, FLUSH) for event in self.events[self._window_at :])
         newest = Ledger(self.events).newest
         region = (self.region.first_block, self.region.block_count, 0)

@@ -1,8 +1,8 @@
 """Where faults are injected: a disposable machine with blank drives that record what is written to them.
 
-The drives of the lab's own kernel (``make uml-kernel``) keep a record, in virtual and in real time; so do those that a
-program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have plain lab disks, which are
-sufficient for all tests that do not need a record.
+The drives of the lab's own kernel (``make uml-kernel``) keep a record, in virtual and in real time; so do the drives
+that a program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have plain lab disks, which
+are sufficient for all tests that do not need a record.
 
 The fault lab's programs on a machine (guest/) receive a job as JSON and print one JSON document per line.
 """
@@ -71,7 +71,7 @@ class FaultPlace:
 
     @property
     def is_as_new(self) -> bool:
-        """Whether all drives accept discards: some kernels cannot switch them on again (see accept_discards())."""
+        """Whether all drives accept discards: some kernels cannot enable them again (see accept_discards())."""
         paths = [f"/sys/block/{disk.kernel_name}/queue/discard_max_bytes" for disk in self.lab.disks]
         return not self.has_record or "0" not in {
             (text or "").strip() for text in self.lab.machine.read(paths).values()
@@ -163,7 +163,7 @@ SCENARIO = GuestProgram(_GUEST / "scenario.py", "fault-scenario")
 def run_program(
     machine: Machine, program: GuestProgram, job: Mapping[str, Any], *, change: Change = unchanged
 ) -> Iterator[dict[str, Any]]:
-    """Start a program with a job, and yield its documents as they arrive; ``change``: see Machine.install.
+    """Start a program with a job, and yield its documents as they arrive; for ``change`` see Machine.install.
 
     Closing the iterator ends the program. Raises LabError with the program's last message if it ends prematurely.
     """
@@ -206,6 +206,6 @@ def _document(line: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise LabError(
             f"the machine sent a line that is not a JSON document: {line[:80]}",
-            hint="check whether anything else writes to its serial line",
+            hint="check whether anything else writes to the machine's serial line",
         )
     return found

@@ -7,7 +7,7 @@ machine within microseconds. Each action is compiled to steps of the program on 
 steps on another array or with other ``values``: ``{name}`` in a text stands for a value of the variant or one of
 ``built_in_values``.
 
-The evidence of a step consists of the documents that the program on the machine reports for it. Facts are the single
+The evidence of a step consists of the documents that the program on the machine sends for it. Facts are the single
 values in these documents:
 
     data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks
@@ -242,7 +242,7 @@ class StepFacts:
         number = _as_number(self.stored.get(name, {}).get(fact) if fact else self.facts.get(name))
         if number is None:
             raise SpecError(
-                f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it: keep = NAME"
+                f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it with keep = NAME"
             )
         return factor * number
 
@@ -262,7 +262,7 @@ _block_map = lru_cache(maxsize=64)(BlockMap)
 
 
 class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An array as specified in a scenario's file.
+    """An array as specified in a scenario file.
 
     Its members are the drives from 0 on, followed by the journal, if any, and the spares.
     """
@@ -395,7 +395,7 @@ class SceneAction(
     def guest_steps(self, stage: Stage) -> GuestSteps:
         """The steps of the program on the machine.
 
-        By default one, which calls the method with the action's name with the action's fields in order.
+        By default, one step that calls the method named after the action, with the action's fields in order.
         """
         return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
@@ -499,7 +499,7 @@ class ScenarioArray:
         return operations.stop(self.name)
 
     def grow(self, *, disks: Sequence[str], count: int | None, level: str | None) -> Plan:
-        """Grow onto the drives that follow the members; those not in ``disks`` must be spares."""
+        """Reshape the array to span also the drives that follow its members; those not in ``disks`` must be spares."""
         stage, added = self.stage, [f"@{disk}" for disk in disks]
         members, old = stage.members, stage.level
         if count is None:
@@ -561,7 +561,7 @@ class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
 
 
 class WriteStep(SceneAction, frozen=True, kw_only=True, tag="write"):
-    """The oracle writes at random places."""
+    """The oracle writes to random blocks."""
 
     operations: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     first: int = 0
@@ -617,7 +617,7 @@ class ParityStep(SceneAction, frozen=True, kw_only=True, tag="parity"):
 
 
 class PauseStep(SceneAction, frozen=True, kw_only=True, tag="pause"):
-    """Waits for a time."""
+    """Waits for ``seconds``."""
 
     seconds: float
 
@@ -676,7 +676,7 @@ class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
 
 
 class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
-    """Waits until one of md's attributes is one of these words, or a number not less than the first."""
+    """Waits until one of md's attributes is one of ``words``, or a number not less than the first of them."""
 
     file: str
     words: tuple[str, ...]
@@ -751,7 +751,7 @@ class UnlayerStep(SceneAction, frozen=True, kw_only=True, tag="unlayer"):
 
 
 class SumStep(SceneAction, frozen=True, kw_only=True, tag="sum"):
-    """Compares the content of the bare drives with that at the first such step; the fact ``same`` is the result."""
+    """Compares the bare drives with their content at the first such step; the fact ``same`` is the result."""
 
     disks: tuple[int, ...]
 
@@ -794,7 +794,7 @@ class WakeStep(SceneAction, frozen=True, kw_only=True, tag="wake"):
 
 
 class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
-    """Delays each request of a drive by this time; 0: its normal speed."""
+    """Makes each request to a drive take ``milliseconds``; 0: its normal time."""
 
     disk: int
     milliseconds: float
@@ -819,7 +819,7 @@ class CorruptStep(SceneAction, frozen=True, kw_only=True, tag="corrupt"):
 
 
 class MisdirectStep(SceneAction, frozen=True, kw_only=True, tag="misdirect"):
-    """Overwrites one block of a member with another of the same member, as a misdirected write does."""
+    """Overwrites one block of a member with another of the same member, as a misdirected write would."""
 
     block: int
     over: int
@@ -852,7 +852,7 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
         array = stage.array
         rows = array.places.geometry()["rows"]
         if array.level != "raid6":
-            raise SpecError("only RAID 6 can tell which chunk is wrong", hint="use level raid6")
+            raise SpecError("the wrong chunk can be located only on RAID 6", hint="use level raid6")
         return [["culprits", [row[1:] for row in rows], *([True] if self.mends else [])]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
@@ -894,7 +894,7 @@ class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
 
 
 def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
-    """The slot and the byte on the drive of a block's ``data``, ``copy N``, ``P`` or ``Q``.
+    """The slot of a block's ``data``, ``copy N``, ``P`` or ``Q``, and its offset on the drive in bytes.
 
     Raises SpecError if the block has none.
     """
@@ -902,12 +902,14 @@ def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
     known = {f"copy {number}": place for number, place in enumerate(places.places(block))}
     found = (known | places.parity_places(block)).get("copy 0" if on == "data" else on)
     if found is None:
-        raise SpecError(f"block {block} has no {on} on a {stage.array.level}", hint="write data, copy 1, P or Q")
+        raise SpecError(
+            f"block {block} has no {on} on a {stage.array.level}", hint="write 'data', 'copy 1', 'P' or 'Q'"
+        )
     return found[0], DATA_OFFSET_BYTES + found[1] * BLOCK_BYTES
 
 
 def byte_on(stage: Stage, block: int, member: int) -> int:
-    """The byte on a member's drive at which it holds a block's data, copy or parity.
+    """The offset in bytes at which a member's drive holds a block's data, copy or parity.
 
     Raises SpecError if it holds none of them.
     """
@@ -945,7 +947,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
         return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """``untouched_elsewhere``: lost blocks without a write in flight that no missing member held."""
+        """``untouched_elsewhere``: lost blocks that had no write in flight and were not on a missing member."""
         elsewhere = 0
         for missing, blocks in evidence.get("untouched_at", {}).items():
             slots = numbers_in(missing.replace("+", " "))
@@ -1014,7 +1016,7 @@ class MeteredStep(SceneAction, frozen=True, kw_only=True, tag="metered"):
 
 
 class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
-    """Single reads, one after the other; the fact ``each`` is the mean time of a read in seconds."""
+    """Reads single blocks, one after the other; the fact ``each`` is the mean time of a read in seconds."""
 
     count: int
 
@@ -1022,7 +1024,7 @@ class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
 class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
     """Waits until md is idle.
 
-    Facts: the seconds for which the array was degraded (``exposed``), and by how many members at most
+    Facts: for how many seconds the array was degraded (``exposed``), and by how many members at most
     (``most_degraded``).
     """
 
@@ -1030,7 +1032,7 @@ class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
 
 
 class LoadStep(SceneAction, frozen=True, kw_only=True, tag="load"):
-    """The oracle writes for a time, or until md's action is in ``until``.
+    """The oracle writes for ``seconds``, or until md's ``sync_action`` is one of ``until``.
 
     Fact ``rate``: operations per second.
     """
@@ -1138,7 +1140,7 @@ class LogStep(SceneAction, frozen=True, kw_only=True, tag="log"):
 
 
 def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
-    """The lists of lost drives that these words denote."""
+    """The lists of lost drives that ``words`` denote."""
     found: list[list[int]] = []
     for word in words:
         if word == "each":
@@ -1354,7 +1356,7 @@ def read_scenario(path: Path) -> Scenario:
     scenario = read_toml(path, Scenario)
     name = f"{scenario.number:02d}-{scenario.id}"
     if path.stem != name:
-        raise SpecError(f"'{path.name}' does not match its number and id", hint=f"name it {name}.toml")
+        raise SpecError(f"'{path.name}' is not named after its number and id", hint=f"name it {name}.toml")
     for variant in scenario.ready(1):
         stage = variant.stage()
         for step in variant.steps:
@@ -1394,7 +1396,7 @@ OPERATIONS = 14
 
 @dataclass
 class ArrayModel:
-    """The expected state of the array: the drive in each slot (None: vacant), and the drives outside the array."""
+    """The expected state of the array: the drive in each slot (None: vacant), the faulty drives, and the free ones."""
 
     array: SceneArray
     chance: random.Random
@@ -1417,7 +1419,7 @@ class ArrayModel:
         return tuple(drive for drive in self.slots.values() if drive is not None)
 
     def can_lose(self) -> list[int]:
-        """Slots that may also fail, by the level's arithmetic."""
+        """Slots that may fail too, by the level's arithmetic."""
         return [
             slot
             for slot, drive in self.slots.items()
@@ -1507,7 +1509,7 @@ class ArrayModel:
 
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
-    """One history per array, and the first one again on another machine, where each write must be the same."""
+    """One history per array, and then the first one again on another machine, where every write must be the same."""
     for number, array in enumerate((*ARRAYS, ARRAYS[0])):
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"

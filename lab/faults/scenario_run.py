@@ -93,7 +93,7 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return self.is_expected_but_for(())
 
     def is_expected_but_for(self, facts: Sequence[str]) -> bool:
-        """Whether nothing but these facts differs from what is expected."""
+        """Whether nothing differs from what is expected, except possibly these facts."""
         return not self.problem and all(check.is_met or check.what in facts for check in self.checks)
 
 
@@ -359,7 +359,7 @@ def variant_title(name: str, array: str) -> str:
 
 
 def step_lines(step: StepOutcome) -> list[str]:
-    """A description of a step: its commands with their reason, and the values found and expected."""
+    """A description of a step: its commands, their reason, and the values found and expected."""
     lines = [f"{step.do}: {step.why}" if step.why else step.do]
     lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
     if step.problem:
@@ -540,7 +540,7 @@ def _block_text(bad: list[Any], places: BlockMap) -> str:
 
 
 def _reasons(variants: Sequence[VariantOutcome]) -> Iterator[str]:
-    """Why not all variants were run and ended as expected."""
+    """Why some variants were not run, or did not end as expected."""
     if missing := sorted({each for variant in variants for each in variant.missing}):
         yield f"it needs {'; '.join(missing)}"
     if findings := sorted({variant.finding for variant in variants if variant.finding}):
@@ -710,7 +710,7 @@ class ScenarioRunner:
             yield outcome
 
     def _apart(self, played: PlayedVariant, stored: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
-        """Run a variant on a machine of the same kind that has run nothing else."""
+        """Run a variant on a new machine of the same kind."""
         lab = self.place.lab
         target = parse_target(lab.machine.facts.target)
         with (
@@ -730,7 +730,7 @@ class ScenarioRunner:
                 yield document
 
     def _require_drives(self, scenario: Scenario) -> None:
-        """Raise DeviceRefused unless the drives are the lab's and unused, and the machine has no other arrays."""
+        """Raise DeviceRefused unless the drives are unused lab drives, and the machine has no other arrays."""
         lab = self.place.lab
         why = f"Scenario {scenario.number} repeatedly creates its arrays on these drives."
         lab.execute(Plan.of(scenario.title, [Step(("true",), why, writes_devices=self.place.nodes)]))

@@ -2,7 +2,7 @@
 
 Starting an array with mdadm takes 90 ms in an embedded kernel, and md accounts for only a tenth of that. So that
 thousands of crash points can be tried, this module does what mdadm --assemble does for consistent members: it adds the
-freshest member first, and no member that is more than one event behind (Assemble.c, super_1_validate() in
+freshest member first, and leaves out members that are more than one event behind (Assemble.c, super_1_validate() in
 drivers/md/md.c).
 """
 
@@ -53,7 +53,7 @@ def read_text(path: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """A descriptor of a file for the duration of the context. Raises OSError."""
+    """A file descriptor that is open for the duration of the context. Raises OSError."""
     fd = os.open(path, flags)
     try:
         yield fd
@@ -103,7 +103,7 @@ def buffer(name: object, length: int) -> memoryview:
 def read_into(path: str, at: int, view: memoryview) -> int:
     """Read from a device; returns the number of bytes.
 
-    It is read with O_DIRECT, because restoring a drive does not update the page cache.
+    The device is read with O_DIRECT, because restoring a drive does not update the page cache.
     """
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
         return os.preadv(fd, [view], at)
@@ -182,7 +182,7 @@ class QuickArray:
     def start(self, nodes: Sequence[str], *, is_forced: bool = False) -> str:
         """Start the array from these members; returns md's error message, empty on success.
 
-        ``is_forced``: even if the array is dirty and degraded (md(4), start_dirty_degraded).
+        ``is_forced``: start it even if it is dirty and degraded (md(4), start_dirty_degraded).
         """
         write_text(START_DEGRADED, str(int(is_forced)))
         chosen = freshest(nodes)
@@ -247,7 +247,7 @@ def sync_is_due(folder: str) -> bool:
 
 
 class IdleWatch:
-    """Decides whether md is idle: in three readings in a row, and for DUE_SECONDS if a sync is due.
+    """Decides whether md is idle: in three consecutive readings and, if a sync is due, for DUE_SECONDS.
 
     md's thread starts a sync only when it runs, so a pending sync is not visible immediately. A sync that is due may
     never start, for example because the array is broken or no spare is large enough.

@@ -77,7 +77,7 @@ def only_durable(events: list[list[Any]]) -> Ledger:
 class CampaignPlayer(Player):
     """Runs one history.
 
-    ``job`` is that of the player, except that ``geometries`` is a list of layouts with their ``members`` and
+    ``job`` is like the player's, except that ``geometries`` is a list of layouts with their ``members`` and
     ``size_kib``.
     """
 
@@ -110,7 +110,7 @@ class CampaignPlayer(Player):
         pause(EVEN_SECONDS - time.monotonic() % EVEN_SECONDS)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """Like the player's step, but a path below /sys/block may name a drive as its node does."""
+        """Like the player's step, but a path below /sys/block may name a drive as in /dev, such as ``drive3``."""
         folder, _, rest = path.removeprefix("/sys/block/").partition("/")
         if folder.startswith("drive"):
             path = f"/sys/block/{kernel_name(f'/dev/{folder}')}/{rest}"
@@ -123,7 +123,7 @@ class CampaignPlayer(Player):
             drives(f"pace {number} 0")
 
     def do_manage(self, verb: str, node: str) -> dict[str, Any]:
-        """Fail or remove a member by the ioctl that mdadm uses."""
+        """Fail or remove a member with the ioctl that mdadm uses."""
         try:
             fd = os.open(self.node, os.O_RDWR)
         except OSError as error:
@@ -193,7 +193,7 @@ class CampaignPlayer(Player):
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
         """A power cut: each drive is restored to a state that a cut at this moment could leave, without later writes.
 
-        Requests in flight complete first, because a power cut does not cause drive errors either. ``open`` lists the
+        Requests in flight complete first: a power cut does not make drives report errors. ``open`` lists the
         blocks for which several generations are allowed.
         """
         seen = self.state()
@@ -258,7 +258,7 @@ class CampaignPlayer(Player):
         return {}
 
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
-        """Assemble the array with mdadm from the drives with a superblock; ``is_forced``: by force if refused."""
+        """Assemble the array with mdadm from the drives with a superblock; ``is_forced``: by force if mdadm refuses."""
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
         labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)

@@ -8,8 +8,8 @@ in common.
 What ext4 (data=ordered, the default) and XFS promise after a power cut, with sources:
 
     data      of a file, and its size: everything written before a completed fsync(2) or fdatasync(2) began, and every
-              completed write with O_DSYNC (open(2)). Later writes may be present or not, each sector independently; the
-              file may be shorter than they made it, or have zeros in place of their data.
+              completed write with O_DSYNC (open(2)). Later writes may or may not be present, each sector independently;
+              the file may be shorter than they made it, or have zeros in place of their data.
     names     as they were when the last completed fsync of their folder began: "an explicit fsync() on a file
               descriptor for the directory is also needed" (fsync(2)).
     changes   of names after that: each is present completely or not at all, including rename(2) over another file,
@@ -21,7 +21,7 @@ What ext4 (data=ordered, the default) and XFS promise after a power cut, with so
 Applications should not rely on anything beyond that, such as the order of changes (T. S. Pillai et al., All File
 Systems Are Not Created Equal, OSDI 2014).
 
-The plan chooses the operations by a seed: many small concurrent jobs, as in real programs. The next operation depends
+The plan chooses the operations from a seed: many small concurrent jobs, as in real programs. The next operation depends
 only on the operations submitted so far, never on timing. A client that has lost its machine can therefore determine
 what the machine may have been doing (``FilePlan.skip``).
 """
@@ -67,9 +67,9 @@ def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int
 class FileStates:
     """The allowed names and contents of files.
 
-    ``names``: name -> files that it may refer to, oldest first; 0: no file. ``files``: file -> (minimum size in bytes,
-    maximum size, sector -> generations, oldest first); other sectors are zeros. ``folders``: folder -> (names that are
-    certain, events of later changes in order).
+    ``names``: name -> the files that it may refer to, oldest first; 0 stands for no file. ``files``: file -> (minimum
+    size in bytes, maximum size, sector -> generations, oldest first); other sectors are zeros. ``folders``: folder ->
+    (names that are certain, events of later changes in order).
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class FileLedger:
         return names, sizes
 
     def synced_before(self, at: int, *, is_power_cut: bool) -> dict[object, int]:
-        """Folder, file or "" for all -> an event: operations that had ended before it are certain at event ``at``."""
+        """Folder, file or "" for all -> event; operations that ended before that event are certain at event ``at``."""
         if not is_power_cut:
             return {"": at + 1}
         found: dict[object, int] = {"": 0}
@@ -307,7 +307,7 @@ class FilePlan:
     def write(
         self, file: int, first: int, count: int, waits: tuple[int, ...] = (), *, is_direct: bool = False
     ) -> Operation:
-        """A write of up to this many sectors, limited by the maximum file size."""
+        """A write of ``count`` sectors, or of fewer if the file would exceed its maximum size."""
         count = max(1, min(count, self.mix["largest"] * BLOCK_SECTORS - first))
         self.sizes[file] = max(self.sizes[file], first + count)
         event = [FILE_WRITE, self.number(), file, first, count, int(self.one_in("through"))]
@@ -324,7 +324,7 @@ class FilePlan:
         return BLOCK_SECTORS * self.chance.choice((1, 1, 2, 4))
 
     def written(self, name: str, fewest: int) -> Generator[Operation, None, tuple[int, ...]]:
-        """Creates a file and writes it from its beginning; returns the number of its sync, or an empty tuple."""
+        """Creates a file and writes it from its beginning; returns the number of its sync, if any, in a tuple."""
         yield self.created(name)
         file = self.names[name]
         for _ in range(self.chance.randint(fewest, 3)):
@@ -356,7 +356,7 @@ class FilePlan:
                 yield done
 
     def overwrite(self, name: str) -> Generator[Operation, None, None]:
-        """Writes blocks in place or beyond the end of the file, like a database; several in flight with O_DIRECT."""
+        """Writes blocks in place or beyond the end of the file, like a database; with O_DIRECT, several at a time."""
         file, blocks = self.names[name], max(1, self.sizes[self.names[name]] // BLOCK_SECTORS)
         is_direct = self.one_in("direct")
         under_way: dict[int, tuple[int, int]] = {}

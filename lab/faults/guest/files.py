@@ -239,7 +239,7 @@ def read_file(path: str) -> Found:
 
 
 class FileVerdict:
-    """How well the data found match one file; ``generations`` are those of the sectors, None for any other content."""
+    """How well the data found match one file; ``generations`` has one entry per sector, None if it holds none."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, int] = {}
@@ -295,7 +295,7 @@ def judged_file(
 
 
 def sector_generation(content: Content, file: int, sector: int, data: bytes) -> int | None:
-    """The generation of a sector: 0 for zeros and beyond the end, None for content that is not a generation of it."""
+    """The generation of a sector: 0 for zeros and beyond the end of the file, None for any other content."""
     piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
     if not any(piece):
         return 0
@@ -345,7 +345,7 @@ class FilesCheck:
         self.blocks: dict[str, int] = {}
         self.bad: list[list[Any]] = []
         self.seen: dict[str, dict[int, FileVerdict | None]] = {}
-        """Name -> the possible files, each with how well the data match it; empty if these cannot be determined.
+        """Name -> the possible files, each with its FileVerdict; empty if the files cannot be determined.
 
         File 0 stands for no file.
         """
@@ -389,7 +389,7 @@ class FilesCheck:
             self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
 
     def check_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
-        """Check whether the names in a folder together result from complete changes."""
+        """Check whether the names in a folder can result from changes that were each applied completely."""
         names = [name for name in self.seen if folder_of(name) == folder]
         if not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
             shown = ", ".join(f"{name} is {' or '.join(map(str, self.seen[name]))}" for name in sorted(names))
@@ -435,8 +435,8 @@ FILES_FOLDER = "/run/raidlab/mnt/files"
 class FilePlayer(Player):
     """Runs a history with files.
 
-    ``job`` may have ``has_files``: its ledger is a FileLedger; ``folder``: the mount point of the file system;
-    ``is_cut``: the power failed before the history.
+    ``job`` may have ``has_files`` (its ledger is a FileLedger), ``folder`` (the mount point of the file system) and
+    ``is_cut`` (the power failed before the history).
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -478,7 +478,7 @@ class FilePlayer(Player):
         return {"new": events}
 
     def do_check(self) -> dict[str, Any]:
-        """The verdict on blocks, or on files as programs see them, in part from the page cache."""
+        """The verdict on blocks, or on files as programs see them: some of their data may come from the page cache."""
         if self.files is None:
             return super().do_check()
         write_text("/proc/sys/vm/drop_caches", "1\n")

@@ -2,11 +2,11 @@
 
 The client also uses this module to read them.
 
-A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic number,
-the number of the block, its generation, and a checksum (BLAKE2b) of these two numbers and the rest of the sector. It is
-not a CRC, because wrong parity produces the exclusive or of three sectors, whose CRC would also be valid. The rest
-follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never all zeros, and
-is unique.
+A block is 4 KiB long: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic
+number, the number of the block, its generation, and a checksum (BLAKE2b) of these two numbers and the rest of the
+sector. It is not a CRC, because wrong parity produces the exclusive or of three sectors, whose CRC would also be valid.
+The rest follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never all
+zeros, and is unique.
 
 Events of the ledger are numbered from 1 in the order in which the writer observed them. Generation 0 of a block is its
 content before the ledger began. No two writes to the same block are ever in flight at the same time, so the generations
@@ -19,11 +19,12 @@ flush and FUA):
 
 The lab's own drives keep the record (provision/kernel/driver/lab_record.h): every write, flush and discard of every
 drive with its data, and with the numbers of the events at which it was submitted and ended. A write is *sure* once it
-has ended and was FUA, or once a flush that was submitted after its end has ended too. All other submitted writes are
-*open*: each may be on the medium wholly, in part or not at all, because a drive writes out its cache in any order.
+has ended, if it was FUA, or otherwise once a flush that was submitted after its end has ended too. All other submitted
+writes are *open*: each may be on the medium wholly, in part or not at all, because a drive writes out its cache in any
+order.
 
 In a steady cut, the fate of a request depends on its position and not on other requests elsewhere. If writes are
-removed from a history, the cut therefore affects the remaining ones as before, which makes shrinking effective.
+removed from a history, the cut therefore affects the remaining ones in the same way, which makes shrinking effective.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def sum_of(number: int, generation: int, rest: bytes) -> int:
 
 
 def identity_of(sector: bytes) -> tuple[int, int] | None:
-    """The block and generation that a sector names; None if it is not a valid sector of the oracle."""
+    """The block and generation recorded in a sector; None if it is not a valid sector of the oracle."""
     magic, number, generation, checksum = HEADER.unpack_from(sector)
     if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != checksum:
         return None
@@ -332,7 +333,7 @@ def chosen_cut(
     """A cut of this kind after event ``at``, chosen independently for each drive.
 
     ``ended``: all writes that had ended, as after a crash of the kernel only; ``flushed``: only the sure writes;
-    ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: some of the open
+    ``come``: the sure and all open writes; ``prefix``: the open writes up to some point; ``subset``: some of the open
     writes; ``torn``: as ``subset``, but one write only in part, in units of ``torn_sectors`` sectors of 512 bytes.
     """
     retained: dict[int, list[int]] = {}
@@ -360,7 +361,7 @@ HASHES = 1 << 32
 
 
 def lot(seed: str, *words: object) -> int:
-    """A number below ``HASHES``, derived from seed and words by SHA-256."""
+    """A number below ``HASHES``, derived from ``seed`` and ``words`` with SHA-256."""
     text = ":".join(map(str, (seed, *words)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 

@@ -238,7 +238,7 @@ class Writer(RequestWriter):
         return bool(self.mix[word]) and self.random.randrange(self.mix[word]) == 0
 
     def place(self) -> tuple[int, int]:
-        """The place of the next write: sometimes a full stripe, otherwise a few blocks, often a single one."""
+        """First block and length of the next write: sometimes a full stripe, otherwise a few blocks, often one."""
         start, room, stripe = self.mix["first"], self.mix["count"], self.mix["stripe"]
         if stripe and room >= stripe and self.one_in("whole"):
             return start + self.random.randrange(room // stripe) * stripe, stripe
@@ -424,10 +424,10 @@ def clear_device(node: str, *, can_discard: bool) -> None:
 
 
 def accept_discards(queue: str) -> bool:
-    """Switch discards on again if they were switched off; returns whether the device accepts them.
+    """Enable discards if they were disabled; returns whether the device accepts them.
 
     The kernel accepts only multiples of the discard granularity (queue_max_discard_store()). In Linux 6.12 and 7.2 the
-    granularity of a device is 0 while its discards are switched off, so they cannot be switched on again.
+    granularity of a device is 0 while its discards are disabled, so they cannot be enabled again.
     """
     node = f"{queue}/discard_max_bytes"
     granule = int(read_text(f"{queue}/discard_granularity") or 0)
@@ -449,7 +449,7 @@ def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
 
 
 class KernelLog:
-    """The kernel log from now on; empty if it cannot be read."""
+    """The kernel log since this object was created; empty if it cannot be read."""
 
     def __init__(self) -> None:
         try:
@@ -479,7 +479,7 @@ class KernelLog:
 
 
 def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> list[str]:
-    """The lines that contain one of these words."""
+    """The lines that contain one of ``words``."""
     return [line for line in lines if any(word in line for word in words)]
 
 
@@ -571,7 +571,7 @@ class Player:
         return {"idle": wait_idle(self.folder, seconds), **self.state()}
 
     def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until a file's content is one of these words, or begins with a number not less than the first word."""
+        """Wait until a file's content is one of ``words``, or begins with a number not less than the first of them."""
         waited, step = 0.0, 0.002
         while waited < seconds:
             text = read_text(path)
@@ -670,7 +670,7 @@ class Player:
         return self.put(node, start, bytes(data))
 
     def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
-        """Copy bytes of a device to another place on it, as a misdirected write does."""
+        """Copy bytes of a device to another offset on it, as a misdirected write would."""
         return self.put(node, target, read_direct(node, source, length))
 
     def put(self, node: str, at: int, data: bytes) -> dict[str, Any]:
@@ -691,7 +691,7 @@ class Player:
         return {"state": {name: text for name, text in state.items() if text}, "members": members}
 
     def member_node(self, name: str) -> str:
-        """The node by which the history names the member that the kernel calls ``name``."""
+        """The device node that the history uses for the member that the kernel calls ``name``."""
         return f"/dev/{name}"
 
     def members(self) -> dict[str, Any]:
@@ -723,7 +723,7 @@ SETTLE_SECONDS = 600.0
 class DriveStates:
     """The states of the drives of a stored recording, computed without their driver.
 
-    ``images`` has the ``record``, and the ``data`` and the drives' ``bases`` compressed by gzip, all as base64.
+    ``images`` has the ``record``, and the ``data`` and the drives' ``bases`` compressed with gzip, all as base64.
     """
 
     def __init__(self, images: dict[str, Any]) -> None:
@@ -805,7 +805,7 @@ class Points:
         return seen
 
     def begin(self, nodes: list[str], seen: dict[str, Any]) -> bool:
-        """Start the array, by force if necessary; returns whether it runs. Reasons for refusals are put in ``seen``."""
+        """Start the array, by force if necessary; returns whether it runs. ``seen`` gets the reasons for refusals."""
         for word, is_forced in (("refused", False), ("dead", True)):
             reason = self.start(nodes, is_forced=is_forced)
             if not reason:

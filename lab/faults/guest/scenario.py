@@ -137,7 +137,7 @@ class PointSummary:
         self.at: dict[str, set[int]] = {}
 
     def add(self, seen: dict[str, Any], missing: list[int], allowed: dict[int, list[int]], stripe: int) -> None:
-        """Add one crash point; ``stripe`` is the number of data blocks of a full stripe."""
+        """Add one crash point; ``stripe`` is the number of data blocks in a full stripe."""
         names = {"points"} | {name for name in ("refused", "dead") if seen.get(name)}
         last = seen.get("settled") or seen.get("started") or {}
         names |= {"wrong_parity"} if last.get("wrong_rows") else set()
@@ -176,11 +176,11 @@ def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_
 class ScenarioPlayer(Player):
     """Runs one history of a scenario.
 
-    ``job["nodes"]``: the bare drives; ``job["has_record"]``: whether they are the lab's own.
+    ``job["nodes"]`` are the bare drives; ``job["has_record"]`` is whether they are the lab's own.
     """
 
     most_bad = ALL_BAD
-    """All bad blocks are listed, because their places are compared with the level's arithmetic."""
+    """All bad blocks are listed, because their locations are compared with the level's arithmetic."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
@@ -247,7 +247,7 @@ class ScenarioPlayer(Player):
         return made
 
     def do_flip_found(self, number: int, block: int, length: int) -> dict[str, Any]:
-        """Find the place at which a layer has stored a block on the bare drive, and invert bytes there."""
+        """Find the offset at which a layer has stored a block on the bare drive, and invert bytes there."""
         whole = read_direct(self.bare[number], 0, device_bytes(self.bare[number]))
         versions = sorted(self.ledger.allowed()[block], reverse=True)
         places = (whole.find(self.content.block(block, version)) for version in versions)
@@ -362,7 +362,7 @@ class ScenarioPlayer(Player):
         }
 
     def do_world(self, verb: str, name: str = "") -> dict[str, Any]:
-        """Manage the ledgers of the halves of an array that are written to separately.
+        """Manage one ledger for each half of an array whose halves are written to separately.
 
         ``keep`` saves the current ledger under a name, ``take`` restores it, and ``which`` returns the names of the
         saved ledgers that match the data.
@@ -444,7 +444,7 @@ class ScenarioPlayer(Player):
         return {"lasted": time.monotonic() - self.metered_from, **{name: now[name] - self.meter[name] for name in now}}
 
     def do_reads(self, count: int) -> dict[str, Any]:
-        """Read single blocks at places chosen by the seed; ``each`` is the mean time of a read in seconds."""
+        """Read single blocks at offsets chosen by the seed; ``each`` is the mean time of a read in seconds."""
         chance, blocks = random.Random(f"{self.content.seed}:reads"), self.ledger.blocks()
         view, began, failures = buffer("reads", BLOCK_BYTES), time.monotonic(), 0
         for _ in range(count):
@@ -482,7 +482,7 @@ class ScenarioPlayer(Player):
         return {"argv": argv, "status": status, **result, **counts}
 
     def do_load(self, seconds: float, words: list[str] | None = None) -> dict[str, Any]:
-        """Continue writing for ``seconds``, or until md's ``sync_action`` is one of the words.
+        """Continue writing for ``seconds``, or until md's ``sync_action`` is one of ``words``.
 
         ``rate`` is the number of operations per second.
         """
@@ -625,7 +625,7 @@ class ScenarioPlayer(Player):
     def do_race(self, members: list[int], rounds: int) -> dict[str, Any]:
         """Repeatedly stop the array while every member is announced to ``mdadm --incremental``, as udev may do.
 
-        Returns the states immediately afterwards, and those once nothing changes any more.
+        Returns counts of the array's states immediately afterwards, and of those in which it settles.
         """
         right_after: dict[str, int] = {}
         settled: dict[str, int] = {}
@@ -653,7 +653,7 @@ class ScenarioPlayer(Player):
         return {"right_after": right_after, "settled": settled, **counts}
 
     def settled_word(self) -> tuple[str, bool]:
-        """The array's state and members once two readings in a row are equal, and whether that happened."""
+        """The array's state and number of members once two consecutive readings agree, and whether they ever did."""
         before = ""
         for _ in range(100):
             there = sum(name.startswith("rd") for name in names_in(self.folder))
@@ -678,7 +678,7 @@ class ScenarioPlayer(Player):
         self.log.close()
 
     def do_activate(self) -> dict[str, Any]:
-        """Make an array active that md started read-auto."""
+        """Make the array active if md has started it read-auto."""
         if self.read_md("array_state") in ("read-auto", "readonly"):
             return self.do_write(f"{self.folder}/array_state", "active")
         return {}

@@ -287,7 +287,7 @@ def test_a_file_with_impossible_steps_is_refused_with_its_name(tmp_path: Path, s
 def test_a_file_that_is_called_otherwise_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "12-made-up.toml"
     path.write_text(f'{HEAD}steps = [{{ act = "array.create" }}]\n', encoding="utf-8")
-    with pytest.raises(SpecError, match="does not match its number"):
+    with pytest.raises(SpecError, match="is not named after its number"):
         read_scenario(path)
 
 
