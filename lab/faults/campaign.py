@@ -167,7 +167,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class HistoryOutcome:
-    """The outcome of one history; ``documents`` are the player's, with the step of each."""
+    """The outcome of one history; ``documents`` are the player's, each with its step."""
 
     history: FaultHistory
     differences: tuple[HistoryDifference, ...]
@@ -238,7 +238,7 @@ SPOILING = frozenset(
 
 
 def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = (), **more: Any) -> HistoryOutcome:
-    """The outcome of a history on a separate machine, after the histories ``before``."""
+    """The outcome of a history that runs on a separate machine, after the histories ``before``."""
     with arena.opened() as place:
         outcomes = list(play(place, [*before, history], change=arena.change, **more))
     return outcomes[-1]
@@ -697,7 +697,7 @@ class SeedDone(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CampaignJournal:
-    """The writer of one campaign."""
+    """Writes the progress of one campaign to its folder."""
 
     def __init__(self, folder: Path, run: CampaignRun) -> None:
         self.folder, self.run = folder, run
@@ -892,7 +892,7 @@ class Campaign:
             return self._left.pop() if self._left else None
 
     def _next_batch(self) -> list[int]:
-        """Consecutive seeds, so that an id can name the histories that ran before it on the same machine."""
+        """The next seeds, all consecutive, so that an id can name the histories that ran before on the same machine."""
         with self._lock:
             batch: list[int] = []
             for seed in self._seeds:

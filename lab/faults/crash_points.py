@@ -76,7 +76,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class CutMoment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What md does while the power fails."""
+    """What md is doing when the power fails."""
 
     name: str
     title: str
@@ -177,7 +177,7 @@ class CutConfiguration:
 
     @property
     def spare(self) -> int | None:
-        """The number of the drive to which a member is rebuilt, or which the reshape adds."""
+        """The number of the drive onto which a member is rebuilt, or that the reshape adds."""
         return self.members + self.policy.has_journal if self.moment in ("rebuild", "reshape") else None
 
     @property
@@ -744,7 +744,7 @@ class Judge:
         return frozenset(block for block, (_, page) in self.places.items() if page in pages)
 
     def _written_blocks(self, cut: Cut) -> set[int]:
-        """Blocks with a write that was not known to be on the media."""
+        """Blocks with a write that was not certain to be on the media."""
         event = self.recording.record.ledger_event(cut.at)
         allowed = self.ledger.allowed(event, is_power_cut=True)
         return {block for block, generations in allowed.items() if len(generations) > 1 and block in self.places}

@@ -246,7 +246,7 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     bounds = Bounds(match[2] or "", match[3] or "")
     found = FindingId(bounds, int(match[5]), int(match[4] or 0), int(match[6] or 0), match[7] or "")
     if found.before > found.seed or found.seed > MOST_SEED:
-        raise SpecError(f"'{text}' is not the id of a finding: there are no such seeds", hint="check the id")
+        raise SpecError(f"'{text}' is not the id of a finding: its seeds are out of range", hint="check the id")
     return found
 
 
@@ -307,7 +307,7 @@ DEAD_CHANCE = 0.15
 
 
 def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
-    """The history of a seed."""
+    """The history that is generated from a seed."""
     bounds = bounds or Bounds()
     chance = random.Random(f"history:{seed}:{bounds.words()}")
     shape = _shape(chance, bounds)

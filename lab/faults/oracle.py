@@ -171,7 +171,7 @@ class Oracle:
         seed: str = "oracle",
         mix: dict[str, int] | None = None,
     ) -> Oracle:
-        """The oracle of a device or a mount point; its ledger is a file in ``folder``, which must exist.
+        """The oracle of a device or a mount point; its ledger is a file in the existing folder ``folder``.
 
         ``first_block`` and ``block_count`` are the part of the device to use, in blocks of 4 KiB; if ``block_count`` is
         None, the part extends to the end of the device. If a ledger exists, all parameters except ``where`` are taken
@@ -207,7 +207,7 @@ class Oracle:
         """Carry out further operations: writes and flushes, or operations on files; none is in flight afterwards.
 
         ``most_in_doubt`` limits the number of operations whose results are unknown if the machine is lost. Raises
-        LabError with the system's message if any operation failed, and MachineLost.
+        LabError with the system's message if any operation failed, and MachineLost if the machine is lost.
         """
         step = "work" if self.region.has_files else "advance"
         while operations > 0:
@@ -249,7 +249,7 @@ class Oracle:
 
         After a loss, an operation that was in flight may or may not have taken effect, and file data that were only in
         the page cache may or may not be present. Whatever this check finds must be present from then on. Must not be
-        called inside ``going_on``. Raises LabError if nothing can be read, and MachineLost.
+        called inside ``going_on``. Raises LabError if nothing can be read, and MachineLost if the machine is lost.
         """
         self._close_window()
         is_lost = after is not Loss.NOTHING

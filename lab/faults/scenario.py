@@ -7,7 +7,7 @@ machine within microseconds. Each action is compiled to steps of the program on 
 steps on another array or with other ``values``: ``{name}`` in a text stands for a value of the variant or one of
 ``built_in_values``.
 
-The evidence of a step consists of the documents that the program on the machine sends for it. Facts are the single
+The evidence of a step consists of the documents that the program on the machine sends for it. Facts are the individual
 values in these documents:
 
     data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks

@@ -1,6 +1,7 @@
 """Runs scenarios on separate machines, judges the results, and stores and shows the outcomes.
 
-An outcome has every check, with the expected value and the value found, and the evidence. It is stored immediately::
+An outcome contains every check, with the expected value and the value found, and the evidence. It is stored
+immediately::
 
     STATE/faults/scenarios/<id>/run.json         the options and the machine
     STATE/faults/scenarios/<id>/outcomes.jsonl   one scenario per line, never changed afterwards
@@ -207,7 +208,7 @@ class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScenarioJournal:
-    """The writer of one run."""
+    """Writes the outcomes of one run to its folder."""
 
     def __init__(self, runs: RunFolders, run: ScenarioRun) -> None:
         self.folder = runs.path(run.id)
@@ -515,7 +516,7 @@ def _checked(found: StepFacts, name: str, expected: Any) -> FactCheck:
 
 
 def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
-    """Why a step failed, unless its expectations cover that kind of failure; empty: it did not fail."""
+    """Why a step failed, unless its expectations cover that kind of failure; empty if it did not fail."""
     if "broke" in evidence:
         return str(evidence["broke"])
     expected = step.expect

@@ -99,7 +99,8 @@ class Silence:
         if counted_seconds(seconds, waited - self._waited_before) < SILENT_SECONDS:
             return None
         return MachineLost(
-            f"the machine has not answered for {seconds} s", hint=f"{RUN_AGAIN}; arrays are as after a power failure"
+            f"the machine has not answered for {seconds} s",
+            hint=f"{RUN_AGAIN}; arrays are in the same state as after a power failure",
         )
 
 

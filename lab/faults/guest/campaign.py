@@ -294,7 +294,7 @@ class CampaignPlayer(Player):
         return self.do_flip(node, int(offset) * 512 + at, length)
 
     def do_parity(self) -> dict[str, Any]:
-        """The rows with inconsistent parity or copies, by the job's geometry that matches the array's current shape."""
+        """The rows with inconsistent parity or copies, by the one of the job's geometries that fits the array now."""
         shape = (read_text(f"{self.folder}/raid_disks"), read_text(f"{self.folder}/component_size"))
         if not shape[0]:
             return {"absent": "no array"}

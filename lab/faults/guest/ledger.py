@@ -207,7 +207,7 @@ NEVER = 1 << 63
 
 
 class Request:
-    """One line of the record; ``ended`` is NEVER for a request that never ended."""
+    """One entry of the record; ``ended`` is NEVER for a request that never ended."""
 
     __slots__ = ("came", "count", "data", "drive", "ended", "flags", "index", "kind", "sector")
 
@@ -239,7 +239,7 @@ class Record:
         return max((value for event, value in self.marks if event <= at), default=0)
 
     def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
-        """The sure writes and discards of a drive after event ``at``, and the open ones, in the order of their ends."""
+        """The sure writes and discards of a drive after event ``at``, and the open ones, each in order of their ends."""
         requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
         flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
         sure: list[Request] = []

@@ -256,7 +256,7 @@ class Writer(RequestWriter):
 
 
 def read_piece(fd: int, view: memoryview, offset: int) -> bool:
-    """Whether the whole range could be read."""
+    """Read a range into ``view``; returns whether all of it could be read."""
     try:
         return os.preadv(fd, [view], offset) == len(view)
     except OSError:

@@ -231,8 +231,8 @@ class ScenarioPlayer(Player):
     def do_integrity(self, number: int) -> dict[str, Any]:
         """Create a dm-integrity device over a drive.
 
-        It is formatted, enlarged to the size that its superblock then reports, and overwritten once so that every
-        checksum is valid (Documentation/admin-guide/device-mapper/dm-integrity.rst).
+        The device is formatted, enlarged to the size that its superblock then reports, and overwritten once so that
+        every checksum is valid (Documentation/admin-guide/device-mapper/dm-integrity.rst).
         """
         table = "0 {sectors} integrity #N 0 4 D 1 internal_hash:crc32c".replace("#N", f"#{number}")
         made = self.do_layer(number, table.format(sectors=8))

@@ -108,8 +108,8 @@ def test_an_invalid_id_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("c1-3-a5", "there are no such seeds"),
-        ("c1-99999999999999999999999", "there are no such seeds"),
+        ("c1-3-a5", "its seeds are out of range"),
+        ("c1-99999999999999999999999", "its seeds are out of range"),
         *((f"c1-1-s{kept}", "is not part") for kept in ("99", "0w999", "0_0", "2_1")),
     ],
 )
