@@ -97,7 +97,7 @@ class BlockMap:
 
     @property
     def stripe_blocks(self) -> int:
-        """Number of data blocks in a full stripe; 0 at levels without parity, where full-stripe writes save nothing."""
+        """Number of data blocks in a full stripe; 0 at levels without parity, where these have no advantage."""
         return self.row_blocks if self.has_parity else 0
 
     def geometry(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class BlockMap:
         return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
 
     def parity_places(self, block: int) -> dict[str, tuple[int, int]]:
-        """``P`` and ``Q`` -> (slot, page) of a block's parity; empty at levels without parity and beyond the end."""
+        """``P`` and ``Q`` -> (slot, page) of a block's parity; empty without parity and beyond the end of the array."""
         if block >= self.blocks:
             return {}
         sectors = BLOCK_BYTES // SECTOR_BYTES

@@ -12,8 +12,9 @@
     STATE/faults/findings/<id>/...               kernel log, superblocks, /proc/mdstat, and the record of the drives
 
 Histories run on a kernel with or without planted bugs in md, which are defects that campaigns must find. The planted
-bugs are in a separate kernel, in which one of them at a time can be switched on at run time (planted.toml; the patches:
-provision/kernel/planted). With none switched on, that kernel behaves like the usual one with virtual time.
+bugs are in a separate kernel, in which one of them at a time can be switched on at run time (planted.toml lists them;
+their patches are in provision/kernel/planted). With none switched on, that kernel behaves like the usual one with
+virtual time.
 
 The folder of a finding is written under a temporary name and then renamed, so an interrupted campaign leaves a complete
 folder or none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of their
@@ -145,7 +146,8 @@ LOST, STOOD_STILL = "machine lost", "stood still"
 class Arena:
     """Where histories run.
 
-    ``planted`` is the number of the planted bug that is switched on (0: none), ``change`` a modification of the oracle.
+    ``planted`` is the number of the planted bug that is switched on (0: none); ``change`` modifies the oracle's
+    program.
     """
 
     target: Target

@@ -8,7 +8,7 @@ array is started and compared with what md promises (promises.toml). One result 
 
 In real time, the same history never leads to the same requests twice, so a recording that shows something wrong is
 stored completely, including what the drives held when it began. Its crash points can then be tried again on any
-machine, with or without drives that record::
+machine, whether or not its drives can record::
 
     STATE/faults/recordings/<id>.json
 """
@@ -193,7 +193,7 @@ class CutConfiguration:
 
     @property
     def may_be_lost(self) -> tuple[int, ...]:
-        """Drives of which any one may also be lost in the power cut, because the level survives its loss."""
+        """Drives any one of which may also be lost in the power cut, because the level survives its loss."""
         if self.moment == "reshape":
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
@@ -800,7 +800,7 @@ def explore(
     on_point: Callable[[PointVerdict], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Record a configuration and try this many of its crash points (None: all; feasible for a short recording only).
+    """Record a configuration and try this many of its crash points (None: all; feasible only for a short recording).
 
     If the machine is lost, the result contains the points that were tried before. Raises LabError if recording fails.
     """
@@ -838,8 +838,8 @@ def try_and_store(
 ) -> Explored:
     """Try crash points of one configuration on a separate machine, and store the result.
 
-    Raises RunCancelled if it was stopped, and LabError if no machine can be opened or the machine is lost. In these
-    cases, only a recording that shows something wrong is stored.
+    Raises RunCancelled if ``is_stopped`` returned True, and LabError if no machine can be opened or the machine is
+    lost. In these cases, only a recording that shows something wrong is stored.
     """
     with open_place(target, host, drives=MOST_DRIVES, on_notice=on_notice) as place:
         on_machine(place.lab.machine)

@@ -8,12 +8,11 @@ The generator chooses sensible acts from a model of the array that knows the ari
 optimistic: it assumes that a rebuild is complete after the next rest. What md really did is judged afterwards
 (judge.py), so an error in the model only reduces variety and does not invalidate a history. Damage is bounded, as in
 ztest of ZFS, because irreparable damage would excuse every difference: no fault while an earlier one could still be
-hidden, at most one corruption between scrubs, and no more missing members than the level survives, except in tests of
-exactly that.
+hidden, at most one corruption between scrubs, and no more missing members than the level survives, except where that is
+itself the test.
 
 The player's steps on the machine (guest/campaign.py) depend on the history alone, so a part of a history can be run
-like a whole one. If md has decided differently from the model, mdadm may refuse an act, which the judge takes into
-account.
+like a whole one. If md's state differs from the model's, mdadm may refuse an act; the judge takes this into account.
 """
 
 from __future__ import annotations

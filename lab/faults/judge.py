@@ -34,7 +34,7 @@ from lab.units import SECTOR_BYTES
 
 
 class KnownBug(StrEnum):
-    """Known bugs in md and mdadm, by the names that docs/findings/ and promises.toml use."""
+    """Known bugs in md and mdadm, under the names that docs/findings/ and promises.toml use."""
 
     RAID1_REBUILD = "known: raid1-rebuild"
     BITMAP_CHUNK = "known: bitmap-chunk"

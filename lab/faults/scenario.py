@@ -623,7 +623,7 @@ class PauseStep(SceneAction, frozen=True, kw_only=True, tag="pause"):
 
 
 class HoldStep(SceneAction, frozen=True, kw_only=True, tag="hold"):
-    """Makes the next sync, rebuild, reshape or scrub stop at this percentage of a member; 100: removes the limit."""
+    """Makes the next sync, rebuild, reshape or scrub stop at this percentage of a member; 100 removes the limit."""
 
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
@@ -1070,7 +1070,7 @@ class EndStep(SceneAction, frozen=True, kw_only=True, tag="end"):
 
 
 class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
-    """Creates a file on the machine below /run/raidlab/fault, which is empty at the start of a scenario."""
+    """Creates a file on the machine below /run/raidlab/fault, a folder that is empty when a scenario starts."""
 
     path: str
     text: str
@@ -1159,7 +1159,7 @@ DRIVES = 8
 NEEDS = {
     "record": "drives that can be recorded: those of the lab's own kernel (make uml-kernel)",
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
-    "late-data": "drives that read the data of a write at its end: those of the lab's own kernel (make uml-kernel)",
+    "late-data": "drives that read a write's data only when it ends: those of the lab's own kernel (make uml-kernel)",
 }
 """Optional property of a machine -> description, in addition to targets of device mapper (``dm:dust``)."""
 _NEEDED_BY = {
@@ -1206,7 +1206,7 @@ class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class KernelRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kernels on which md behaves as a variant expects; another variant describes the others."""
+    """The kernels on which md behaves as a variant expects; another variant covers the other kernels."""
 
     since: str = ""
     """The first Linux version; empty: any."""
@@ -1494,7 +1494,7 @@ class ArrayModel:
     def corrupt(self) -> list[Does]:
         """Corrupt a block and repair it immediately, before any later operation depends on it.
 
-        This is done only in a complete RAID 6, because no other level can locate the wrong chunk.
+        This is done only on a complete RAID 6, because no other level can locate the wrong chunk.
         """
         if self.missing or self.has_moved or self.array.level != "raid6":
             return self.write()

@@ -79,8 +79,8 @@ def pause(seconds: float) -> None:
 def skip_modprobe() -> None:
     """Disable modprobe on a kernel that has all drivers built in.
 
-    Whenever an array is started, md requests the module of its level, for which an embedded kernel would start two
-    processes.
+    Whenever an array is started, md requests the module of its level; for each request an embedded kernel would start
+    two processes.
     """
     if os.path.exists("/sys/class/misc/lab-drives"):
         write_text("/proc/sys/kernel/modprobe", "\0")
@@ -90,7 +90,7 @@ _BUFFERS: dict[object, mmap.mmap] = {}
 
 
 def buffer(name: object, length: int) -> memoryview:
-    """A buffer for direct I/O; the next call with the same name returns the same memory.
+    """A buffer for direct I/O; later calls with the same name return the same memory.
 
     An embedded kernel takes longer to allocate a page than to fill it.
     """
@@ -211,7 +211,7 @@ class QuickArray:
         return ""
 
     def _open(self) -> int:
-        """Open the array's device, which fails while md is still deleting the stopped array (md_open(): ENODEV)."""
+        """Open the array's device, retrying while md is still deleting the stopped array (md_open(): ENODEV)."""
         deadline = time.monotonic() + 10
         while True:
             try:

@@ -2,8 +2,7 @@
 
 A *file* has a number that it keeps when it is renamed; a new file with an old name gets another number. Content is
 counted in sectors of 512 bytes. The number of a write is the generation with which it fills its sectors (ledger.py);
-generation 0 is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files have content
-in common.
+generation 0 is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files share content.
 
 What ext4 (data=ordered, the default) and XFS promise after a power cut, with sources:
 

@@ -321,7 +321,7 @@ def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str
 
 
 def describe_sector(sector: bytes) -> str:
-    """A description of the content of a sector that is not a generation of this sector."""
+    """A description of a sector whose content is not one of its generations."""
     if not any(sector):
         return "zeros"
     identity = identity_of(sector) if len(sector) == SECTOR_BYTES else None

@@ -4,14 +4,14 @@ The client also uses this module to read them.
 
 A block is 4 KiB long: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic
 number, the number of the block, its generation, and a checksum (BLAKE2b) of these two numbers and the rest of the
-sector. It is not a CRC, because wrong parity produces the exclusive or of three sectors, whose CRC would also be valid.
-The rest follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never all
-zeros, and is unique.
+sector. The checksum is not a CRC, because wrong parity produces the exclusive or of three sectors, whose CRC would also
+be valid. The rest of a sector is derived from seed, block, generation and position (SHAKE-128), so any sector can be
+regenerated, is never all zeros, and is unique.
 
 Events of the ledger are numbered from 1 in the order in which the writer observed them. Generation 0 of a block is its
 content before the ledger began. No two writes to the same block are ever in flight at the same time, so the generations
-of a block are ordered. What must be present, by the kind of fault (Documentation/block/writeback_cache_control.rst for
-flush and FUA):
+of a block are ordered. What must be present after each kind of fault (Documentation/block/writeback_cache_control.rst
+for flush and FUA):
 
     running    an acknowledged write is present; any other write may be present, absent, or present in part
     power cut  an acknowledged write that was flushed, or was O_DSYNC, is present; any other write may be present,
@@ -239,7 +239,7 @@ class Record:
         return max((value for event, value in self.marks if event <= at), default=0)
 
     def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
-        """The sure writes and discards of a drive after event ``at``, and the open ones, each in order of their ends."""
+        """The sure writes and discards of a drive after event ``at``, and the open ones, sorted by their ends."""
         requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
         flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
         sure: list[Request] = []

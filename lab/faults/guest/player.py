@@ -1,6 +1,6 @@
 """Runs histories on the machine: operations on arrays, writes of the oracle in between, checks, and crash points.
 
-It reads a job as JSON from its standard input and prints one JSON document per line: ``{"step": …}`` after each step,
+The program reads a job as JSON from standard input and prints one JSON document per line: ``{"step": …}`` after a step,
 ``{"alive": true}`` during a long one, ``{"end": …}`` at the end of a history. One process runs a whole history, because
 in virtual time the speed of the client must not influence the history. A step is a list whose first item is the name of
 a method of the player without ``do_``: ``["run", ["mdadm", …], 60]``. A job with ``cuts`` has the geometry, the ledger

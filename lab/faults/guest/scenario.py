@@ -547,7 +547,7 @@ class ScenarioPlayer(Player):
     def do_points(
         self, members: list[int], losses: list[list[int]], kinds: list[str], most_moments: int
     ) -> dict[str, Any]:
-        """Try crash points of the recording: at each of ``most_moments`` moments (0: all), each kind with each loss.
+        """Try crash points of the recording: each kind of cut with each loss, at ``most_moments`` moments (0: all).
 
         ``losses`` are lists of drives that are lost at the same time, ``[]`` for none. Afterwards the drives hold the
         state that the last crash point left.
