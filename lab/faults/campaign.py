@@ -177,7 +177,7 @@ class HistoryOutcome:
     rejected: Counter[str] = field(default_factory=Counter)
     documents: tuple[tuple[PlannedStep, dict[str, Any]], ...] = ()
     is_over: bool = False
-    """Whether the machine must not be used any more."""
+    """Whether the machine can no longer be used."""
 
     @property
     def kinds(self) -> frozenset[str]:

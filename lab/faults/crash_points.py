@@ -1015,7 +1015,7 @@ class StoredPoints(msgspec.Struct, frozen=True, kw_only=True):
     format_version: FormatVersion = FORMAT_VERSION
     id: Name
     created_utc: str
-    """When the last crash point had been tried."""
+    """When the last crash point was tried."""
     configuration: str
     seed: str
     points: int

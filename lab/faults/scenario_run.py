@@ -83,7 +83,7 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Duration on the machine's clock."""
     checks: tuple[FactCheck, ...] = ()
     blocks: tuple[str, ...] = ()
-    """The first blocks with a verdict that is not allowed: their places and their content."""
+    """The first blocks with a verdict that is not allowed: their locations and their content."""
     evidence: dict[str, Any] = {}
     """Documents from the machine; stored only for steps with expectations."""
     problem: str = ""
@@ -105,7 +105,7 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     array: str
     steps: tuple[StepOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-    """What the variant needs and this machine does not provide, as texts; empty if it was run."""
+    """Descriptions of what the variant needs but this machine lacks; empty if the variant was run."""
     finding: int = 0
     """The number of the known defect of md that explains the differences; 0: no differences, or not explained."""
 
