@@ -273,7 +273,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message
         ('{ act = "power-cut", kind = "some" }', "'some' is not a kind of power cut"),
         ('{ act = "file", path = "/etc/passwd", text = "" }', "is not below /run/raidlab/fault"),
         ('{ act = "misdirect", block = 4, over = 0, disk = 1 }', "member 1 holds neither data nor parity of block 0"),
-        ('{ act = "locate" }', "only RAID 6"),
+        ('{ act = "locate" }', "only on RAID 6"),
     ],
 )
 def test_a_file_with_impossible_steps_is_refused_with_its_name(tmp_path: Path, step: str, words: str) -> None:
