@@ -5,7 +5,8 @@ A package that stores records defines its own ``msgspec.Struct`` types and uses
 * ``RunFolders`` for runs: a folder for each, with a header file, journals and a lock. A run grows entry by entry or is
   stored as a whole; a later command removes the leftovers of an interrupted one;
 * ``Journal`` for entries that are added one at a time, each durable before the next;
-* ``RecordFiles`` for records that are complete when they are written, one file each.
+* ``RecordFiles`` for records that are complete when they are written, one file each;
+* ``RecordFile`` for one file that is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from lab.host.clock import Clock, HostClock, polls
 from lab.host.files import ALONE, SHARED, append_file, create_file, locked, storage_error, sync_folder, take, write_file
 
 T = TypeVar("T")
+Other = TypeVar("Other")
 
 
 class RunHeader(Protocol):
@@ -473,3 +475,36 @@ class RecordFiles(Generic[Record]):
         for path in sorted(self.root.glob(f"{pattern}.json")):
             with suppress(ResultError, OSError):
                 yield path.stem, read_own_json(path, self.kind)
+
+
+@dataclass(frozen=True)
+class RecordFile(Generic[T]):
+    """One JSON file of type ``kind`` that is replaced as a whole."""
+
+    path: Path
+    kind: type[T]
+    error: type[LabError] = ResultError
+    indent: int = -1
+    """As msgspec.json.format takes it: -1 is compact."""
+    is_durable: bool = True
+    """The content survives a power failure as soon as ``replace`` returns."""
+
+    def read(self) -> T | None:
+        """The content; None if there is no file. Raises ``error`` if it is damaged or cannot be read."""
+        with suppress(FileNotFoundError):
+            return read_own_json(self.path, self.kind, error=self.error)
+        return None
+
+    def read_or(self, default: Other) -> T | Other:
+        """The content; ``default`` if there is no file, or if it is damaged or cannot be read."""
+        with suppress(self.error, FileNotFoundError):
+            return read_own_json(self.path, self.kind, error=self.error)
+        return default
+
+    def replace(self, value: T | None) -> None:
+        """Store the content atomically; None removes the file. Raises ResultError, or OSError for None."""
+        if value is None:
+            self.path.unlink(missing_ok=True)
+        else:
+            data = msgspec.json.format(msgspec.json.encode(value), indent=self.indent)
+            write_file(self.path, data, is_durable=self.is_durable)

@@ -28,11 +28,12 @@ from textual.widgets import OptionList
 
 from lab.actions.action import Choice
 from lab.errors import LabError, SpecError
-from lab.gates.decoding import parse_toml, read_own_json
+from lab.gates.decoding import parse_toml
 from lab.gates.files import make_own_folder
 from lab.host import signals
-from lab.host.files import bug_words, replace_file, store_traceback
+from lab.host.files import bug_words, store_traceback
 from lab.machine.state_folder import default_state_root
+from lab.store import RecordFile
 from lab.tomlfile import toml_text
 from tui.base_app import BaseApp
 from tui.dialogs import MenuScreen, Modal
@@ -487,17 +488,14 @@ def keymap_file() -> Path:
 
 def load_settings(file: Path) -> Settings:
     """The stored settings, with defaults for missing values; the defaults if the file is damaged or missing."""
-    try:
-        return read_own_json(file, Settings)
-    except (FileNotFoundError, LabError):
-        return Settings()
+    return RecordFile(file, Settings).read_or(Settings())
 
 
 def save_settings(file: Path, settings: Settings) -> None:
     """Store the settings, if that is possible."""
     with suppress(LabError, OSError):
         make_own_folder(file.parent, "the state folder")
-        replace_file(file, msgspec.json.encode(settings))
+        RecordFile(file, Settings).replace(settings)
 
 
 def load_keymap(file: Path) -> tuple[dict[str, str], list[str]]:

@@ -5,7 +5,6 @@ When a lab opens, the arrays on its disks are started, except those that the use
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -24,11 +23,10 @@ from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays
 from lab.disks import Lab
 from lab.disks.inventory import FIRST_BYTES, DiskEnds, read_ends, signatures_in
 from lab.errors import ArrayError, LabError, SpecError
-from lab.gates.decoding import read_own_json
-from lab.host.files import write_file
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
 from lab.plugins import extensions
+from lab.store import RecordFile
 from lab.tables import Table
 from lab.units import KIB, SECTOR_BYTES, human_bytes
 
@@ -469,29 +467,23 @@ class StoppedArrays:
     """The arrays of an embedded lab that the user stopped, and those started on request: UUIDs in two files."""
 
     def __init__(self, folder: Path) -> None:
-        self._stopped, self._started = folder / "stopped.json", folder / "started.json"
+        self._stopped = RecordFile(folder / "stopped.json", tuple[str, ...], indent=0)
+        self._started = RecordFile(folder / "started.json", tuple[str, ...], indent=0)
 
     def read(self) -> frozenset[str]:
         """UUIDs of the stopped arrays; a damaged file counts as empty, so at worst a stopped array starts."""
-        return _uuids(self._stopped)
+        return frozenset(self._stopped.read_or(()))
 
     def read_started(self) -> frozenset[str]:
         """UUIDs of the arrays that start only on request, and that the user has started."""
-        return _uuids(self._started)
+        return frozenset(self._started.read_or(()))
 
     def write(self, found: BroughtUp) -> None:
         """Save the current lists. Raises LabError with the system's reason."""
-        write_file(self._stopped, json.dumps(sorted(array.uuid for array in found.stopped)).encode())
-        started = sorted(array.uuid for array in found.started if array.needs_asking)
-        if started or self._started.exists():
-            write_file(self._started, json.dumps(started).encode())
-
-
-def _uuids(file: Path) -> frozenset[str]:
-    try:
-        return read_own_json(file, frozenset[str])
-    except (FileNotFoundError, LabError):
-        return frozenset()
+        self._stopped.replace(tuple(sorted(array.uuid for array in found.stopped)))
+        started = tuple(sorted(array.uuid for array in found.started if array.needs_asking))
+        if started or self._started.path.exists():
+            self._started.replace(started)
 
 
 def bring_up(

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -30,11 +29,10 @@ import msgspec
 from lab.checks.state import MemberPicture
 from lab.drills.schema import EndedMistake, ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
-from lab.gates.decoding import FormatVersion, read_own_json
+from lab.gates.decoding import FormatVersion
 from lab.host.clock import utc_second_text
-from lab.host.files import write_file
 from lab.machine import Host
-from lab.store import Journal, RecordFiles, stem
+from lab.store import Journal, RecordFile, RecordFiles, stem
 from lab.units import MIB, counted
 
 MOST_MINUTES = 24 * 60
@@ -191,6 +189,7 @@ class DrillCase:
 
     def __init__(self, folder: Path, record: CaseRecord, drill: ReadyDrill) -> None:
         self.folder, self.record, self.drill = folder, record, drill
+        self._file = _file_in(folder)
         self._commands = Journal[DrillCommand](
             folder / "commands.jsonl", DrillCommand, skips_damaged=True, is_durable=False
         )
@@ -198,24 +197,18 @@ class DrillCase:
     @classmethod
     def find(cls, lab_folder: Path) -> DrillCase | None:
         """The open drill of a lab; None if there is none. Raises DrillError for a damaged one."""
+        folder = lab_folder / "drill"
         try:
-            return cls._read(lab_folder / "drill")
-        except FileNotFoundError:
-            return None
+            record = _file_in(folder).read()
+            if record is None:
+                return None
+            if (found := record.format_version) != FORMAT_VERSION:
+                raise DrillError(f"the drill in '{folder}' has format {found}, and this raidlab reads {FORMAT_VERSION}")
+            path = find_drill(record.drill)
+            return cls(folder, record, ready(read_drill(path), path, record.seed))
         except LabError as error:
             # Even a damaged drill can be given up.
             raise DrillError(error.message, hint="'raidlab drill leave' gives the drill up") from error
-
-    @classmethod
-    def _read(cls, folder: Path) -> DrillCase:
-        record = read_own_json(folder / "case.json", CaseRecord, error=DrillError)
-        if record.format_version != FORMAT_VERSION:
-            raise DrillError(
-                f"the drill in '{folder}' has format {record.format_version}, and this raidlab reads {FORMAT_VERSION}",
-                hint="continue with the raidlab version that began it",
-            )
-        path = find_drill(record.drill)
-        return cls(folder, record, ready(read_drill(path), path, record.seed))
 
     @property
     def images(self) -> Path:
@@ -228,13 +221,12 @@ class DrillCase:
     def change(self, **changes: object) -> None:
         self._read_again()
         record = msgspec.structs.replace(self.record, **changes)
-        write_file(self.folder / "case.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
+        self._file.replace(record)
         self.record = record
 
     def _read_again(self) -> None:
         """Read the record again: another program may have stored a hint in the meantime."""
-        with suppress(FileNotFoundError):
-            self.record = read_own_json(self.folder / "case.json", CaseRecord, error=DrillError)
+        self.record = self._file.read() or self.record
 
     def hint(self) -> tuple[int, str]:
         """Take the next hint, or the last one again; returns its number and text. Raises DrillError in an exam."""
@@ -252,6 +244,10 @@ class DrillCase:
 
     def commands(self) -> tuple[DrillCommand, ...]:
         return tuple(self._commands.read())
+
+
+def _file_in(folder: Path) -> RecordFile[CaseRecord]:
+    return RecordFile(folder / "case.json", CaseRecord, DrillError, indent=1)
 
 
 def forget_drill(lab_folder: Path) -> bool:

@@ -337,10 +337,10 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
         os.close(descriptor)
 
 
-def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Like ``replace_file``, always durable, but raises ResultError with a hint."""
+def write_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
+    """Like ``replace_file``, but raises ResultError with a hint."""
     try:
-        replace_file(path, data, mode=mode)
+        replace_file(path, data, is_durable=is_durable, mode=mode)
     except OSError as error:
         raise storage_error(f"'{path}' cannot be written", error) from error
 

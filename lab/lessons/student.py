@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -31,7 +30,7 @@ from lab.experiments.schedule import RunProgress
 from lab.faults.crash_points import StoredPoints, find_configuration, try_and_store
 from lab.faults.scenario import find_scenario
 from lab.faults.scenario_run import ScenarioHooks, play_and_store
-from lab.gates.decoding import digits, read_own_json
+from lab.gates.decoding import digits
 from lab.gates.text import checked_name
 from lab.host.clock import moment, utc_text
 from lab.host.files import write_file
@@ -64,9 +63,8 @@ from lab.results.store import ResultStore
 from lab.session.data_mark import LastVerdict, last_verdicts, read_marks
 from lab.session.monitor import Event, Snapshot, events_between, take_snapshot
 from lab.session.session import LabSession, read_arrival, require_mdadm
+from lab.store import RecordFile
 from lab.tomlfile import ANSWERS, STEPS, as_meant, unknown_word
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 class StudentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,17 +86,18 @@ class LessonStore:
 
     def desk(self) -> StudentState:
         """The state common to all lessons; the default if no readable file exists."""
-        try:
-            return self._read("desk.json", StudentState) or StudentState()
-        except LessonError:
-            return StudentState()
+        return RecordFile(self._path("desk.json"), StudentState).read_or(StudentState())
 
     def store_desk(self, desk: StudentState) -> None:
         self._write("desk.json", msgspec.json.encode(desk))
 
     def progress(self, lesson_id: str) -> Progress | None:
         """The progress in a lesson; None if it was never begun. Raises LessonError if the file is damaged."""
-        found = self._read(f"{lesson_id}.json", Progress)
+        try:
+            found = RecordFile(self._path(f"{lesson_id}.json"), Progress, LessonError).read()
+        except LessonError as error:
+            again = "or start the lesson again: raidlab lesson start NAME --again"
+            raise LessonError(error.message, hint=f"{error.hint}, {again}") from None
         if found and found.format_version > FORMAT_VERSION:
             raise LessonError(
                 f"the progress in {lesson_id} was written by a newer raidlab",
@@ -118,15 +117,6 @@ class LessonStore:
 
     def store_experiment(self, name: str, text: str) -> None:
         self._write(f"{name}.toml", text.encode())
-
-    def _read(self, name: str, kind: type[T]) -> T | None:
-        try:
-            return read_own_json(self._path(name), kind, error=LessonError)
-        except FileNotFoundError:
-            return None
-        except LessonError as error:
-            again = "or start the lesson again: raidlab lesson start NAME --again"
-            raise LessonError(error.message, hint=f"{error.hint}, {again}") from None
 
     def _write(self, name: str, data: bytes) -> None:
         path = self._path(name)

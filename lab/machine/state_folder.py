@@ -15,21 +15,20 @@ import shutil
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import platformdirs
 
 from lab.errors import LabError, MachineBusy
-from lab.gates.decoding import ProcessId, SizeBytes, read_own_json
+from lab.gates.decoding import ProcessId, SizeBytes
 from lab.gates.files import check_own_folder, make_own_folder
 from lab.gates.text import checked_name
 from lab.host.clock import Clock, polls
 from lab.host.files import ALONE, HostFiles, advice, create_file, locked, open_lock, replace_file, take
 from lab.host.processes import Processes
+from lab.store import RecordFile
 from lab.units import human_bytes
 
-T = TypeVar("T")
 STATE_VARIABLE = "RAIDLAB_STATE"
 KERNEL_RECORD = "kernel.json"
 OWNER_RECORD = "owner.json"
@@ -162,7 +161,7 @@ def _remove_emptied(folder: Path) -> None:
 
 def read_owner(folder: Path) -> Owner | None:
     """Return the current or last holder of the folder; None if the record is missing or torn."""
-    return _read_note(folder / OWNER_RECORD, Owner)
+    return RecordFile(folder / OWNER_RECORD, Owner).read_or(None)
 
 
 class _KernelRecord(msgspec.Struct, frozen=True):
@@ -176,13 +175,13 @@ class _KernelRecord(msgspec.Struct, frozen=True):
 
 def kernel_group(folder: Path) -> int | None:
     """Return the process ID, also the group's, of a folder's kernel; None if its record is missing or torn."""
-    record = _read_note(folder / KERNEL_RECORD, _KernelRecord)
+    record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     return record.kernel_group if record else None
 
 
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
     """Kill the kernel that a folder's record names, unless its live supervisor is already doing so."""
-    record = _read_note(folder / KERNEL_RECORD, _KernelRecord)
+    record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     if record is None:
         return False
     supervisor = Owner(record.supervisor, "supervisor", record.supervisor_start_ticks)
@@ -198,14 +197,6 @@ def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -
     owner = read_owner(folder)
     processes.kill_writers(folder, but=LOCK, spared=[owner.process_id] if owner else [])
     return True
-
-
-def _read_note(path: Path, kind: type[T]) -> T | None:
-    """Read a record; None if it is missing, torn or not the lab's own."""
-    try:
-        return read_own_json(path, kind)
-    except (FileNotFoundError, LabError):
-        return None
 
 
 class StateFolder:

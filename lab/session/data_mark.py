@@ -16,12 +16,12 @@ from lab.arrays.filesystem import FileSystem, free_bytes
 from lab.arrays.kinds import names_array
 from lab.arrays.levels import kernel_name
 from lab.errors import ArrayError, CommandFailed, LabError
-from lab.gates.decoding import SizeBytes, decode_json, read_own_json
+from lab.gates.decoding import SizeBytes, decode_json
 from lab.host.clock import utc_second_text, utc_text
-from lab.host.files import write_file
 from lab.measure.job import LoadTarget
 from lab.measure.rebuild import LONGEST_SECONDS, MARK_DATA, DataVerdict
 from lab.session.session import LabSession
+from lab.store import RecordFile
 from lab.units import KIB, MIB, human_bytes
 
 MARK_BYTES = 16 * MIB
@@ -259,19 +259,13 @@ def require_mark(session: LabSession, name: str) -> DataMark:
 
 def read_marks(session: LabSession) -> dict[str, DataMark]:
     """All marks of this lab by the UUID of their array; empty if the file is damaged."""
-    try:
-        marks = read_own_json(session.folder / _MARKS_FILE, tuple[DataMark, ...])
-        return {mark.uuid: mark for mark in marks}
-    except (FileNotFoundError, LabError):
-        return {}
+    marks = RecordFile(session.folder / _MARKS_FILE, tuple[DataMark, ...]).read_or(())
+    return {mark.uuid: mark for mark in marks}
 
 
 def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
     """The last verdict on each mark, by the UUID of its array; reads no data from the array."""
-    try:
-        return read_own_json(session.folder / _VERDICTS_FILE, dict[str, LastVerdict])
-    except (FileNotFoundError, LabError):
-        return {}
+    return RecordFile(session.folder / _VERDICTS_FILE, dict[str, LastVerdict]).read_or({})
 
 
 def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int, int]:
@@ -317,4 +311,4 @@ def _store_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) 
 
 def _store(session: LabSession, name: str, value: object) -> None:
     folder = session.host.state.make(session.folder, what="the lab's folder")
-    write_file(folder / name, msgspec.json.encode(value))
+    RecordFile(folder / name, object).replace(value)

@@ -28,13 +28,13 @@ from lab.disks.inventory import mapped_devices
 from lab.disks.kinds import check_specs
 from lab.disks.lab import LabFolder, embedded_memory_bytes
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost, SpecError, UnfitVersion
-from lab.gates.decoding import DiskCount, checked, read_own_json, version_numbers
-from lab.host.files import write_file
+from lab.gates.decoding import DiskCount, checked, version_numbers
 from lab.machine import RUN_FOLDER, Host, Machine, RunningCommand, Target
 from lab.machine.embedded import MAX_UBD_DISKS
 from lab.machine.state_folder import memory_room_bytes
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
+from lab.store import RecordFile
 from lab.units import MIB, human_bytes
 
 
@@ -167,22 +167,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_arrival(folder: Path) -> Arrival | None:
     """The lab's arrival script; None if the lab starts its arrays as usual. Raises LabError for a damaged file."""
-    try:
-        return read_own_json(folder / _FILE, Arrival, error=LabError)
-    except FileNotFoundError:
-        return None
+    return RecordFile(folder / _FILE, Arrival, LabError).read()
 
 
 def store_arrival(folder: Path, arrival: Arrival | None) -> None:
     """Store the arrival script for later sessions; None restores the usual start. Raises ResultError."""
-    _store(folder / _FILE, arrival)
-
-
-def _store(path: Path, value: msgspec.Struct | None) -> None:
-    if value is None:
-        path.unlink(missing_ok=True)
-    else:
-        write_file(path, msgspec.json.encode(value))
+    RecordFile(folder / _FILE, Arrival).replace(arrival)
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
@@ -207,15 +197,12 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_leftovers(folder: Path) -> Leftovers | None:
     """The leftovers in the lab with this folder; None if there are none, or the file is unreadable."""
-    try:
-        return read_own_json(folder / _LEFTOVER_FILE, Leftovers, error=LabError)
-    except (FileNotFoundError, LabError):
-        return None
+    return RecordFile(folder / _LEFTOVER_FILE, Leftovers).read_or(None)
 
 
 def store_leftovers(folder: Path, left: Leftovers | None) -> None:
     """Store the leftovers for later sessions; None after the disks have been cleared. Raises ResultError."""
-    _store(folder / _LEFTOVER_FILE, left)
+    RecordFile(folder / _LEFTOVER_FILE, Leftovers).replace(left)
 
 
 def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:

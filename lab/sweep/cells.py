@@ -38,10 +38,10 @@ from lab.errors import LabError, ResultError, RunCancelled, SpecError, ToolMissi
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
 from lab.experiments.sweeps import SweepProgress
-from lab.gates.decoding import decode_json, read_own_json
+from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_plain
 from lab.host.clock import utc_second_text
-from lab.host.files import ALONE, locked, open_lock, replace_file, take_byte, write_file
+from lab.host.files import ALONE, locked, open_lock, take_byte, write_file
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import built_folders, find_kernel
@@ -50,7 +50,7 @@ from lab.measure.job import depends_on
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
-from lab.store import Journal, RunFolders, id_word
+from lab.store import Journal, RecordFile, RunFolders, id_word
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
@@ -248,7 +248,6 @@ def cell_store(host: Host) -> CellStore:
     return CellStore(sweeps_folder(host) / "cells")
 
 
-_PROGRESS = "progress.json"
 _MOST_HEADER_BYTES = 4 * MOST_RECORD_BYTES
 """The header of a sweep lists its cells, which may be many thousands."""
 
@@ -278,6 +277,7 @@ class SweepFolder:
         self.path = runs.path(sweep_id)
         self._runs = runs
         self._cells = cells
+        self._progress = RecordFile(self.path / "progress.json", SweepProgress, is_durable=False)
         # A cell whose line is damaged is measured again, like other failed cells.
         self._failed = Journal[FailedCell](
             self.path / "failed.jsonl", FailedCell, skips_damaged=True, most_bytes=_MOST_HEADER_BYTES
@@ -307,9 +307,7 @@ class SweepFolder:
     @property
     def progress(self) -> SweepProgress | None:
         """The content of the progress file; None if it is missing or damaged."""
-        with suppress(ResultError, FileNotFoundError):
-            return read_own_json(self.path / _PROGRESS, SweepProgress)
-        return None
+        return self._progress.read_or(None)
 
     @property
     def is_running(self) -> bool:
@@ -325,8 +323,8 @@ class SweepFolder:
 
     def report_progress(self, progress: SweepProgress) -> None:
         """Write the progress file; errors are ignored."""
-        with suppress(OSError):
-            replace_file(self.path / _PROGRESS, msgspec.json.encode(progress), is_durable=False)
+        with suppress(ResultError):
+            self._progress.replace(progress)
 
     def failed(self) -> tuple[FailedCell, ...]:
         """The cells that could not be measured, each with its last failure."""

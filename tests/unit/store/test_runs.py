@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, locked
-from lab.store import LATEST, Journal, RecordFiles, RunFolders, stem
+from lab.store import LATEST, Journal, RecordFile, RecordFiles, RunFolders, stem
 
 NOW = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
 
@@ -178,6 +178,23 @@ def test_single_records_have_unique_ids(tmp_path: Path) -> None:
     assert dict(files.read("*/*")) == {"y": Header("y")}
     with pytest.raises(LabError):
         files.add("../z", Header)
+
+
+def test_a_file_is_replaced_and_removed_and_a_damaged_one_is_named_or_left_out(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "x.json", Header, LabError)
+    assert (file.read(), file.read_or(0)) == (None, 0)
+    file.replace(Header("a"))
+    assert file.path.read_bytes() == b'{"id":"a","format_version":1}'
+    assert file.read() == file.read_or(0) == Header("a")
+    RecordFile(file.path, Header, indent=1).replace(Header("b", 2))
+    assert file.path.read_bytes() == b'{\n "id": "b",\n "format_version": 2\n}'
+    file.path.write_bytes(b"{")
+    with pytest.raises(LabError, match=r"x\.json' is damaged"):
+        file.read()
+    assert file.read_or(0) == 0
+    file.replace(None)
+    file.replace(None)
+    assert file.read() is None
 
 
 class Entry(msgspec.Struct, frozen=True):
