@@ -488,17 +488,18 @@ class RecordFile(Generic[T]):
     """As msgspec.json.format takes it: -1 is compact."""
     is_durable: bool = True
     """The content survives a power failure as soon as ``replace`` returns."""
+    most_bytes: int = MOST_OWN_BYTES
 
     def read(self) -> T | None:
         """The content; None if there is no file. Raises ``error`` if it is damaged or cannot be read."""
         with suppress(FileNotFoundError):
-            return read_own_json(self.path, self.kind, error=self.error)
+            return read_own_json(self.path, self.kind, most_bytes=self.most_bytes, error=self.error)
         return None
 
     def read_or(self, default: Other) -> T | Other:
         """The content; ``default`` if there is no file, or if it is damaged or cannot be read."""
         with suppress(self.error, FileNotFoundError):
-            return read_own_json(self.path, self.kind, error=self.error)
+            return read_own_json(self.path, self.kind, most_bytes=self.most_bytes, error=self.error)
         return default
 
     def replace(self, value: T | None) -> None:

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
+
 from lab.arrays.discovery import plain_uuid
 from lab.arrays.geometry import ChunkKind, period_rows, stripe_rows
 from lab.arrays.levels import LevelName, Raid10, Raid10Layout
@@ -37,7 +39,8 @@ from lab.drills.disks_program import PAGE_BYTES
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
 from lab.errors import CommandFailed, DrillError, LabError, SpecError
 from lab.faults.oracle import Oracle
-from lab.gates.decoding import digits
+from lab.gates.decoding import convert, digits
+from lab.gates.files import MOST_DOCUMENT_BYTES
 from lab.gates.text import visible
 from lab.host.clock import utc_text
 from lab.host.files import write_file
@@ -54,6 +57,7 @@ from lab.session.session import (
     store_arrival,
     store_leftovers,
 )
+from lab.store import RecordFile
 from lab.units import KIB, SECTOR_BYTES
 
 MACHINE_FOLDER = "/var/lib/raidlab/drill"
@@ -203,7 +207,7 @@ def _paths(disks: Sequence[LabDisk], is_own: bool) -> list[str]:
     return [disk.backing if is_own else disk.node for disk in disks]
 
 
-_FILE, _BEGUN = "truth.json", "truth-begun.json"
+_FILE = "truth.json"
 _SECONDS = 300.0
 _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
 
@@ -224,6 +228,22 @@ class DiskTruth:
     """As ``damaged_data``, for parity blocks."""
     uuid: str
     """UUID of the array that had the data."""
+
+
+class _Noted(msgspec.Struct):
+    """The fields of ``_FILE`` that only the client reads (``disks_program.note``, ``_slots``)."""
+
+    files: list[int]
+    slots: list[list[list[int]]]
+    uuid: str
+
+
+class _Held(msgspec.Struct):
+    """The answer of ``disks_program.examine``."""
+
+    files: list[int]
+    meta: list[int]
+    cells: str
 
 
 def percent_of(count: int, total: int) -> float:
@@ -283,38 +303,44 @@ def note_truth(
 
 def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> None:
     """Record what the disks hold when the drill begins: data destroyed by then cannot be saved."""
-    if (folder / _FILE).exists():
-        write_file(folder / _BEGUN, json.dumps(_examine(session, disks, folder)).encode())
+    if noted := _noted(folder):
+        _begun_in(folder).replace(_examine(session, disks, folder, noted))
 
 
 def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
     """What the disks hold now; None if the drill's data were not recorded. Caches must have been written out before."""
-    if not (folder / _BEGUN).exists():
+    noted, begun = _noted(folder), _begun_in(folder).read()
+    if noted is None or begun is None:
         return None
-    noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    begun = json.loads((folder / _BEGUN).read_text(encoding="utf-8"))
-    now = _examine(session, disks, folder)
-    marks = list(zip(begun["cells"], now["cells"], strict=True))
-    blocks = len(noted["files"])
+    now = _examine(session, disks, folder, noted)
+    marks = list(zip(begun.cells, now.cells, strict=True))
+    blocks = len(noted.files)
     return DiskTruth(
-        recoverable_percent=percent_of(blocks - len(now["files"]), blocks),
-        begun_percent=percent_of(blocks - len(begun["files"]), blocks),
-        lost_meta=len({*now["meta"]} - {*begun["meta"]}),
+        recoverable_percent=percent_of(blocks - len(now.files), blocks),
+        begun_percent=percent_of(blocks - len(begun.files), blocks),
+        lost_meta=len({*now.meta} - {*begun.meta}),
         damaged_data=sum(mark == "D" != after for mark, after in marks),
         damaged_parity=sum(mark == "P" != after for mark, after in marks),
-        uuid=noted["uuid"],
+        uuid=noted.uuid,
     )
 
 
-def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[str, Any]:
+def _noted(folder: Path) -> _Noted | None:
+    return RecordFile(folder / _FILE, _Noted, DrillError, most_bytes=MOST_DOCUMENT_BYTES).read()
+
+
+def _begun_in(folder: Path) -> RecordFile[_Held]:
+    return RecordFile(folder / "truth-begun.json", _Held, DrillError, indent=0, most_bytes=MOST_DOCUMENT_BYTES)
+
+
+def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted: _Noted) -> _Held:
     is_own = _are_own_files(session, disks)
     asked = {
         "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
         "disks": _paths(disks, is_own),
-        "slots": json.loads((folder / _FILE).read_text(encoding="utf-8"))["slots"],
+        "slots": noted.slots,
     }
-    answer: dict[str, Any] = _work_on(session, disks, "look", asked)
-    return answer
+    return convert(_work_on(session, disks, "look", asked), _Held)
 
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:

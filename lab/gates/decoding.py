@@ -300,11 +300,12 @@ def read_own_json(
     kind: type[T],
     *,
     converted: Callable[[Any], Any] = lambda tree: tree,
+    most_bytes: int = MOST_OWN_BYTES,
     error: type[LabError] = ResultError,
 ) -> T:
     """Read a JSON file of the lab, with ``converted`` applied to its tree. Raises ``error``, FileNotFoundError."""
     try:
-        data = read_plain(path, MOST_OWN_BYTES, is_own=True, error=error)
+        data = read_plain(path, most_bytes, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)
     except FileNotFoundError:
         raise

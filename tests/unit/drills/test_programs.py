@@ -23,8 +23,9 @@ import lab.drills
 from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Raid10, Raid10Layout, level_with_layout
 from lab.drills import disks_program
-from lab.drills.desk import geometry_of
+from lab.drills.desk import geometry_of, read_truth
 from lab.drills.disks_program import PAGE_BYTES, PIECE_BYTES, changed, main, put_back, save
+from lab.errors import DrillError
 from lab.microscope import extents_program
 from lab.microscope.picture import added, q_of
 
@@ -271,6 +272,15 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     note(made.folder, made.noted["files"], made.geometry)
     # The members still hold the old data of this row, and zeros elsewhere do not count as copies.
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[" * 100_000])
+def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
+    session: Any = None
+    assert read_truth(session, [], tmp_path) is None
+    (tmp_path / "truth.json").write_text(text)
+    with pytest.raises(DrillError, match=r"truth\.json' is damaged"):
+        read_truth(session, [], tmp_path)
 
 
 def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
