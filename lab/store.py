@@ -29,7 +29,7 @@ from lab.errors import LabError, MachineBusy, ResultError
 from lab.gates.decoding import decode_json, read_own_json
 from lab.gates.files import MOST_OWN_BYTES, MOST_RECORD_BYTES, make_own_folder, read_plain
 from lab.gates.text import checked_name, is_name, shortened
-from lab.host.clock import Clock, HostClock, polls
+from lab.host.clock import HostClock, polls
 from lab.host.files import ALONE, SHARED, append_file, create_file, locked, storage_error, sync_folder, take, write_file
 
 T = TypeVar("T")
@@ -127,19 +127,13 @@ class RunFolders:
     def has(self, run_id: str) -> bool:
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
-    def free_id(self, word: str = "", now: datetime | None = None) -> str:
-        """An unused id: ``20261121T100129Z-word``, with ``-2`` and so on appended if taken."""
-        return next(
-            each for each in numbered(stem(now or HostClock().utc_now(), word)) if not is_there(self.root / each)
-        )
-
-    def create(self, clock: Clock, word: str = "") -> Path:
-        """Create the empty folder of a new run, with an id that no other process can get. Raises LabError."""
+    def create(self, first: str, *, mode: int = 0o700) -> Path:
+        """Create the folder of a new run with the id ``first``, or ``first-2`` and so on if taken. Raises LabError."""
         try:
             self.make_root()
-            for name in numbered(stem(clock.utc_now(), word)):
+            for name in numbered(first):
                 with suppress(FileExistsError):
-                    self.path(name).mkdir(mode=0o700)
+                    self.path(name).mkdir(mode=mode)
                     return self.path(name)
         except OSError as error:
             raise storage_error(f"no {self.noun} can be stored in '{self.root}'", error) from error

@@ -98,7 +98,7 @@ from lab.results.record import (
     RunStatus,
     Timeline,
 )
-from lab.results.store import ResultNotStored, ResultStore, RunJournal
+from lab.results.store import ResultNotStored, ResultStore, RunJournal, new_id
 from lab.theory.model import DiskRates, LoadPrediction, Prediction, predict_load
 from lab.tomlfile import decode_toml
 from lab.units import MIB, SECTOR_BYTES, human_bytes
@@ -454,7 +454,7 @@ def run_experiment(
             _require_same(earlier.conditions, conditions, earlier.id)
             journal = store.resume(earlier.id)
         else:
-            journal = store.begin(_draft(store, clock, experiment, text, seed, conditions))
+            journal = store.begin(_draft(clock, experiment, text, seed, conditions))
         run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
         with journal:
             try:
@@ -464,11 +464,9 @@ def run_experiment(
                 raise
 
 
-def _draft(
-    store: ResultStore, clock: Clock, experiment: Experiment, text: str, seed: int | None, conditions: Conditions
-) -> ResultRecord:
+def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:
     return ResultRecord(
-        id=store.new_id(experiment.id, clock.utc_now()),
+        id=new_id(experiment.id, clock.utc_now()),
         created_utc=utc_second_text(clock),
         raidlab_version=__version__,
         experiment=experiment.id,

@@ -81,7 +81,7 @@ from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged
 from lab.measure.job import read_conditions
-from lab.store import Journal, RunFolders
+from lab.store import Journal, RunFolders, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB
 
@@ -738,7 +738,7 @@ def campaign_runs(host: Host) -> RunFolders:
 def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[CampaignJournal]:
     """Create a campaign and hold its lock for the duration of the context."""
     runs, created = campaign_runs(host), utc_second_text(host.clock)
-    folder = runs.create(host.clock)
+    folder = runs.create(stem(host.clock.utc_now()))
     run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
     with runs.held(run.id):
         runs.write_header(run, run.id)

@@ -57,7 +57,7 @@ from lab.host.signals import Interrupted
 from lab.machine import Host, Machine, Target, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
-from lab.store import LATEST, Journal, RunFolders
+from lab.store import LATEST, Journal, RunFolders, stem
 from lab.tables import Column, Table
 from lab.units import human_seconds
 
@@ -260,7 +260,7 @@ def scenario_runs(host: Host) -> RunFolders:
 def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> ScenarioJournal:
     """Create an empty run. Raises LabError if the state folder cannot be used."""
     runs, created = scenario_runs(host), utc_second_text(host.clock)
-    run_id = runs.create(host.clock).name
+    run_id = runs.create(stem(host.clock.utc_now())).name
     run = ScenarioRun(id=run_id, created_utc=created, target=target, seed=seed, asked=tuple(asked))
     runs.write_header(run, run_id)
     return ScenarioJournal(runs, run)

@@ -26,7 +26,7 @@ from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes
 from lab.machine import Host
 from lab.md_tests.prepare_program import BIN
-from lab.store import Journal, RunFolders
+from lab.store import Journal, RunFolders, stem
 from lab.tables import Table, as_csv
 from lab.tomlfile import unknown_word
 from lab.units import KIB, MIB, human_seconds
@@ -482,7 +482,7 @@ def suite_runs(host: Host) -> RunFolders:
 def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iterator[SuiteJournal]:
     """Create a run and hold its lock inside the context. A run without results is removed."""
     runs, created = suite_runs(host), utc_second_text(host.clock)
-    folder = runs.create(host.clock)
+    folder = runs.create(stem(host.clock.utc_now()))
     with runs.held(folder.name):
         journal: SuiteJournal | None = None
         try:

@@ -47,7 +47,7 @@ from lab.results.record import (
     refuse_newer,
 )
 from lab.results.rows import grouped
-from lab.store import LATEST, Journal, RunFolders, id_word, is_there
+from lab.store import LATEST, Journal, RunFolders, id_word, is_there, stem
 from lab.tomlfile import with_new_keys
 
 RECORD_NAME, DRAFT_NAME, JOURNAL_NAME = "record.json", "draft.json", "cells.jsonl"
@@ -284,6 +284,11 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
     return record
 
 
+def new_id(experiment: str, now: datetime) -> str:
+    """The id of a new result, such as ``20261121T100129Z-antioquia-quick``."""
+    return stem(now, id_word(experiment) or "run")
+
+
 class ResultStore:
     """Results under ``root``, which is created on the first write."""
 
@@ -300,22 +305,15 @@ class ResultStore:
             beside=(root.parent,),
         )
 
-    def new_id(self, experiment: str, now: datetime | None = None) -> str:
-        """A free id, such as ``20261121T100129Z-antioquia-quick``."""
-        return self.runs.free_id(id_word(experiment) or "run", now)
-
     def begin(self, draft: ResultRecord) -> RunJournal:
-        """Begin a result with the draft's id; close the journal (``with``) when done.
+        """Begin a result with the draft's id, or with a number appended if that is taken.
 
-        Raises ResultError if the id is taken or invalid, or the folder cannot be written.
+        Close the journal (``with``) when done. Raises ResultError if the folder cannot be written.
         """
-        folder = self._folder(draft.id)
         try:
             with self.runs.changing():
-                try:
-                    folder.mkdir()
-                except FileExistsError:
-                    raise ResultError(f"a result '{draft.id}' already exists", hint="choose another id") from None
+                folder = self.runs.create(draft.id, mode=0o777)
+                draft = msgspec.structs.replace(draft, id=folder.name)
                 try:
                     (folder / "raw").mkdir()
                     write_file(folder / DRAFT_NAME, encode_record(draft))

@@ -50,7 +50,7 @@ from lab.measure.job import depends_on
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
-from lab.store import Journal, RecordFile, RunFolders, id_word
+from lab.store import Journal, RecordFile, RunFolders, id_word, stem
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
@@ -443,7 +443,7 @@ class SweepStore:
 
     def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
         """Create the folder of a new sweep. Raises ResultError if it cannot be stored."""
-        sweep_id = self._runs.create(self._host.clock, sweep.id).name
+        sweep_id = self._runs.create(stem(self._host.clock.utc_now(), sweep.id)).name
         record = SweepRecord(
             id=sweep_id,
             created_utc=utc_second_text(self._host.clock),

@@ -83,6 +83,14 @@ def test_a_run_from_begin_to_load(store: ResultStore) -> None:
         store.resume("latest")
 
 
+def test_two_runs_begun_in_the_same_second_have_separate_results(store: ResultStore) -> None:
+    with store.begin(draft()) as first, store.begin(draft()) as second:
+        second.add(cell())
+        first.finish()
+    assert (first.record.id, second.record.id) == (draft().id, f"{draft().id}-2")
+    assert (len(store.load(first.record.id).cells), len(store.load(second.record.id).cells)) == (0, 1)
+
+
 def test_an_interrupted_run_resumes_where_it_stopped(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         journal.add(cell(0))
