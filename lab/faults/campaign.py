@@ -34,12 +34,11 @@ import json
 import pickle
 import re
 import shlex
-import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, count
@@ -379,13 +378,10 @@ class FindingStore:
         return self._read(folder) if (folder / _FINDING).is_file() else None
 
     def forget(self, finding: StoredFinding) -> None:
-        """Remove a finding from the store. Raises SpecError if its folder is not in the store."""
+        """Remove a finding. Raises SpecError if it is not in the store, MachineBusy or ResultError if it remains."""
         if finding.folder.parent.resolve() != self.root.resolve():
             raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
-        self.remove(finding.folder.name)
-
-    def remove(self, finding_id: str) -> None:
-        shutil.rmtree(self.root / checked_name(finding_id, "finding"), ignore_errors=True)
+        self._runs.delete(finding.folder.name)
 
     def remove_leftovers(self) -> None:
         """Remove what killed campaigns left incomplete, and restore the findings that they were about to replace."""
@@ -1028,7 +1024,8 @@ class Campaign:
                 original = self.store.find(record.id)
                 # Another campaign may have found the same difference.
                 if final.id != record.id and original and original.record.run == self.journal.run.id:
-                    self.store.remove(record.id)
+                    with suppress(LabError):
+                        self.store.forget(original)
                 self.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")
                 return
 

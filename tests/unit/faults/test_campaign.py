@@ -50,8 +50,9 @@ from lab.faults.campaign import (
 from lab.faults.history import ActKind, Bounds, FaultHistory, generated, parse_id
 from lab.faults.judge import HistoryDifference
 from lab.host.clock import HostClock
+from lab.host.files import ALONE, locked
 from lab.machine import Host, parse_target
-from lab.store import LATEST
+from lab.store import LATEST, LOCK_NAME
 from tests.unit.disks import machines
 
 Rule = Callable[[FaultHistory], str]
@@ -155,7 +156,10 @@ def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
     return found
 
 
-def test_a_stored_finding_is_found_by_id_and_by_folder_until_it_is_forgotten(host: Host, tmp_path: Path) -> None:
+def test_a_stored_finding_is_found_by_id_and_by_folder_until_it_is_forgotten(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.store._POLL_SECONDS", 0.1)
     store, history = FindingStore(host), generated(7)
     folder = store.put(RECORD, history, {"kernel.log": b"all of it"})
     assert store.find("c1-7") == store.find(str(folder)) == StoredFinding(RECORD, history, folder)
@@ -166,6 +170,8 @@ def test_a_stored_finding_is_found_by_id_and_by_folder_until_it_is_forgotten(hos
     with pytest.raises(SpecError, match="is not in the lab's store"):
         store.forget(elsewhere)
     assert [each.record.id for each in store.all()] == ["c1-7"]
+    with locked(folder / LOCK_NAME, ALONE), pytest.raises(MachineBusy):
+        store.forget(StoredFinding(RECORD, history, folder))
     store.forget(StoredFinding(RECORD, history, folder))
     assert store.all() == []
 
