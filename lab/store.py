@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -205,13 +205,13 @@ class RunFolders:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error
             yield
 
-    def delete(self, run_id: str) -> None:
-        """Remove a run. Raises MachineBusy if a process is writing it, ResultError if it cannot be removed."""
+    def delete(self, run_id: str, *, is_held: bool = False) -> None:
+        """Remove a run; ``is_held``: the caller holds its lock. Raises MachineBusy, ResultError if it remains."""
         folder = self.path(run_id)
         doomed = folder.with_name(f".deleting-{run_id}.{os.getpid()}")
         try:
             with self.changing():
-                with self.held(run_id):
+                with nullcontext() if is_held else self.held(run_id):
                     folder.rename(doomed)
                 shutil.rmtree(doomed)
         except OSError as error:

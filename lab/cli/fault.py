@@ -81,22 +81,21 @@ def run(
         raise SpecError("name scenarios, or use --all", hint="'raidlab fault list' lists them")
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
-    journal = scenario_run.begun_run(context.host, str(target), seed, [each.id for each in chosen])
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
     opened = partial(open_place, target, context.host, drives=DRIVES, seed=seed, on_notice=notice)
-    hooks = _hooks(notice if is_detailed else lambda _: None, journal if keep else None)
-    try:
-        for outcome in scenario_run.play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
-            journal.add(outcome)
-            reason = f" ({outcome.reason})" if outcome.reason else ""
-            notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{reason}")
-            for line in outcome.unmet:
-                notice(f"  {line}")
-    finally:
-        journal.forget_if_empty()
-        if journal.outcomes and journal.stored.left:
-            count = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
-            notice(f"{count}; to see them again: raidlab fault show {journal.run.id}")
+    with scenario_run.begun_run(context.host, str(target), seed, [each.id for each in chosen]) as journal:
+        hooks = _hooks(notice if is_detailed else lambda _: None, journal if keep else None)
+        try:
+            for outcome in scenario_run.play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
+                journal.add(outcome)
+                reason = f" ({outcome.reason})" if outcome.reason else ""
+                notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{reason}")
+                for line in outcome.unmet:
+                    notice(f"  {line}")
+        finally:
+            if journal.outcomes and journal.stored.left:
+                count = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
+                notice(f"{count}; to see them again: raidlab fault show {journal.run.id}")
     return _shown(context, journal.stored)
 
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -234,7 +233,8 @@ class ScenarioJournal:
     def forget_if_empty(self) -> None:
         """Remove a run that has neither an outcome nor a document."""
         if not self.outcomes and not self._documents.path.exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(LabError):
+                self._runs.delete(self.run.id, is_held=True)
 
     def add(self, outcome: ScenarioOutcome) -> None:
         """Store an outcome durably. Raises ResultError."""
@@ -257,13 +257,19 @@ def scenario_runs(host: Host) -> RunFolders:
     )
 
 
-def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> ScenarioJournal:
-    """Create an empty run. Raises LabError if the state folder cannot be used."""
+@contextmanager
+def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> Iterator[ScenarioJournal]:
+    """Create a run, hold its lock inside the context, and remove it at the end if it is empty. Raises LabError."""
     runs, created = scenario_runs(host), utc_second_text(host.clock)
     run_id = runs.create(stem(host.clock.utc_now())).name
     run = ScenarioRun(id=run_id, created_utc=created, target=target, seed=seed, asked=tuple(asked))
-    runs.write_header(run, run_id)
-    return ScenarioJournal(runs, run)
+    with runs.held(run_id):
+        runs.write_header(run, run_id)
+        journal = ScenarioJournal(runs, run)
+        try:
+            yield journal
+        finally:
+            journal.forget_if_empty()
 
 
 def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
@@ -608,18 +614,15 @@ def play_and_store(
 ) -> ScenarioOutcome:
     """Run one scenario on a separate machine, and store the run. Raises LabError if no machine can be opened."""
     target = with_own_kernel(target, host)
-    journal = begun_run(host, str(target), seed, [scenario.id])
-
-    def on_place(place: FaultPlace) -> None:
-        on_machine(place.lab.machine)
-        journal.note_place(place)
-
     opened = partial(open_place, target, host, drives=DRIVES, seed=seed, on_notice=on_notice)
-    try:
+    with begun_run(host, str(target), seed, [scenario.id]) as journal:
+
+        def on_place(place: FaultPlace) -> None:
+            on_machine(place.lab.machine)
+            journal.note_place(place)
+
         for outcome in play_all([scenario], opened, seed=seed, hooks=hooks, on_place=on_place):
             journal.add(outcome)
-    finally:
-        journal.forget_if_empty()
     return journal.outcomes[0]
 
 

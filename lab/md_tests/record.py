@@ -8,7 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from lab.errors import RequirementMissing, SpecError, ToolMissing
+from lab.errors import LabError, RequirementMissing, SpecError, ToolMissing
 from lab.gates.decoding import FormatVersion, Name
 from lab.gates.files import read_plain
 from lab.gates.text import is_name, shortened
@@ -501,7 +501,8 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
             yield journal
         finally:
             if journal is None or not journal.results:
-                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(LabError):
+                    runs.delete(folder.name, is_held=True)
 
 
 @contextmanager

@@ -126,12 +126,13 @@ def test_results_that_share_nothing_are_named_and_reported(store: Stored, typed:
 
 def test_verdicts_on_faults_are_reported_with_results_and_alone(store: Stored, tmp_path: Path, typed: Typed) -> None:
     assert "there is no run of scenarios in" in typed("report", "--faults", "latest", status=ExitCode.FAILED).err
-    begun_run(Host.real("tests"), "uml:", 3, ["fail-one"]).add(
-        ScenarioOutcome(
-            number=1, id="fail-one", title="One fails", model="m", must=("it holds",), sources=("md(4)",),
-            verdict=FaultVerdict.AS_EXPECTED, variants=(),
-        )
-    )  # fmt: skip
+    with begun_run(Host.real("tests"), "uml:", 3, ["fail-one"]) as journal:
+        journal.add(
+            ScenarioOutcome(
+                number=1, id="fail-one", title="One fails", model="m", must=("it holds",), sources=("md(4)",),
+                verdict=FaultVerdict.AS_EXPECTED, variants=(),
+            )
+        )  # fmt: skip
     alone = typed("report", "--faults", "latest").out
     assert run(["report", "--faults", "latest", "--format", "csv"]) == ExitCode.USAGE
     assert "One fails" in alone

@@ -181,12 +181,12 @@ def test_a_defect_is_known_from_a_kernel_on(release: str, is_in: bool) -> None:
 
 
 def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> None:
-    journal = begun_run(host, "uml:?time=virtual", 7, ["scenario-1", "scenario-2"])
-    machine = FakeMachine(answers={("mdadm", "--version"): Scripted(stderr="mdadm - v4.2\n")})
-    journal.note_place(SimpleNamespace(lab=SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
-    journal.add(outcome(1))
-    assert load_run(host).left == ("scenario-2",)
-    journal.add(outcome(2, FaultVerdict.NOT_AS_EXPECTED, found="8"))
+    with begun_run(host, "uml:?time=virtual", 7, ["scenario-1", "scenario-2"]) as journal:
+        machine = FakeMachine(answers={("mdadm", "--version"): Scripted(stderr="mdadm - v4.2\n")})
+        journal.note_place(SimpleNamespace(lab=SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
+        journal.add(outcome(1))
+        assert load_run(host).left == ("scenario-2",)
+        journal.add(outcome(2, FaultVerdict.NOT_AS_EXPECTED, found="8"))
     found = load_run(host, journal.run.id[:8])
     assert found == journal.stored
     assert (found.run.kernel, found.run.mdadm, found.run.seed) == (FACTS.kernel_release, "mdadm - v4.2", 7)
@@ -198,19 +198,19 @@ def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> No
 
 
 def test_a_run_of_another_format_is_an_error_with_a_hint(host: Host) -> None:
-    journal = begun_run(host, "uml:", 1, ["scenario-1"])
-    scenario_runs(host).write_header(msgspec.structs.replace(journal.run, format_version=99), journal.run.id)
-    with pytest.raises(ResultError, match="another format") as caught:
-        load_run(host)
+    with begun_run(host, "uml:", 1, ["scenario-1"]) as journal:
+        scenario_runs(host).write_header(msgspec.structs.replace(journal.run, format_version=99), journal.run.id)
+        with pytest.raises(ResultError, match="another format") as caught:
+            load_run(host)
     assert "read it with the raidlab version that wrote it" in caught.value.hint
 
 
-def test_a_run_without_outcomes_leaves_no_files(host: Host) -> None:
-    kept, empty = (begun_run(host, "uml:", 1, ["scenario-1"]) for _ in range(2))
-    kept.add(outcome(1))
-    kept.forget_if_empty()
-    empty.forget_if_empty()
-    assert [run.id for run in stored_runs(host)] == [kept.run.id]
+def test_a_run_is_locked_while_it_is_written_and_removed_if_it_has_no_outcome(host: Host) -> None:
+    with begun_run(host, "uml:", 1, ["scenario-1"]) as kept, begun_run(host, "uml:", 1, ["scenario-1"]) as empty:
+        kept.add(outcome(1))
+        assert all(scenario_runs(host).is_held(each.run.id) for each in (kept, empty))
+    assert [path.name for path in scenario_runs(host).root.glob("[!.]*")] == [kept.run.id]
+    assert stored_runs(host) == (kept.run,)
 
 
 @pytest.mark.parametrize("error", [RunCancelled("ended"), ResultError("no space"), DeviceRefused("not a lab disk")])
