@@ -1,13 +1,11 @@
-"""Turns the words of a command line into a call: checks numbers, and adds hints to errors."""
+"""Reads the words of a command line: checks flags and numbers, and adds hints to errors."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-from cyclopts import App, CycloptsError, Parameter, Token
+from cyclopts import CycloptsError, Parameter, Token
 from cyclopts.exceptions import UnknownCommandError, UnusedCliTokensError
 
 from lab.errors import SpecError
@@ -58,13 +56,3 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
         return f"'{command}' lists without '{word}'", f"write: {command}"
     words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
     return f"'{command}' does not accept {words}", f"leave that out; {see}"
-
-
-def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:
-    """The call that runs a command line: the command's function, or the runner of its verb (``lab.cli.session``).
-
-    Raises CycloptsError, and SpecError for invalid values of a verb.
-    """
-    command, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
-    of_verb: Callable[[inspect.BoundArguments], Callable[[], int | None]] | None = getattr(command, "call_of", None)
-    return of_verb(bound) if of_verb else partial(command, *bound.args, **bound.kwargs)

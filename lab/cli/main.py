@@ -31,8 +31,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _prepare_process()
         arguments = sys.argv[1:]
     # The command identifies the process that holds a lab: one line is enough.
-    command = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
-    use_options(Options(json="--json" in arguments, command=command))
+    line = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
+    use_options(Options(json="--json" in arguments, command=line))
     status: int | None = ExitCode.DONE
     try:
         try:
@@ -47,9 +47,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
                 use_width()
                 words = read_options(app, arguments)
                 if words:
-                    from lab.cli.arguments import call_of
-
-                    status = call_of(app, words)()
+                    command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
+                    status = command(*bound.args, **bound.kwargs)
                 elif words is not None:
                     status = without_command(app, run)
             streams.finish()

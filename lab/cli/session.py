@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
@@ -53,22 +52,23 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
             app.command(command_of(kind, runner), name=name)
 
 
-def command_of(kind: type[Verb], run: Runner) -> Callable[..., None]:
-    """A function with the verb's signature and help, for cyclopts to parse; ``arguments.call_of`` runs the verb."""
+def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
+    """A function with the verb's signature and help, for cyclopts to parse; it makes the verb and runs it.
 
-    def form(*_placed: Any, **_named: Any) -> None:
-        raise AssertionError("verbs are run by their runners")
+    The function raises SpecError for invalid values.
+    """
+    signature = inspect.Signature([*_parameters(kind)])
 
-    form.__signature__ = inspect.Signature([*_parameters(kind)])  # type: ignore[attr-defined] # cyclopts asks for it
+    def form(*placed: Any, **named: Any) -> int | None:
+        given = signature.bind(*placed, **named).arguments
+        options = {name: given[name] for name in _besides(kind) if name in given}
+        return run(current(), kind(**_values(kind, given)), **options)
+
+    form.__signature__ = signature  # type: ignore[attr-defined] # cyclopts asks for it
     form.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
     form.__doc__ = kind.__doc__
-    form.verb, form.call_of = kind, partial(_call_of, kind, run)  # type: ignore[attr-defined] # for call_of, typed_verb
+    form.verb = kind  # type: ignore[attr-defined] # for typed_verb
     return form
-
-
-def _call_of(kind: type[Verb], run: Runner, bound: inspect.BoundArguments) -> Callable[[], int | None]:
-    options = {name: value for name, value in bound.arguments.items() if name in _besides(kind)}
-    return partial(run, current(), kind(**_values(kind, bound.arguments)), **options)
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:

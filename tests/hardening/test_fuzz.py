@@ -71,7 +71,7 @@ def _strange_status(_: object) -> int:
     [(_raise, "should not happen"), (_grow, "memory"), (_hang, "no end"), (_strange_status, "status 7")],
 )
 def test_a_bug_is_seen(bug: Callable[[object], int], seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.cli.arguments.call_of", lambda *_: lambda: bug(None))
+    monkeypatch.setattr("lab.cli.load.workloads", lambda: bug(None))
     if bug is _hang:
         monkeypatch.setattr(fuzzing, "MOST_SECONDS", 1.0)
     assert seen in outcome(Case(("workloads",), {})).problem
