@@ -157,22 +157,23 @@ class LabClient:
         The future raises only LabError: MachineLost immediately if no session is open, and the reason for the loss if
         the machine is lost before the work begins.
         """
+
+        def run(session: LabSession) -> T:
+            if self._loss:
+                raise self._loss
+            try:
+                return run_safely(lambda: work(session))
+            except MachineLost as error:
+                self._end(session, error)
+                raise
+
         with self._lock:
-            if (session := self.session) is not None and self._lane is not None:
-                return self._lane.submit(self._work, session, work)
+            if self.session is not None and self._lane is not None:
+                return self._lane.submit(run, self.session)
         hint = "wait until it has started" if self._thread else "start it again with Ctrl+R"
         failed: Future[T] = Future()
         failed.set_exception(MachineLost("the machine is not running", hint=hint))
         return failed
-
-    def _work(self, session: LabSession, work: Callable[[LabSession], T]) -> T:
-        if self._loss:
-            raise self._loss
-        try:
-            return run_safely(lambda: work(session))
-        except MachineLost as error:
-            self._end(session, error)
-            raise
 
     @contextmanager
     def released(self) -> Iterator[None]:

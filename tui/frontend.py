@@ -324,14 +324,7 @@ class Frontend:
         on_error: Callable[[LabError], object] | None = None,
     ) -> None:
         """Run work that only reads or computes on the open session, after the work before it."""
-
-        def hand_over(future: Future[T]) -> None:
-            if error := future.exception():
-                self.call(on_error or self.show_error, error)
-            elif on_done:
-                self.call(on_done, future.result())
-
-        self.client.submit(work).add_done_callback(hand_over)
+        self.client.submit(work).add_done_callback(partial(self._hand_over, on_done, on_error))
 
     def job(
         self,
@@ -350,7 +343,19 @@ class Frontend:
             finally:
                 self.post_message(OperationChanged(None))
 
-        self.look_up(operation, on_done=on_done, on_error=on_error)
+        self.client.submit(operation).add_done_callback(partial(self._hand_over, on_done, on_error))
+
+    def _hand_over(
+        self,
+        on_done: Callable[[T], object] | None,
+        on_error: Callable[[LabError], object] | None,
+        future: Future[T],
+    ) -> None:
+        """Pass the result or the error of work to its callback."""
+        if error := future.exception():
+            self.call(on_error or self.show_error, error)
+        elif on_done:
+            self.call(on_done, future.result())
 
     def beside(
         self,
