@@ -638,14 +638,14 @@ def _list(lines: Iterable[str]) -> str:
 
 
 _REQUEST = f"{GUEST_FOLDER}/request"
-_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief|end)\s*")
+_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) ([a-z]{1,10})\s*")
 
 
 def answer_one(desk: DrillDesk) -> bool:
     """Answer a pending request, if there is one; returns whether it ended the drill. Raises MachineLost."""
     machine = desk.session.machine
     found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
-    if not found:
+    if not found or found[2] not in _ANSWERS:
         return False
     machine.write(_REQUEST, "")
     number, word = found.groups()
@@ -689,3 +689,4 @@ _ANSWERS: dict[str, Callable[[DrillDesk], str]] = {
     "debrief": partial(_debrief, is_final=False),
     "end": partial(_debrief, is_final=True),
 }
+"""The answers to requests from inside the machine: words of the verbs, and ``end`` for ``debrief --as-it-is``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from lab.arrays.status import ArrayState, ArrayStatus
 from lab.checks.state import MemberPicture
 from lab.drills import desk, verdict
+from lab.drills.verbs import VERBS
 from tests.unit.fakes import FakeMachine
 from tests.unit.lessons.samples import array, member
 
@@ -21,6 +24,13 @@ def test_one_lost_block_is_visible() -> None:
 
 def test_every_verdict_has_its_text() -> None:
     assert {*verdict.drill_words().verdicts} == {*verdict.DrillVerdict}
+
+
+def test_requests_from_inside_the_machine_are_words_of_verbs() -> None:
+    program = Path(verdict.__file__).with_name("guest") / "drill.sh"
+    (asked,) = re.findall(r"^  (status .*)\) ;;$", program.read_text(encoding="utf-8"), re.MULTILINE)
+    assert asked.split(" | ") == [*verdict._ANSWERS]
+    assert {*verdict._ANSWERS} - {"end"} < {verb.words.removeprefix("drill ") for verb in VERBS}
 
 
 def desk_with(machine: FakeMachine, *arrays: ArrayStatus) -> Any:
