@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ import pytest
 
 from lab import __version__
 from lab.arrays.discovery import BroughtUp
+from lab.cli import app as cli_app
 from lab.cli import context as cli_context
 from lab.cli.app import COMMANDS
 from lab.cli.context import Narrator
@@ -44,6 +46,11 @@ def loaded_by(*arguments: str) -> set[str]:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     return set(done.stdout.rpartition("LOADED")[2].split())
+
+
+def test_every_command_that_can_be_loaded_is_listed() -> None:
+    loaded = re.findall(r'^        case "(\w+)":$', Path(cli_app.__file__).read_text(encoding="utf-8"), re.MULTILINE)
+    assert loaded == [*COMMANDS]
 
 
 def test_version_loads_next_to_nothing(typed: Typed) -> None:
