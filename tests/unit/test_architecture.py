@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_every_module_that_the_page_of_the_app_names_exists(name: str) -> None:
         *REPOSITORY.glob(name),
         *(each for folder in ("tui", "tests/tui") for each in (REPOSITORY / folder).rglob(name)),
     ]
+
+
+FUNCTIONS = sorted({*re.findall(r"`([\w.]+)` in `((?:lab|tui)/[\w/]+\.py)`", TEXT + APP)})
+
+
+@pytest.mark.parametrize(("name", "path"), FUNCTIONS)
+def test_every_function_exists(name: str, path: str) -> None:
+    module = import_module(path.removesuffix(".py").replace("/", "."))
+    # Not an attribute that the module or the class only has from elsewhere.
+    assert attrgetter(name)(module).__module__ == module.__name__
 
 
 @pytest.mark.parametrize("path", PATHS)
