@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import grimp
@@ -238,9 +239,15 @@ def test_few_places_ask_what_kind_of_array_they_have(trees: Trees) -> None:
 
 
 BY_NAME = {
+    "lab/machine/agent.py": "runs the modules with further verbs that its client has sent",
     "lab/machine/agent_programs.py": "imports the program that its client has sent",
+    "lab/machine/api.py": "sends the agent the module whose name contains that of the verbs",
+    "lab/machine/attached.py": "its command on the other computer runs the agent that follows on standard input",
+    "lab/machine/programs.py": "sends a program with the modules that its lines of imports name",
     "lab/plugins.py": "entry points are names",
+    "lab/sweep/pool.py": "starts lab.sweep.node as a process",
     "tui/keys.py": "imports every module of its package, to find their keys",
+    "tui/serve.py": "starts the app as a process",
 }
 
 
@@ -252,12 +259,21 @@ def test_no_imports_form_a_cycle() -> None:
     assert len(tuple(TopologicalSorter(imports).static_order())) == len(imports)
 
 
+def uses_a_module_by_name(node: ast.AST) -> bool:
+    """Whether a node imports, runs or sends a module that no import names."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return dotted(node).endswith(("import_module", "__import__")) or dotted(node) == "exec"
+    if isinstance(node, ast.JoinedStr):
+        # A file's name made from a word.
+        return isinstance(node.values[-1], ast.Constant) and str(node.values[-1].value).endswith(".py")
+    if isinstance(node, ast.Constant):
+        return bool(re.search(r"^(lab|tui)(\.\w+)+:\w+$|\bexec\(", leading_text(node)))
+    words: list[str] = []
+    if isinstance(node, ast.Tuple | ast.List | ast.Call):
+        words = [leading_text(each) for each in (node.args if isinstance(node, ast.Call) else node.elts)]
+    return any(flag == "-m" and re.fullmatch(r"(lab|tui)(\.\w+)*", module) for flag, module in pairwise(words))
+
+
 def test_no_module_is_imported_by_a_string(trees: Trees) -> None:
-    found = {
-        name
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.expr) and re.fullmatch(r"(lab|tui)(\.\w+)+:\w+", leading_text(node)))
-        or (isinstance(node, ast.Name | ast.Attribute) and dotted(node).endswith(("import_module", "__import__")))
-    }
+    found = {name for name, tree in trees.items() if any(map(uses_a_module_by_name, ast.walk(tree)))}
     assert found == {*BY_NAME}
