@@ -24,6 +24,7 @@ from lab.machine import RUN_FOLDER, Machine
 from lab.plans import Step
 
 MOUNT_FOLDER = f"{RUN_FOLDER}/mnt"
+_CHOOSE_OTHERS = "choose other disks ('raidlab disks' shows what uses each), or stop what uses them first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +181,19 @@ class Guard:
         contents = [*in_use.values(), *(f"{node} carries {', '.join(types)}" for node, types in carried.items())]
         raise DeviceRefused("; ".join(contents), hint=hint)
 
-    def check_unused(self, nodes: Iterable[str]) -> None:
+    def check_unused(self, nodes: Iterable[str], *, hint: str = _CHOOSE_OTHERS) -> None:
         """Raises DeviceRefused for disks in use, regardless of their content."""
         if in_use := self._in_use(tuple(nodes)):
-            raise DeviceRefused("; ".join(in_use.values()), hint=_CHOOSE_OTHERS)
+            raise DeviceRefused("; ".join(in_use.values()), hint=hint)
 
     def _in_use(self, nodes: tuple[str, ...]) -> dict[str, str]:
         """Node -> description of its users; only nodes in use."""
-        devices = read_devices(self._machine, [node.removeprefix("/dev/") for node in nodes])
-        found = {node: device for node in nodes if (device := devices.get(node.removeprefix("/dev/")))}
-        return {node: "; ".join(users) for node, device in found.items() if (users := [*_users(node, device)])}
+        names = kernel_names(self._machine, nodes)
+        devices = read_devices(self._machine, names.values())
+        found = {node: device for node, name in names.items() if (device := devices.get(name))}
+        shown = {disk.node: disk.full_name for disk in self._disks.values()}
+        described = {node: "; ".join(_users(shown.get(node, node), device)) for node, device in found.items()}
+        return {node: users for node, users in described.items() if users}
 
     def carried(self, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Node -> types of all signatures that wipefs or the lab itself finds on it; only nodes that carry some.
@@ -229,18 +233,15 @@ class Guard:
         return found
 
 
-_CHOOSE_OTHERS = "choose other disks ('raidlab disks' shows what uses each), or stop what uses them first"
-
-
-def _users(node: str, device: BlockDevice) -> Iterable[str]:
+def _users(shown: str, device: BlockDevice) -> Iterable[str]:
     if device.holders:
-        yield f"{node} is a member of {', '.join(device.holders)}"
+        yield f"{shown} is a member of {', '.join(device.holders)}"
     if device.mounted_on:
-        yield f"{node} is mounted on {', '.join(device.mounted_on)}"
+        yield f"{shown} is mounted on {', '.join(device.mounted_on)}"
     if device.is_swap:
-        yield f"{node} is used as swap"
+        yield f"{shown} is used as swap"
     if device.partition_users:
-        yield f"the partitions of {node} are used by {', '.join(device.partition_users)}"
+        yield f"the partitions of {shown} are used by {', '.join(device.partition_users)}"
 
 
 class _Signature(msgspec.Struct, frozen=True):

@@ -533,19 +533,12 @@ class Lab:
         self.use([*(disk for disk in self.disks if disk.name not in names), *again])
 
     def check_unused(self, disks: Sequence[LabDisk]) -> None:
-        """Raises DeviceRefused for a disk that an array or a mount uses."""
-        devices = read_devices(self.machine, [disk.kernel_name for disk in disks])
-        for disk in disks:
-            device = devices.get(disk.kernel_name)
-            users = (*device.holders, *device.mounted_on, *device.partition_users) if device else ()
-            if users:
-                used = ", ".join(users)
-                raise DeviceRefused(
-                    f"{disk.name} ({disk.node}) is in use by {used}", hint="stop the array or unmount it first"
-                )
+        """Raises DeviceRefused for a disk that an array, a mount or swap uses."""
+        nodes = [disk.node for disk in disks]
+        self.guard.check_unused(nodes, hint="stop the array, unmount the file system or run swapoff first")
 
     def reset(self, disks: Sequence[LabDisk]) -> None:
-        """Make disks blank. Raises DeviceRefused for a disk that an array or a mount uses."""
+        """Make disks blank. Raises DeviceRefused for a disk that an array, a mount or swap uses."""
         self.check_unused(disks)
         self.execute(self.reset_plan(disks))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -232,12 +233,12 @@ def test_a_file_system_is_named() -> None:
 @pytest.mark.parametrize(
     ("machine", "reason"),
     [
-        (machine_of(Device("ubda", holders=("md0",))), "/dev/ubda is a member of md0"),
-        (machine_of(UBDA, mounts=OUR_MOUNT), "/dev/ubda is mounted on /run/raidlab/mnt/md0"),
+        (machine_of(Device("ubda", holders=("md0",))), "disk01 (/dev/ubda) is a member of md0"),
+        (machine_of(UBDA, mounts=OUR_MOUNT), "disk01 (/dev/ubda) is mounted on /run/raidlab/mnt/md0"),
     ],
 )
 def test_a_disk_in_use_is_not_blank(machine: FakeMachine, reason: str) -> None:
-    with pytest.raises(DeviceRefused, match=f"^{reason}\n") as caught:
+    with pytest.raises(DeviceRefused, match=f"^{re.escape(reason)}\n") as caught:
         blank_check(machine, Scripted(WIPEFS_EXT4))
     # That would be refused as well.
     assert "reset" not in caught.value.hint
@@ -308,6 +309,13 @@ def test_a_lab_disk_under_a_mapping_with_another_disk_is_refused() -> None:
     )
     with pytest.raises(DeviceRefused, match="/dev/ubda: it is in use by dm-0"):
         check(machine, "/dev/ubda")
+
+
+def test_a_mapping_in_use_is_found_by_its_node() -> None:
+    guard = Guard(machine_of(*VOLUME), [lab_disk()])
+    guard.check_unused(["/dev/mapper/adapt0"])
+    with pytest.raises(DeviceRefused, match=r"^/dev/mapper/adapt0-d00w00 is a member of md100"):
+        guard.check_unused(["/dev/mapper/adapt0-d00w00"])
 
 
 @pytest.mark.parametrize("length", [10, 100_000])

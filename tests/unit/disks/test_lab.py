@@ -146,9 +146,16 @@ def test_a_disk_in_use_is_neither_detached_nor_reset(tmp_path: Path) -> None:
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])
     with pytest.raises(DeviceRefused, match="member of md0"):
         lab.detach(lab.disks)
-    with pytest.raises(DeviceRefused, match=r"disk01 \(/dev/ubda\) is in use by md0"):
+    with pytest.raises(DeviceRefused, match=r"disk01 \(/dev/ubda\) is a member of md0\n.*stop the array"):
         lab.reset(lab.disks)
     assert machine.runs == [], "nothing has to be read of a disk in use"
+
+
+def test_a_disk_used_as_swap_is_not_reset(tmp_path: Path) -> None:
+    swaps = "/dev/ubda                               partition\t511996\t\t0\t\t-2\n"
+    lab = Lab(machine_of(Device("ubda"), swaps=swaps), host_in(tmp_path), [lab_disk()])
+    with pytest.raises(DeviceRefused, match=r"disk01 \(/dev/ubda\) is used as swap\n.*swapoff"):
+        lab.reset(lab.disks)
 
 
 def test_a_physical_disk_passes_the_guard_before_it_is_taken_in(tmp_path: Path) -> None:
