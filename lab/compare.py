@@ -244,6 +244,15 @@ def figures_of(record: ResultRecord) -> Mapping[Key, Row]:
     return {Key(row.array, row.workload, row.phase, row.direction): row for row in valid if row.cells}
 
 
+def healthy_medians(record: ResultRecord) -> dict[tuple[str, str, str], float]:
+    """(array, workload, direction) -> median IOPS of the valid repeats on the array without failed members."""
+    return {
+        (key.array, key.workload, key.direction): median(_iops(row).values())
+        for key, row in figures_of(record).items()
+        if key.phase == HEALTHY
+    }
+
+
 def _iops(row: Row) -> dict[int, float]:
     return row.by_repeat(lambda section: section.iops)
 

@@ -24,13 +24,12 @@ from dataclasses import dataclass, fields
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
-from lab.compare import is_speed, singles
+from lab.compare import healthy_medians, singles
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
@@ -44,7 +43,7 @@ from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress
 from lab.lessons.student import LessonStore
 from lab.machine import Host
-from lab.results.record import HEALTHY, CellRecord, ResultRecord, decode_visible, refuse_newer
+from lab.results.record import CellRecord, ResultRecord, decode_visible, refuse_newer
 from lab.results.store import ResultFiles
 from lab.units import MIB
 
@@ -396,15 +395,8 @@ def _lesson(work: Progress) -> tuple[object, ...]:
 
 def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
     disks = singles(record)
-    repeats: dict[tuple[str, str, str], list[float]] = {}
-    for cell in record.cells:
-        if cell.phase != HEALTHY:
-            continue
-        for direction, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
-            if section is not None and is_speed(section.iops):
-                repeats.setdefault((cell.array, cell.workload, direction), []).append(section.iops)
-    for (array, workload, direction), iops in repeats.items():
-        yield array, array in disks, workload, direction, median(iops)
+    for (array, workload, direction), iops in healthy_medians(record).items():
+        yield array, array in disks, workload, direction, iops
 
 
 _DATABASE, _LOCK = "class.duckdb", "lock"

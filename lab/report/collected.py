@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from lab.compare import (
     bad_repeats,
     by_experiment,
     compare_platforms,
+    healthy_medians,
     is_speed,
     platform_of,
     platform_words,
@@ -21,8 +21,7 @@ from lab.compare import (
 )
 from lab.errors import LabError, ResultError
 from lab.lint.experiment_checks import as_shown
-from lab.results.record import HEALTHY, CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
-from lab.results.rows import rows
+from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
 from lab.results.store import FoundResult, ResultStore, find_results
 from lab.tables import Column, Table
 from lab.workloads.fio_output import DirectionFigures
@@ -251,11 +250,7 @@ _Pair = tuple[str, str, str, str]
 
 def _ratios(record: ResultRecord) -> Iterator[tuple[_Pair, float]]:
     """The ratio of each median to that of the result's own baseline."""
-    medians = {
-        (row.array, row.workload, row.direction): statistics.median(row.values(lambda section: section.iops))
-        for row in rows(record)
-        if row.phase == HEALTHY
-    }
+    medians = healthy_medians(record)
     names = list(dict.fromkeys(array for array, _, _ in medians))
     baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
     for (array, workload, direction), value in medians.items():

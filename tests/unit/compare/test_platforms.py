@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab.compare import PlatformComparison, PlatformMeasure, Transfer, compare_platforms, platform_of
+from lab.compare import PlatformComparison, PlatformMeasure, Transfer, compare_platforms, healthy_medians, platform_of
 from lab.errors import SpecError
 from lab.results.record import ResultRecord
 from lab.results.statistics import RatioOutcome
@@ -70,6 +70,15 @@ def test_the_order_of_the_levels_is_compared(both: PlatformComparison) -> None:
     assert writes.tau < 1
     assert writes.pairs == 6
     assert writes.turned >= 1
+
+
+def test_repeats_without_a_speed_are_left_out_of_the_medians() -> None:
+    speeds = (100.0, 0.0, 120.0, math.inf, math.nan, 110.0)
+    cells = [cell("raid5", "x", number, read_iops=10.0) for number in range(len(speeds))]
+    bad = [with_figures(each, iops=speed) for each, speed in zip(cells, speeds, strict=True)]
+    degraded = cell("raid5", "x", 0, write_iops=50.0, phase="degraded")
+    none = with_figures(cell("raid6", "x", 0, read_iops=10.0), iops=0.0)
+    assert healthy_medians(record(cells=(*bad, degraded, none))) == {("raid5", "x", "read"): 110.0}
 
 
 def test_few_repeats_are_inconclusive() -> None:

@@ -260,7 +260,12 @@ def many(count: int) -> Collected:
     def results() -> Iterator[Loaded | str]:
         for number in range(count):
             speeds = {"single": 100.0, "raid0": 300.0 + number}
-            cells = tuple(cell(name, "x", 0, read_iops=speed) for name, speed in speeds.items())
+            cells = [cell(name, "x", 0, read_iops=speed) for name, speed in speeds.items()]
+            # Repeats without a speed do not count.
+            cells += [
+                with_figures(replace(each, repeat=1), iops=bad)
+                for each, bad in zip(cells, (0.0, math.inf), strict=True)
+            ]
             yield from in_hand(record(f"r{number:04d}", arrays=arrays, cells=cells))
         yield "'x.zip' was edited: the checksum is wrong"
 
