@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from lab.arrays.geometry import ArrayGeometry, ChunkKind, StripeMap, level_geometry
+from lab.arrays.geometry import ArrayGeometry, ParityGeometry, ParityRow, level_geometry
 from lab.arrays.levels import Level, array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.errors import SpecError
@@ -107,8 +107,8 @@ class BlockMap:
         """
         rows: list[list[Any]] = []
         per_member = self.member_bytes // self.chunk_bytes
-        if self.has_parity:
-            rows = [_parity(self._geometry.stripe(number), self.members) for number in range(per_member)]
+        if isinstance(self._geometry, ParityGeometry):
+            rows = [_parity(number, self._geometry.row(number)) for number in range(per_member)]
         elif self.level.is_redundant:
             rows = [["copies", [list(place) for place in places]] for _, places in sorted(self._chunks.items())]
         return {"chunk": self.chunk_bytes, "member_bytes": per_member * self.chunk_bytes, "rows": rows}
@@ -215,13 +215,6 @@ def numbers_in(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _parity(stripe: StripeMap, members: int) -> list[Any]:
-    kinds = {cell.slot: cell.kind for cell in stripe.cells}
-    p = next(slot for slot, kind in kinds.items() if kind is ChunkKind.P)
-    q = next((slot for slot, kind in kinds.items() if kind is ChunkKind.Q), None)
-    data = [slot for slot, kind in kinds.items() if not kind.is_parity]
-    if q is not None:
-        # The powers of 2 in Q are assigned in slot order, starting with the slot after Q and wrapping around
-        # (raid6_d0() in drivers/md/raid5.c).
-        data.sort(key=lambda slot: (slot - q - 1) % members)
-    return ["parity", stripe.number, data, p, q]
+def _parity(number: int, row: ParityRow) -> list[Any]:
+    powers = row.exponents
+    return ["parity", number, sorted(powers, key=lambda slot: powers[slot]), row.p_slot, row.q_slot]
