@@ -34,13 +34,13 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.disks.kinds import DiskKind
-from lab.errors import LabError, ResultError, RunCancelled, SpecError, ToolMissing
+from lab.errors import LabError, ResultError, RunCancelled, SpecError, ToolMissing, WaitTimedOut
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
 from lab.experiments.sweeps import SweepProgress
 from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_plain
-from lab.host.clock import utc_second_text
+from lab.host.clock import polls, utc_second_text
 from lab.host.files import ALONE, locked, open_lock, take_byte, write_file
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
@@ -536,7 +536,7 @@ def measured(payload: bytes) -> bytes:
     task = decode_json(payload, CellTask)
     host = Host.real(COMMAND)
     store = cell_store(host)
-    with claimed(task.key, host):
+    with claimed(task.key, host, task.most_seconds):
         if was_there := store.load(task.key) is not None:
             data = store.read(task.key) or b""
         else:
@@ -571,19 +571,26 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
 
 
 @contextmanager
-def claimed(key: str, host: Host) -> Iterator[None]:
-    """Hold the lock of a cell on this computer. Raises RunCancelled if the process is to end while it waits.
+def claimed(key: str, host: Host, most_seconds: float) -> Iterator[None]:
+    """Hold the lock of a cell on this computer.
 
-    Another worker that needs the same cell waits, and then finds it in the store. Each cell locks one byte of one
-    common file, so no lock files accumulate. The locks also exclude each other between threads.
+    Another worker that needs the same cell waits for ``most_seconds`` at most, and then finds it in the store. Raises
+    WaitTimedOut after that time, and RunCancelled if the process is to end while it waits. Each cell locks one byte of
+    one common file, so no lock files accumulate. The locks also exclude each other between threads.
     """
     folder = host.state.make(cell_store(host).root, what="the folder for cells")
     descriptor = open_lock(folder / _CLAIMS)
     try:
-        while not take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
+        for is_last in polls(host.clock, most_seconds, _POLL_SECONDS):
+            if take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
+                break
             if ENDING.is_set():
                 raise RunCancelled("the work was cancelled")
-            host.clock.sleep(_POLL_SECONDS)
+            if is_last:
+                raise WaitTimedOut(
+                    f"{computer()}: waited {most_seconds:.0f} s for another process that is measuring the same cell",
+                    hint="check what else is running on that computer; --resume continues the work",
+                )
         yield
     finally:
         os.close(descriptor)

@@ -427,6 +427,7 @@ class Pool:
     def _wait_for_workers(self) -> None:
         """Wait until all started workers are connected, or the first one of a queue or of an existing scheduler.
 
+        ``tend`` limits the wait for the first worker, ``START_SECONDS`` the wait for all others.
         Raises ClusterLost if none connects, RunCancelled.
         """
         begin = self.now()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import RunCancelled, SpecError
+from lab.errors import RunCancelled, SpecError, WaitTimedOut
 from lab.host.clock import HostClock
 from lab.machine import Host, parse_target
 from lab.sweep import cells
@@ -26,7 +26,7 @@ HOLDER = """
 import sys
 from lab.machine import Host
 from lab.sweep.cells import claimed
-with claimed(sys.argv[1], Host.real()):
+with claimed(sys.argv[1], Host.real(), 60.0):
     print("held", flush=True)
     input()
 """
@@ -55,7 +55,7 @@ def claiming(host: Host) -> Iterator[threading.Event]:
     got = threading.Event()
 
     def claim() -> None:
-        with cells.claimed(KEY, host):
+        with cells.claimed(KEY, host, 60.0):
             got.set()
 
     waiting = threading.Thread(target=claim)
@@ -69,13 +69,13 @@ def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: sub
     with claiming(host) as got:
         assert not got.wait(0.5)
         # Other cells are free meanwhile.
-        with cells.claimed(OTHER, host):
+        with cells.claimed(OTHER, host, 60.0):
             pass
         holder.kill()
 
 
 def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
-    with ExitStack() as waiting, cells.claimed(KEY, host):
+    with ExitStack() as waiting, cells.claimed(KEY, host, 60.0):
         got = waiting.enter_context(claiming(host))
         assert not got.wait(0.3)
 
@@ -87,7 +87,13 @@ def test_a_worker_that_is_to_end_waits_no_more(
     ending = threading.Event()
     ending.set()
     monkeypatch.setattr(cells, "ENDING", ending)
-    with pytest.raises(RunCancelled), cells.claimed(KEY, host):
+    with pytest.raises(RunCancelled), cells.claimed(KEY, host, 60.0):
+        pass
+
+
+def test_the_wait_for_a_cell_is_bounded(host: Host, holder: subprocess.Popen[str]) -> None:
+    assert holder.poll() is None
+    with pytest.raises(WaitTimedOut, match=r"waited 0 s for .* the same cell"), cells.claimed(KEY, host, 0.2):
         pass
 
 
