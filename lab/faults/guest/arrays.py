@@ -76,6 +76,20 @@ def pause(seconds: float) -> None:
     select.select((), (), (), seconds)
 
 
+def pauses(limit: float, first: float, factor: float, most: float) -> Iterator[float]:
+    """Pause until the pauses add up to ``limit``; yields 0 and then the length of each pause, after it.
+
+    Each pause is ``factor`` times as long as the one before, but no longer than ``most``.
+    """
+    yield 0.0
+    waited, step = 0.0, first
+    while waited < limit:
+        pause(step)
+        waited += step
+        yield step
+        step = min(step * factor, most)
+
+
 def skip_modprobe() -> None:
     """Disable modprobe on a kernel that has all drivers built in.
 
@@ -269,15 +283,8 @@ class IdleWatch:
 
 def wait_idle(folder: str, seconds: float) -> bool:
     """Wait until md is idle; returns False if it is still busy after ``seconds``."""
-    watch, waited, step = IdleWatch(folder), 0.0, 0.005
-    watch.is_idle(0.0)
-    while waited < seconds:
-        pause(step)
-        waited += step
-        if watch.is_idle(step):
-            return True
-        step = min(step * 1.3, 0.25)
-    return False
+    watch = IdleWatch(folder)
+    return any(watch.is_idle(step) for step in pauses(seconds, 0.005, 1.3, 0.25))
 
 
 def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int) -> list[int]:

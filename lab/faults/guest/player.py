@@ -37,6 +37,7 @@ from lab.faults.guest.arrays import (
     freshest,
     opened,
     pause,
+    pauses,
     read_direct,
     read_text,
     skip_modprobe,
@@ -392,20 +393,16 @@ def command(argv: Sequence[str], seconds: float, text: str = "") -> dict[str, An
         os.close(out_write)
         os.close(in_fd)
     os.set_blocking(out_read, False)
-    output, waited, step, status = b"", 0.0, 0.002, None
-    while True:
+    output, status = b"", None
+    for _ in pauses(seconds, 0.002, 1.2, 0.1):
         with contextlib.suppress(BlockingIOError):
             output += os.read(out_read, 65536)
         ended, raw = os.waitpid(pid, os.WNOHANG)
         if ended:
             status = os.waitstatus_to_exitcode(raw)
             break
-        if waited >= seconds:
-            os.killpg(pid, signal.SIGKILL)
-            break
-        pause(step)
-        waited += step
-        step = min(step * 1.2, 0.1)
+    else:
+        os.killpg(pid, signal.SIGKILL)
     with contextlib.suppress(BlockingIOError):
         output += os.read(out_read, 65536)
     os.close(out_read)
@@ -572,16 +569,13 @@ class Player:
 
     def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
         """Wait until a file's content is one of ``words``, or begins with a number not less than the first of them."""
-        waited, step = 0.0, 0.002
-        while waited < seconds:
+        text = ""
+        for _ in pauses(seconds, 0.002, 1.2, 0.05):
             text = read_text(path)
             first = text.split()[0] if text else ""
             if text in words or (words[0].isdigit() and first.isdigit() and int(first) >= int(words[0])):
                 return {"text": text}
-            pause(step)
-            waited += step
-            step = min(step * 1.2, 0.05)
-        return {"text": read_text(path), "late": True}
+        return {"text": text, "late": True}
 
     def do_record(self, numbers: list[int]) -> None:
         """Start recording these drives; their current content is the base of the record."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from lab.faults.guest import arrays
+from lab.faults.guest import arrays, player
 from lab.faults.guest.arrays import DUE_SECONDS, wait_idle
 
 CLEAN = {
@@ -87,3 +88,38 @@ def test_a_resync_that_starts_late_is_waited_for(tmp_path: Path, monkeypatch: py
 def test_an_array_that_stays_busy_is_not_idle(tmp_path: Path, waited: list[float]) -> None:
     assert not wait_idle(folder_of(tmp_path, sync_action="resync"), 10.0)
     assert sum(waited) >= 10
+
+
+def growing(limit: float, first: float, factor: float, most: float) -> list[float]:
+    """The pauses of a wait that lasts for ``limit`` seconds, added one by one as on the machine."""
+    found, total, step = [], 0.0, first
+    while total < limit:
+        found.append(step)
+        total += step
+        step = min(step * factor, most)
+    return found
+
+
+def test_the_pauses_of_each_wait_are_fixed(
+    tmp_path: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Histories in virtual time are repeated exactly only if every pause lasts exactly as long as before."""
+
+    def taken() -> list[float]:
+        found = waited.copy()
+        waited.clear()
+        return found
+
+    folder = folder_of(tmp_path, sync_action="resync")
+    assert not wait_idle(folder, 120.0)
+    assert taken() == growing(120.0, 0.005, 1.3, 0.25)
+    found = player.Player.do_until(player.Player.__new__(player.Player), f"{folder}/sync_action", ["idle"], 60.0)
+    assert found == {"text": "resync", "late": True}
+    assert taken() == growing(60.0, 0.002, 1.2, 0.05)
+    killed: list[int] = []
+    monkeypatch.setattr(os, "posix_spawnp", lambda *_, **__: 4711)
+    monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
+    monkeypatch.setattr(os, "killpg", lambda pid, _: killed.append(pid))
+    assert player.command(["a-program"], 30.0) == {"status": None, "output": ""}
+    assert killed == [4711]
+    assert taken() == growing(30.0, 0.002, 1.2, 0.1)
