@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lab.units import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -53,7 +55,7 @@ class Proof:
     @property
     def sentence(self) -> str:
         name = f"{self.name} for '{self.seed}'" if self.seed else self.name
-        ways = f"{self.right} right ways passed, {self.wrong} wrong ways recognised"
+        ways = f"{counted(self.right, 'right way')} passed, {counted(self.wrong, 'wrong way')} recognised"
         return f"{name}: {self.passed_fresh} of {self.checks} checks hold at the start, {ways}, {self.seconds:.0f} s"
 
 

@@ -37,6 +37,7 @@ from lab.lessons.course import (
 from lab.machine import Target
 from lab.session.session import NeededKernel
 from lab.tomlfile import read_toml
+from lab.units import counted
 
 CATALOGUE = Path(__file__).with_name("catalogue")
 FORMAT_VERSIONS = range(1, 2)
@@ -224,12 +225,13 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
     problems = [*head_problems(drill, stem, FORMAT_VERSIONS)]
     if len(drill.hints) < HINTS:
         problems.append(
-            f"it has {len(drill.hints)} hints: write {HINTS} or more, each more specific than the previous one"
+            f"it has {counted(len(drill.hints), 'hint')}: "
+            f"write {HINTS} or more, each more specific than the previous one"
         )
     if len(drill.right) < LEAST_RIGHT:
-        problems.append(f"it has {len(drill.right)} right ways: write {LEAST_RIGHT} that differ")
+        problems.append(f"it has {counted(len(drill.right), 'right way')}: write {LEAST_RIGHT} that differ")
     if len(drill.wrong) < LEAST_WRONG:
-        problems.append(f"it has {len(drill.wrong)} wrong ways: write {LEAST_WRONG} that people really take")
+        problems.append(f"it has {counted(len(drill.wrong), 'wrong way')}: write {LEAST_WRONG} that people really take")
     ways = [way.id for way in (*drill.right, *drill.wrong)]
     problems += [f"two ways are called '{name}'" for name in sorted({each for each in ways if ways.count(each) > 1})]
     known = {mistake.id for mistake in (*drill.mistakes, *common_mistakes())}

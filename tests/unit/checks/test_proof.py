@@ -42,4 +42,5 @@ def test_a_way_counts_only_if_it_ends_as_it_must(way: Way, end: WayEnd, problem:
     proof = Scripted(end).prove([way])
     assert (proof.right, proof.wrong) == (int(way is RIGHT and not problem), int(way is WRONG and not problem))
     assert proof.failures == ((f"01-trial ('ana'), {problem}",) if problem else ())
-    assert proof.sentence.startswith("01-trial for 'ana': 0 of 2 checks hold at the start")
+    ways = "1 right way passed, 0 wrong ways" if proof.right else f"0 right ways passed, {proof.wrong} wrong way"
+    assert proof.sentence.startswith(f"01-trial for 'ana': 0 of 2 checks hold at the start, {ways}")

@@ -105,7 +105,7 @@ def problems(**changes: object) -> str:
 
 def test_problems_of_a_drill_file_are_reported() -> None:
     assert problems() == ""
-    assert "1 right ways" in problems(right=FIRST.right[:1])
+    assert "1 right way:" in problems(right=FIRST.right[:1])
     assert "2 wrong ways" in problems(wrong=FIRST.wrong[:2])
     assert "2 hints" in problems(hints=FIRST.hints[:2])
     assert "two ways are called" in problems(right=(FIRST.right[0], FIRST.right[0]))
