@@ -41,6 +41,7 @@ from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, Ter
 from tui.frontend import ClientMaker, MakePlan
 from tui.keys import SCREENS, hidden_key, known_ids
 from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
+from tui.mode import ModeScreen
 from tui.terminal_screen import TerminalView
 from tui.widgets import STYLE_SHEET
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.message import Message
 
-    from tui.mode import ModeScreen
 
 _LEAST_PASSES, _MOST_PASSES = 2, 20
 _VALVE_SECONDS = 0.5

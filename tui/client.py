@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lab.disks import Opener, open_lab
 from lab.errors import LabError, MachineLost
 from lab.host.files import bug_words
-from lab.machine import Host, default_target, parse_target
+from lab.machine import CommandResult, Host, TypedCommand, default_target, parse_target
+from lab.plans import Plan
 from lab.session.session import Client, LabSession, open_session
 from tui.state import (
     CommandEntry,
@@ -36,8 +37,6 @@ from tui.state import (
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.machine import CommandResult, TypedCommand
-    from lab.plans import Plan
     from lab.session.monitor import Monitor
     from lab.session.pace import Pacer
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import DrillError, LabError
+from lab.plans import Plan
 from lab.session.session import LabSession, Leftovers, read_leftovers, store_leftovers
 from lab.units import counted
 from tui.state import LabMessage, SessionEnded, SessionOpened, SnapshotTaken, forget_past
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
     from lab.drills.desk import DrillDesk
     from lab.drills.schema import ReadyDrill
-    from lab.plans import Plan
     from tui.frontend import Frontend
 
 T = TypeVar("T")

@@ -17,21 +17,21 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError, RunCancelled
+from lab.faults.crash_points import CutConfiguration, StoredPoints
+from lab.faults.scenario import Scenario
+from lab.faults.scenario_run import ScenarioOutcome, StepOutcome
 from lab.machine import Host, Target, parse_target
+from tui.frontend import Cancelled, Frontend, Progress
 from tui.keys import command_key
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
 from tui.runs import JobView, end_job
+from tui.state import LabState
 from tui.widgets import titled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lab.faults.crash_points import CutConfiguration, StoredPoints
-    from lab.faults.scenario import Scenario
-    from lab.faults.scenario_run import ScenarioOutcome, StepOutcome
-    from tui.frontend import Cancelled, Frontend, Progress
-    from tui.state import LabState
 
 POINTS = 60
 CAMPAIGN_SEEDS = 40

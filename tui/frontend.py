@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lab.actions.action import Choice
 from lab.arrays.kinds import names_array
 from lab.errors import LabError, MachineLost
+from lab.plans import Plan, Step
+from lab.session.session import LabSession
 from tui.client import LabClient, run_safely
 from tui.state import (
     CallRequested,
@@ -38,11 +40,9 @@ from tui.state import (
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.plans import Plan, Step
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Load
     from lab.session.pace import Pacer
-    from lab.session.session import LabSession
 
 T = TypeVar("T")
 Progress = Callable[[Any], None]

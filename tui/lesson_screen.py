@@ -16,18 +16,18 @@ from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
 from tui.dialogs import NumberScreen, VariantScreen
 from tui.drill_screen import drill_line
+from tui.drills import DrillItem
 from tui.keys import key_for
 from tui.lessons import LETTERS, PLACES, LessonPanel
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
+from tui.state import LabState
 from tui.widgets import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lab.lessons.student import CourseLine
-    from tui.drills import DrillItem
-    from tui.state import LabState
 
 _DRILL = "drill:"
 """Prefix of the ids of drills in the list."""

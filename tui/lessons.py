@@ -33,8 +33,12 @@ from lab.gates.decoding import parse_bytes
 from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, ShellLine, TryPoints
 from lab.machine import parse_target
 from lab.machine.target import target_words
+from lab.plans import Plan
+from lab.session.monitor import Event, Snapshot
+from lab.session.session import LabSession
 from lab.units import human_bytes
 from tui.actions import KEY_ACTIONS, title_of
+from tui.frontend import Cancelled, Frontend, Progress
 from tui.keys import SCREENS
 from tui.look import Glyphs, glyphs_of
 from tui.runs import request_of
@@ -46,10 +50,6 @@ if TYPE_CHECKING:
     from lab.lessons.course import LessonWords, ReadyLesson, ReadyStep
     from lab.lessons.engine import DisplayedCheck, StepView
     from lab.lessons.student import CourseLine, LessonSession, Student
-    from lab.plans import Plan
-    from lab.session.monitor import Event, Snapshot
-    from lab.session.session import LabSession
-    from tui.frontend import Cancelled, Frontend, Progress
 
 FRESH_SECONDS = 2.0
 """Maximum age of the contents of the disks; reading them takes several commands on the machine."""

@@ -17,7 +17,9 @@ from textual.events import Click
 from textual.geometry import Size
 from textual.message import Message
 
+from lab.arrays.spec import ArrayPreview, SliceRow
 from lab.arrays.status import ArrayStatus, MemberStatus, SliceState, SyncAction
+from lab.disks import LabDisk
 from lab.units import human_bytes
 from tui.charts import DiagramMember, Mark, Series, SliceCell, SliceLine, SlicePicture
 from tui.keys import hidden_key
@@ -27,8 +29,6 @@ from tui.state import FIRST_SYNC, LabState
 from tui.widgets import Line, LineWidget, SyncView, shorten
 
 if TYPE_CHECKING:
-    from lab.arrays.spec import ArrayPreview, SliceRow
-    from lab.disks import LabDisk
     from lab.session.monitor import Event, Point
 
 CARD_ROWS = 5

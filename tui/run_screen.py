@@ -14,6 +14,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError, RunCancelled
+from lab.experiments.sweeps import SweepEntry
+from lab.measure.job import Measured
+from lab.results.record import ResultRecord
 from lab.session.monitor import LoadMeasure, load_value
 from tui.charts import Series, TimeChart
 from tui.keys import command_key
@@ -35,6 +38,7 @@ from tui.runs import (
     sweep_items,
     workload_items,
 )
+from tui.state import LabState, LoadView
 from tui.sweeps import SweepPanel, SweepState, SweepView
 from tui.widgets import (
     ChoiceRow,
@@ -50,11 +54,7 @@ from tui.widgets import (
 )
 
 if TYPE_CHECKING:
-    from lab.experiments.sweeps import SweepEntry
-    from lab.measure.job import Measured
-    from lab.results.record import ResultRecord
     from lab.session.load import Forecast
-    from tui.state import LabState, LoadView
 
 _IN_THE_RESULT = "Theory: the result shows a prediction beside each figure, where the disks have a known service time."
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from lab.actions.arrays import workloads
 from lab.errors import LabError
 from lab.machine import parse_target
+from lab.results.record import ResultRecord
 from lab.results.store import ResultStore, ResultSummary
 from lab.units import GIB, MIB, human_bytes, human_seconds
+from lab.workloads.fio_output import DirectionFigures, MeasuredWindow
 from tui.quantities import Unit, format_value
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from lab.experiments.schema import Experiment
     from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
-    from lab.results.record import ResultRecord
-    from lab.workloads.fio_output import DirectionFigures, MeasuredWindow
     from lab.workloads.workload import Workload
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.state import LabState, LoadView, PastLoad

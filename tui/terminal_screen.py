@@ -26,12 +26,11 @@ from tui.keys import command_key, hidden_key
 from tui.look import glyphs_of
 from tui.mode import LessonSide, ModeScreen
 from tui.state import CommandEntry, LabState, Origin
-from tui.terminal import CURSOR_KEYS, PASTE
+from tui.terminal import CURSOR_KEYS, PASTE, Run, TerminalScreen
 from tui.widgets import titled
 
 if TYPE_CHECKING:
     from tui.base_app import BaseApp
-    from tui.terminal import Run, TerminalScreen
 
 _LETTERED = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F"}
 _FUNCTIONS = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}

@@ -25,13 +25,16 @@ from typing import TYPE_CHECKING, TextIO
 from lab.actions.action import Action, Choice, PlanAction, Verb
 from lab.actions.arrays import Load
 from lab.arrays.spec import ArrayPreview
+from lab.disks import LabDisk
 from lab.drills import verbs
 from lab.errors import LabError
 from lab.gates.decoding import digits
 from lab.host import signals
 from lab.plain_page import page_lines
+from lab.plans import Plan
 from lab.session.session import LabSession, Shell
 from lab.units import human_bytes
+from lab.workloads.fio_output import LiveInterval
 from tui.actions import (
     FIRST_MEMBERS,
     KEY_ACTIONS,
@@ -68,16 +71,13 @@ from tui.state import (
     SnapshotTaken,
     condition,
 )
+from tui.widgets import ChoiceRow
 
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
     from lab.frontend import ReadVerb, RunLine
-    from lab.plans import Plan
-    from lab.workloads.fio_output import LiveInterval
-    from tui.widgets import ChoiceRow
 
 
 HELP = """\

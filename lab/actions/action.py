@@ -20,9 +20,9 @@ import msgspec
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks.kinds import LabDisk
 from lab.gates.decoding import Name, convert
+from lab.plans import Plan
 
 if TYPE_CHECKING:
-    from lab.plans import Plan
     from lab.session.session import LabSession
 
 

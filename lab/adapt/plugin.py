@@ -11,6 +11,7 @@ from lab.checks.extension import LessonReading
 from lab.cli.context import Command
 from lab.plugins import Plugin
 from lab.report.extension import StudyReport
+from lab.tables import Table
 
 if TYPE_CHECKING:
     from lab.arrays.array import ArrayKind
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from lab.experiments.published import Published
     from lab.report.page.blocks import PageGroup
     from lab.results.record import ResultRecord
-    from lab.tables import Table
 
 
 def _capacity() -> Loaded:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from lab.checks.extension import LessonReading
 from lab.cli.context import Command
 from lab.plugins import Plugin
-from lab.theory.extension import FleetLosses
+from lab.theory.extension import FleetLosses, LossFigures
 
 if TYPE_CHECKING:
     from lab.checks.readings import Source
     from lab.cli.context import Loaded
-    from lab.theory.extension import LossFigures
 
 
 def _fleet() -> Loaded:

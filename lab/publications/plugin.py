@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lab.lint.rules import FileLint, PublicationLint
+from lab.lint.rules import FileLint, LintFinding, PublicationLint
 from lab.plugins import Plugin
-
-if TYPE_CHECKING:
-    from lab.lint.rules import LintFinding
 
 
 def _lint_script(text: str) -> Iterable[LintFinding]:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.cli.context import Cluster, CollectionReport, Command
-from lab.experiments.sweeps import Sweeping
+from lab.experiments.sweeps import SweepDesk, Sweeping
 from lab.plugins import Plugin
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lab.cli.context import ClusterCalls, Loaded
-    from lab.experiments.sweeps import SweepDesk
     from lab.machine import Host, Target
 
 
