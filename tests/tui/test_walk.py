@@ -16,13 +16,10 @@ from lab.cli.app import make_app
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.lessons.verbs import VERBS as LESSON_VERBS
 from tests.tui.user import User
-from tui.actions import KEY_ACTIONS
 from tui.app import RaidlabApp
 from tui.help import CLOCK_IDS, HelpScreen, key_table
 from tui.keys import SCREENS, CommandKey, classes_with_keys, known_ids, own_bindings
-from tui.lab_screen import ArrayList
 from tui.mode import ModeScreen
-from tui.rack import Rack
 
 _NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}
 
@@ -48,19 +45,6 @@ def test_no_id_means_two_things() -> None:
     for _, binding in BINDINGS:
         meanings.setdefault(binding.id or "", set()).add(binding.action)
     assert {each: actions for each, actions in meanings.items() if len(actions) > 1} == {}
-
-
-def test_no_widget_of_the_lab_screen_takes_the_key_of_a_verb() -> None:
-    """A widget that has the focus gets its own keys first, so such a verb could not be reached."""
-    taken = {
-        (key.strip(), type(widget).__name__)
-        for widget in (Rack(), ArrayList())
-        for _, binding in own_bindings([type(widget)])
-        if widget.check_action(binding.action.partition("(")[0], ())
-        for key in binding.key.split(",")
-    }
-    keys = {key.strip() for action in KEY_ACTIONS for key in action.key.split(",")}
-    assert {pair for pair in taken if pair[0] in keys} == set()
 
 
 VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from itertools import combinations, product
 from typing import Any
 
 import msgspec
@@ -12,14 +14,23 @@ from cyclopts import App
 from lab.actions import ACTIONS
 from lab.actions.action import Action, Fills, Selection, Verb, fields_of
 from lab.actions.arrays import Create, Fail, Grow, Load, Scrub, ScrubAction, Slow, Speed
+from lab.arrays.levels import LevelName
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
 from lab.cli.session import add_verbs, typed_verb
+from lab.disks import DiskKind, LabDisk
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.drills.verbs import StartDrill
 from lab.errors import LabError, SpecError
 from lab.lessons.course import make_action
 from lab.lessons.verbs import VERBS as LESSON_VERBS
+from lab.units import MIB
+from tests.unit.lessons.samples import array, member
+from tui.actions import KEY_ACTIONS, action_id
+from tui.app import RaidlabApp
+from tui.keys import own_bindings
+from tui.lab_screen import ArrayList, LabScreen
+from tui.rack import Rack
 
 APP = make_app()
 VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)
@@ -199,3 +210,50 @@ def test_the_app_has_a_value_for_every_required_field_of_an_action() -> None:
         assert bool(kind.picks) == bool(kind.choices())
     assert Speed.chosen("4M") == {"minimum": "4M", "maximum": "4M"}
     assert Slow.acts_on() is Fills.DISK
+
+
+def selections() -> Iterator[Selection]:
+    """Selections in which every verb with a key is possible at least once."""
+    disk = LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/ubda", size_bytes=MIB, model="hdd-7200")
+    members = (None, member(disk.node, 0, "in_sync"), member(disk.node, None, "faulty"))
+    for level, each, bitmap in product(LevelName, members, ("+8", None)):
+        status = array(level, (each,) if each else (), bitmap_location=bitmap)
+        for is_pulled, was_member, has_known_data, has_load in product((False, True), repeat=4):
+            yield Selection(
+                is_open=True,
+                array=status,
+                disk=disk,
+                member=each,
+                free_disk=disk,
+                is_pulled=is_pulled,
+                was_member=was_member,
+                has_known_data=has_known_data,
+                has_load=has_load,
+            )
+
+
+def keys_of(key: str) -> set[str]:
+    return {each.strip() for each in key.split(",")}
+
+
+def test_verbs_with_one_key_exclude_each_other() -> None:
+    pairs = [pair for pair in combinations(KEY_ACTIONS, 2) if keys_of(pair[0].key) & keys_of(pair[1].key)]
+    shared = {kind for pair in pairs for kind in pair}
+    possible = [{kind for kind in shared if not kind.obstacle(it)} for it in selections()]
+    assert set().union(*possible) == shared, "add a selection in which the verb is possible"
+    assert {(one.words, other.words) for one, other in pairs for them in possible if {one, other} <= them} == set()
+    for verbs in (LESSON_VERBS, DRILL_VERBS):
+        keys = [each.key for each in verbs if each.key]
+        assert len(keys) == len(set(keys))
+
+
+def test_no_verb_has_a_key_with_another_meaning_on_the_lab_screen() -> None:
+    """The widget that has the focus gets its keys first, then the screen, then the app."""
+    of_verbs = {action_id(kind) for kind in KEY_ACTIONS}
+    bindings = [binding for _, binding in own_bindings((*LabScreen.__mro__, *RaidlabApp.__mro__))]
+    for widget in (Rack(), ArrayList()):
+        own = (binding for _, binding in own_bindings(type(widget).__mro__))
+        # The rack of the Lab screen lets nobody choose disks.
+        bindings += [each for each in own if widget.check_action(each.action.partition("(")[0], ())]
+    used = {key: each.id for each in bindings if each.id not in of_verbs for key in keys_of(each.key)}
+    assert {kind.words: used[key] for kind in KEY_ACTIONS for key in keys_of(kind.key) if key in used} == {}
