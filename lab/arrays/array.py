@@ -160,6 +160,10 @@ class Array(ABC):
         """
         return Plan(f"Use {self.name}")
 
+    def awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
+        """``plan``, preceded by ``awake``: for a plan that writes to superblocks or to md's files of the array."""
+        return Plan(plan.title, (*self.awake(status).steps, *plan.steps))
+
     def assemble(self, *, force: bool = False) -> Plan:
         """Start the array; ``force`` also accepts members that are out of date."""
         found, every = self.found, self.arrays.found

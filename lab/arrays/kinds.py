@@ -51,9 +51,9 @@ class MdArray(Array):
         return read_array(self.arrays.machine, self.name)
 
     def awake(self, status: ArrayStatus) -> Plan:
-        return self._awake_first(status, Plan(f"Wake {self.name}"))
+        return self.awake_first(status, Plan(f"Wake {self.name}"))
 
-    def _awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
+    def awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
         if status.state is not ArrayState.READ_AUTO:
             return plan
         why = (
@@ -95,7 +95,7 @@ class MdArray(Array):
         if status.breaks_without(member) and not breaks_array:
             raise cannot_do_without((status,), disk, forced="fails")
         plan = operations.fail(self.name, member.device, breaks_array=not status.works_without(member))
-        return self._awake_first(status, plan)
+        return self.awake_first(status, plan)
 
     def remove(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
@@ -106,7 +106,7 @@ class MdArray(Array):
             raise ArrayError(
                 f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
             )
-        return self._awake_first(status, operations.remove(self.name, node))
+        return self.awake_first(status, operations.remove(self.name, node))
 
     def add(self, disk: str) -> Plan:
         # mdadm would write a superblock even for a RAID 0, which md does not assemble with one more device.
@@ -115,7 +115,7 @@ class MdArray(Array):
         self.arrays.check_free([node], besides=self.name)
         self._check_fits(status, disk)
         plan = operations.add(self.name, node, erase_first=self._was_member(node))
-        return self._awake_first(status, plan.on_blank_disks())
+        return self.awake_first(status, plan.on_blank_disks())
 
     def re_add(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
@@ -136,7 +136,7 @@ class MdArray(Array):
             )
         before = operations.remove(self.name, node).steps if member else ()
         plan = operations.re_add(self.name, node)
-        return self._awake_first(status, Plan(plan.title, (*before, *plan.steps)))
+        return self.awake_first(status, Plan(plan.title, (*before, *plan.steps)))
 
     def replace(self, old: str, new: str) -> Plan:
         status, old_node, new_node = self._redundant_status(), self.arrays.node(old), self.arrays.node(new)
@@ -151,10 +151,10 @@ class MdArray(Array):
             self.arrays.check_free([new_node], besides=self.name)
             self._check_fits(status, new)
         plan = operations.replace(self.name, old_node, new_node, is_spare=is_spare)
-        return self._awake_first(status, plan.on_blank_disks())
+        return self.awake_first(status, plan.on_blank_disks())
 
     def scrub(self, action: str = "check") -> Plan:
-        return self._awake_first(self._redundant_status(), operations.scrub(self.name, action))
+        return self.awake_first(self._redundant_status(), operations.scrub(self.name, action))
 
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
         self._redundant_status()
@@ -178,7 +178,7 @@ class MdArray(Array):
                 f"the bitmap of {self.name} cannot be changed during a sync",
                 hint=f"wait until the sync ends: raidlab array wait {self.name}",
             )
-        return self._awake_first(status, operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes))
+        return self.awake_first(status, operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes))
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
         status = self.status()
@@ -205,7 +205,7 @@ class MdArray(Array):
             plan = operations.grow_members(self.name, status.level, status.raid_disks, added, spares)
         else:
             plan = operations.grow_size(self.name)
-        return self._awake_first(status, plan.on_blank_disks())
+        return self.awake_first(status, plan.on_blank_disks())
 
     def _joining(self, status: ArrayStatus, disks: Sequence[str], count: int | None) -> list[str]:
         if count is None:

@@ -544,8 +544,7 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
                 f"a block of {mapped.name} cannot begin at sector {sector}: {found.note or found.area}",
                 hint=f"choose a sector that holds data, a multiple of {BLOCK_SECTORS}; 'raidlab array map' shows them",
             )
-    plan = operations.list_bad_block(name, member.device, sector)
-    return Plan(plan.title, (*array.awake(status).steps, *plan.steps))
+    return array.awake_first(status, operations.list_bad_block(name, member.device, sector))
 
 
 def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMember) -> int:

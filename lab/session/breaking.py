@@ -1,4 +1,4 @@
-"""Plans that break an array of an open lab: unplug a disk, corrupt its data silently, or slow it down."""
+"""Plans for an open lab that are no operations of ``Array``: unplug a disk, corrupt its data, or slow it down."""
 
 from __future__ import annotations
 
