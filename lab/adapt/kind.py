@@ -284,6 +284,9 @@ class VolumeArray(ArrayStatus):
     unit: ClassVar[str] = "disk"
     waits_words: ClassVar[str] = "rebuild is paused"
     cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
+    """Add each operation that ``Volume`` leaves to the refusal of ``Array``: ``_unless_allowed`` in lab.actions.arrays
+    disables the keys of verbs that need it.
+    """
 
     label: Label
     disks: tuple[VolumeDisk, ...]
