@@ -40,19 +40,20 @@ from tests.unit.results.records import record as plain_record
 
 ANTIOQUIA = load("antioquia-quick")
 LOUWRENTIUS = load("louwrentius-quick")
+LOUWRENTIUS_FIGURES = """\
+Figures of louwrentius-quick
+
+array   workload            phase    direction  IOPS  theory  ÷ theory  MB/s      p50      p99  CPU µs/IO  n
+──────  ──────────────────  ───────  ─────────  ────  ──────  ────────  ────  ───────  ───────  ─────────  ─
+raid5   rand-write-4k-qd32  healthy  write        88     113  0.78       0.4   342 ms   583 ms      871.2  1
+single  rand-read-4k-qd4    healthy  read         75      75  0.99       0.3  53.2 ms  57.4 ms      279.7  1
+  one repeat: no interval can be given
+  one run is too few to say whether a figure differs from theory
+"""
 
 
 def test_figures_as_text() -> None:
-    assert figures_table(LOUWRENTIUS).as_text().splitlines() == [
-        "Figures of louwrentius-quick",
-        "",
-        "array   workload            phase    direction  IOPS  theory  ÷ theory  MB/s      p50      p99  CPU µs/IO  n",
-        "──────  ──────────────────  ───────  ─────────  ────  ──────  ────────  ────  ───────  ───────  ─────────  ─",
-        "raid5   rand-write-4k-qd32  healthy  write        88     113  0.78       0.4   342 ms   583 ms      871.2  1",
-        "single  rand-read-4k-qd4    healthy  read         75      75  0.99       0.3  53.2 ms  57.4 ms      279.7  1",
-        "  one repeat: no interval can be given",
-        "  one run is too few to say whether a figure differs from theory",
-    ]
+    assert figures_table(LOUWRENTIUS).as_text().splitlines() == LOUWRENTIUS_FIGURES.splitlines()
     # Nothing is predicted here.
     assert "theory" not in [column.title for column in figures_table(ANTIOQUIA).columns]
 
