@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -210,6 +211,14 @@ def test_the_app_has_a_value_for_every_required_field_of_an_action() -> None:
         assert bool(kind.picks) == bool(kind.choices())
     assert Speed.chosen("4M") == {"minimum": "4M", "maximum": "4M"}
     assert Slow.acts_on() is Fills.DISK
+
+
+def test_the_key_of_every_verb_is_in_the_table_for_students() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "student.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Breaking and repairing (screen 1)\n")[2].partition("\n## ")[0]
+    cells = " ".join(line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `"))
+    shown = {key: {"delete": "Del"}.get(key, key) for kind in KEY_ACTIONS for key in keys_of(kind.key)}
+    assert {key for key, text in shown.items() if f"`{text}`" not in cells} == set()
 
 
 def selections() -> Iterator[Selection]:
