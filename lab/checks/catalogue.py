@@ -166,6 +166,16 @@ class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.outcome(status.has_bitmap is self.present, key)
 
 
+class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
+    """The array has this consistency policy: ``resync``, ``bitmap``, ``ppl`` or ``journal``."""
+
+    policy: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = status.consistency_policy
+        return self.outcome(found == self.policy, "array-has-policy", policy=found)
+
+
 class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
     """The array has this number of spares."""
 
@@ -243,6 +253,25 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         return CheckOutcome(is_passed, "disk-was-written", {**self.facts, "percent": f"{percent:.0f}"})
 
 
+class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
+    """The bad-block list of the disk has entries, or none with ``present = false``."""
+
+    disk: str
+    present: bool = True
+
+    @property
+    def requirement_key(self) -> str:
+        return self.name if self.present else "disk.no-bad_blocks"
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        member = lab.member(self.array, self.disk)
+        if member is None:
+            return self.outcome(False, "disk-is", disk=self.disk, state=_state(member))
+        listed = bool(member.bad_blocks)
+        key = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
+        return self.outcome(listed is self.present, key, disk=self.disk, kib=f"{_bad_bytes(member) / 1024:g}")
+
+
 class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sync.finished"):
     """No resync, rebuild, scrub or reshape is running or pending."""
 
@@ -312,6 +341,10 @@ class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 def _state(member: MemberStatus | None) -> str:
     return member.role if member else "not a member"
+
+
+def _bad_bytes(member: MemberStatus) -> int:
+    return sum(length for _, length in member.bad_blocks) * SECTOR_BYTES
 
 
 def _owes_sync(status: ArrayStatus) -> bool:
@@ -596,43 +629,10 @@ class MemberOffset(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields
         return member.data_offset_sectors if member else None
 
 
-class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
-    """The bad-block list of the disk has entries, or none with ``present = false``."""
-
-    disk: str
-    present: bool = True
-
-    @property
-    def requirement_key(self) -> str:
-        return self.name if self.present else "disk.no-bad_blocks"
-
-    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        member = lab.member(self.array, self.disk)
-        if member is None:
-            return self.outcome(False, "disk-is", disk=self.disk, state=_state(member))
-        listed = bool(member.bad_blocks)
-        key = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
-        return self.outcome(listed is self.present, key, disk=self.disk, kib=f"{_bad_bytes(member) / 1024:g}")
-
-
-class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
-    """The array has this consistency policy: ``resync``, ``bitmap``, ``ppl`` or ``journal``."""
-
-    policy: str
-
-    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        found = status.consistency_policy
-        return self.outcome(found == self.policy, "array-has-policy", policy=found)
-
-
 def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
     """The geometry of a parity array that is not being reshaped; None for any other."""
     is_known = status.has_parity and status.reshape_position_sectors is None
     return status.geometry if is_known and status.chunk_bytes and status.component_bytes else None
-
-
-def _bad_bytes(member: MemberStatus) -> int:
-    return sum(length for _, length in member.bad_blocks) * SECTOR_BYTES
 
 
 class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
