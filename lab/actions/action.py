@@ -188,7 +188,8 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Action(Verb, frozen=True, kw_only=True):
     """One thing to do to disks, arrays or loads of an open lab.
 
-    A subclass with a tag, its name in lesson files, is an action; a subclass without one is a base class.
+    A subclass with a tag, its name in lesson files, is an action; a subclass without one is a base class. A new tag
+    joins words with a hyphen, as its command does (``array.re-add``); tags of checks have underscores.
     """
 
     in_footer: ClassVar[bool] = False

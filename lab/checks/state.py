@@ -224,7 +224,7 @@ class CheckOutcome:
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
     """A requirement on the lab, with typed arguments. Lesson files cannot run code.
 
-    ``that`` in a file selects the subclass by its tag.
+    ``that`` in a file selects the subclass by its tag, which joins words with underscores (``disk.in_array``).
     """
 
     lasts: ClassVar[bool] = False
