@@ -398,6 +398,8 @@ class Details(Vertical):
         status, member = state.member_of(bay.name) or (None, None)
         if status and member and status.use_words(member):
             lines.append(_fact("used", status.use_words(member)))
+        if member and member.is_write_mostly:
+            lines.append(_fact("marked", "write-mostly"))
         if member and member.error_count is not None:
             lines.append(_fact("md repaired", f"{member.error_count} read errors"))
         return lines

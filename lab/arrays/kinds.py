@@ -304,7 +304,12 @@ class MdArray(Array):
         if status.sync_words:
             facts["sync"] = status.sync_words
         rows = [
-            (self.arrays.disk_name(each.device), each.device, each.slot if each.slot is not None else "-", each.role)
+            (
+                self.arrays.disk_name(each.device),
+                each.device,
+                each.slot if each.slot is not None else "-",
+                each.state_words,
+            )
             for each in status.members
         ]
         return facts, [Table.listing(("disk", "device", "slot", "state"), rows, right=("slot",))]

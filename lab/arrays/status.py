@@ -123,6 +123,11 @@ class MemberStatus:
         return "journal" in self.flags
 
     @property
+    def is_write_mostly(self) -> bool:
+        """Whether md reads from it only if it cannot read from another member (md(4), RAID1)."""
+        return "write_mostly" in self.flags
+
+    @property
     def is_rebuilding(self) -> bool:
         """Whether the member has a slot but is not yet fully rebuilt."""
         return "spare" in self.flags and self.slot is not None and not self.is_faulty
@@ -141,6 +146,11 @@ class MemberStatus:
         if self.is_rebuilding:
             return "rebuilding"
         return "spare" if self.is_spare else "in sync" if self.is_in_sync else ", ".join(sorted(self.flags))
+
+    @property
+    def state_words(self) -> str:
+        """The role and the marks that the user has set."""
+        return f"{self.role}, write-mostly" if self.is_write_mostly and self.is_in_sync else self.role
 
 
 @dataclass(frozen=True, slots=True)

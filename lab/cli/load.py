@@ -185,7 +185,9 @@ def text_of(session: LabSession, snapshots: list[Snapshot]) -> str:
             rates = _rates_of(snapshots, kernel_name(member.device))
             read, written = (f"{human_bytes(rate)}/s" for rate in rates) if rates else ("", "")
             slot = "-" if member.slot is None else member.slot
-            rows.append((f"  {session.disk_name(member.device)}", member.device, slot, member.role, read, written))
+            rows.append(
+                (f"  {session.disk_name(member.device)}", member.device, slot, member.state_words, read, written)
+            )
         members = table(
             ("  disk", "device", "slot", "state", "reads", "writes"), rows, right=("slot", "reads", "writes")
         )

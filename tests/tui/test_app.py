@@ -179,6 +179,18 @@ async def test_the_line_of_keys_offers_to_put_a_failed_member_back(user: User) -
         assert "x" in offered
 
 
+@pytest.mark.app(shows="raid1", size=(120, 50))
+async def test_a_write_mostly_member_is_recognised_by_its_details(user: User) -> None:
+    user.app.select(disk="disk02")
+    await user.look()
+    assert "write-mostly" not in user.text
+    files = user.fake_lab.machine.files
+    files["/sys/block/md0/md/dev-ubdb/state"] = "in_sync,write_mostly\n"
+    files["/proc/mdstat"] = "Personalities : [raid1]\nmd0 : active raid1 ubdb[1](W) ubda[0]\n"
+    await user.look()
+    assert "write-mostly" in user.text
+
+
 @pytest.mark.app(shows="raid5")
 async def test_a_screen_can_be_dismissed_twice(user: User) -> None:
     await user.press("enter")

@@ -233,6 +233,13 @@ def test_show_is_text_and_json(typed: Typed) -> None:
     assert [member["disk"] for member in array["members"]][:3] == ["disk01", "disk02", "disk03"]
 
 
+def test_a_write_mostly_member_is_shown(machine: FakeMachine, typed: Typed) -> None:
+    running(machine, "raid1")
+    machine.files["/sys/block/md0/md/dev-ubdb/state"] = "in_sync,write_mostly\n"
+    shown = typed("--on", "uml:", "array", "show", "md0").out
+    assert re.findall(r"^(disk\d+) .*  in sync, write-mostly$", shown, re.MULTILINE) == ["disk02"]
+
+
 def test_a_refused_command_does_not_wake_the_array(machine: FakeMachine, typed: Typed) -> None:
     running(machine, "raid5-failed")
     machine.files |= {"/sys/block/md0/md/array_state": "read-auto\n", "/sys/block/ubde/ro": "1\n"}
