@@ -1,4 +1,4 @@
-"""The core of raidlab: real RAID arrays, real workloads, measured so that the numbers can be believed.
+"""The core of raidlab: real RAID arrays and real workloads, measured so that the figures can be trusted.
 
 No user interface lives here; ``lab.cli`` is the only part that writes to a terminal.
 """

@@ -1,7 +1,7 @@
 """One description for each verb: its arguments, its preconditions, and its plan or effect.
 
 Every interface to a verb is generated from its class: the ``raidlab`` command with its options and help, the app's key,
-menus and palette, the words of the text mode, and ``act`` in lesson files.
+menus and palette, the commands of the text mode, and ``act`` in lesson files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One disk and one array, in the state of the newest sample."""
+    """The selected disk and array, as of the newest sample."""
 
     is_open: bool
     """Whether the machine is running."""
@@ -88,7 +88,7 @@ class Argument:
     option: str = ""
     """``--min``; empty: the field's name."""
     also: str = ""
-    """Another name of the option, for example for scripts of earlier versions."""
+    """Another name for the option, for example for scripts written for earlier versions."""
     is_placed: bool = False
     """A positional argument of the command line, in the order of the fields; otherwise an option."""
     is_needed: bool = False
@@ -100,7 +100,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the values of an argument, as a line of a menu."""
+    """One possible value of an argument, shown as a menu entry."""
 
     id: str
     label: str
@@ -143,11 +143,11 @@ FreeDiskName = Annotated[
 
 
 Needs = tuple[Callable[[Selection], str], ...]
-"""Conditions of an action; each returns an obstacle, as the end of a sentence, or an empty text."""
+"""Conditions of an action; each returns an obstacle, as the end of a sentence, or an empty string."""
 
 
 class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
-    """One thing that a user can request. The first line of a subclass's docstring is its help."""
+    """One operation that a user can request. The first line of a subclass's docstring is its help text."""
 
     words: ClassVar[str] = ""
     """The words of the command after ``raidlab``."""
@@ -186,9 +186,9 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Action(Verb, frozen=True, kw_only=True):
-    """One thing to do to disks, arrays or loads of an open lab.
+    """An operation on disks, arrays or loads of an open lab.
 
-    A subclass with a tag, its name in lesson files, is an action; a subclass without one is a base class. A new tag
+    A subclass with a tag (its name in lesson files) is an action; a subclass without one is a base class. A new tag
     joins words with a hyphen, as its command does (``array.re-add``); tags of checks have underscores.
     """
 
@@ -253,7 +253,7 @@ A = TypeVar("A", bound=Action)
 
 
 class PlanAction(Action, frozen=True, kw_only=True):
-    """An action that is one plan, which can be shown before it runs."""
+    """An action that consists of a single plan, which can be shown before it runs."""
 
     wait_help: ClassVar[str] = ""
     """Help of ``--wait``; empty if the option does not exist."""
@@ -283,7 +283,7 @@ class ArrayAction(Action, frozen=True, kw_only=True):
 
 
 class MemberAction(PlanAction, frozen=True, kw_only=True):
-    """An action that is one plan on a disk, which may belong to an array."""
+    """An action that consists of a single plan for a disk, which may belong to an array."""
 
     needs: ClassVar[Needs] = (attrgetter("lack_of_disk"),)
     array: ArrayName = "md0"

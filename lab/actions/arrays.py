@@ -1,6 +1,7 @@
-"""Operations on arrays and their members, on emulated drives and with loads, and the parsing of their arguments.
+"""Operations on arrays, their members, emulated drives and loads, and the parsing of their arguments.
 
-The app imports this before its first screen: modules required only for execution are imported on demand.
+The app imports this module before it shows its first screen, so modules required only for execution are imported on
+demand.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
             fills=Fills.ARRAY,
         ),
     ] = "md0"
-    runtime: Annotated[Seconds, Argument("Seconds to measure; Ctrl-C ends the load earlier.")] = 10.0
+    runtime: Annotated[Seconds, Argument("Seconds to measure; Ctrl-C ends the load early.")] = 10.0
     size: Annotated[str, Argument("The total size of the area that the load uses, such as 64M.")] = ""
 
     @classmethod
@@ -125,10 +126,10 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
 
 
 class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
-    """End the running workload; its figures are shown."""
+    """End the running workload and show its figures."""
 
     words, key, label, in_footer, alias = "load", "w", "Stop load", True, "stop-load"
-    tooltip = "End the running workload; its figures are shown"
+    tooltip = "End the running workload and show its figures"
     has_command = in_lessons = False
     needs = (lambda it: "" if it.has_load else "no load is running",)
 
@@ -143,7 +144,7 @@ def workloads() -> list[Workload]:
 
 
 def disk_count(text: str) -> int | None:
-    """The number of disks requested; None if they are named, or the text is empty. Raises SpecError for too many."""
+    """The requested number of disks; None if ``text`` names disks or is empty. Raises SpecError for too many."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
@@ -154,20 +155,23 @@ def _explicit_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
 
 
 def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
-    """The named disks, or the requested number of free ones. Raises SpecError or ArrayError if they do not exist."""
+    """The named disks, or the requested number of free ones.
+
+    Raises SpecError if a disk is unknown, and ArrayError if too few are free.
+    """
     count = disk_count(text)
     if count is None:
         return _named_disks(text, disks)
     if count > len(free):
         raise ArrayError(
             f"{count} disks were requested, but only {len(free)} of {len(disks)} are free",
-            hint="'raidlab disks' shows what uses them; 'raidlab disks add' makes more",
+            hint="'raidlab disks' shows what uses each disk; 'raidlab disks add' creates more",
         )
     return list(free[:count])
 
 
 def split_words(text: str) -> list[str]:
-    """Words separated by commas and spaces. Raises SpecError for more than the maximum number of disks."""
+    """Words separated by commas or spaces. Raises SpecError for more words than the maximum number of disks."""
     words = [word for word in re.split(r"[,\s]+", text) if word]
     checked(len(words), SpareCount, "number of disks")
     return words
@@ -178,7 +182,7 @@ def _named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
 
 
 def bytes_or_none(text: str, what: str) -> int | None:
-    """The size in an option, or None for an empty text. Raises SpecError for an invalid size."""
+    """The size given in an option, in bytes; None for an empty string. Raises SpecError for an invalid size."""
     return parse_bytes(text, what=what) if text else None
 
 
@@ -249,13 +253,13 @@ def _unless_it_has_known_data(it: Selection) -> str:
 
 
 class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
-    """Add 4 KiB of a member to md's bad-block list, as after a read error that could not be corrected."""
+    """Add 4 KiB of a member to md's bad-block list, as md does after a read error that it could not correct."""
 
     words, key, label = "array bad-block", "u", "Bad block"
     tooltip = "Add a block of the known data to md's bad-block list"
     effect = "md treats 4 KiB of {disk} as unreadable until it can rewrite them, as a scrub does."
     needs = (_unless_redundant, partial(_unless_allowed, what="corrupt"), _unless_it_has_known_data)
-    sector: Annotated[str, Argument("The sector of the disk; default: in the middle of the known data.")] = ""
+    sector: Annotated[str, Argument("The sector on the disk; default: one in the middle of the known data.")] = ""
 
     def __post_init__(self) -> None:
         self._first  # noqa: B018 - raises for what is not a number
@@ -287,7 +291,7 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
     model: Annotated[
         Name,
         Argument(
-            "See 'raidlab disks models'; the disk's own model restores its own speed.", is_placed=True, is_needed=True
+            "See 'raidlab disks models'; its own model restores its original speed.", is_placed=True, is_needed=True
         ),
     ]
 
@@ -304,7 +308,7 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
 
 
 class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
-    """Write known data to the array, for 'verify': to its end, or to a file on its file system."""
+    """Write known data for 'verify' to the array: at its end, or in a file on its file system."""
 
     words, key, label = "array mark", "m", "Mark"
     tooltip = "Write known data to the array, to prove later that nothing was lost"
@@ -316,10 +320,10 @@ class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
 
 
 class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
-    """Read the known data, bypassing all caches, and report whether they are intact; exit status 1 if they are not."""
+    """Read the known data, bypassing the page cache, and report whether they are intact; if not, exit status 1."""
 
     words, key, label = "array verify", "v", "Verify"
-    tooltip = "Read the known data, bypassing all caches: intact, changed or unreadable"
+    tooltip = "Read the known data, bypassing the page cache: intact, changed or unreadable"
     needs = (lambda it: "" if it.has_known_data else f"{it.array_name} has no known data",)
 
     def perform(self, session: LabSession) -> MarkVerdict:
@@ -347,14 +351,14 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
 
     @property
     def each(self) -> tuple[Fail, ...]:
-        """One action per disk: a lesson file may name several, separated by commas."""
+        """One action per disk: a lesson file may name several disks, separated by commas."""
         return tuple(msgspec.structs.replace(self, disk=disk) for disk in self.disk.split(","))
 
     def by_hand(self) -> str:
         return super().by_hand() if len(self.each) == 1 else "\n".join(one.by_hand() for one in self.each)
 
     def plan(self, session: LabSession) -> Plan:
-        """The plan for one disk: whether the next disk can also fail depends on the state after the first."""
+        """The plan for one disk: whether another disk may then be failed depends on the state after the first."""
         return session.array(self.array).fail(self.disk, breaks_array=self.break_array)
 
     def perform(self, session: LabSession) -> object:
@@ -399,7 +403,7 @@ class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
 
 
 class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
-    """Copy a working member to another disk, then retire it; redundancy is kept throughout."""
+    """Replace a working member by copying it to another disk; the array keeps its redundancy throughout."""
 
     words, key, label = "array replace", "e", "Replace"
     wait_help = _WAIT
@@ -424,7 +428,7 @@ def _unless_former_member(it: Selection) -> str:
 
 
 class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
-    """Put a former member back; with a bitmap only the regions that have changed since are copied."""
+    """Put a former member back; with a bitmap, only the regions that have changed since it left are copied."""
 
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
     wait_help = _WAIT
@@ -438,7 +442,7 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
 
 
 class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
-    """Limit the sync speed of one array; without a limit the system's value applies."""
+    """Limit the sync speed of one array; without a limit, the system-wide limit applies."""
 
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"
@@ -446,9 +450,9 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
     intro = "How fast may {array} be rebuilt or checked? The load gets what the sync leaves."
     needs = (_unless_redundant,)
     minimum: Annotated[
-        str, Argument("Per second and member, such as 10M; a bare number means KiB, as in md.", option="--min")
+        str, Argument("Lower limit per member and second, such as 10M; a number alone is in KiB.", option="--min")
     ] = ""
-    maximum: Annotated[str, Argument("Per second and member, such as 200M.", option="--max")] = ""
+    maximum: Annotated[str, Argument("Upper limit per member and second, such as 200M.", option="--max")] = ""
 
     @classmethod
     def choices(cls) -> list[Choice]:
@@ -476,7 +480,7 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
 
 
 class ScrubAction(StrEnum):
-    """Types of scrub (md(4), SCRUBBING AND MISMATCHES)."""
+    """Scrub actions (md(4), SCRUBBING AND MISMATCHES)."""
 
     CHECK = "check"
     REPAIR = "repair"
@@ -484,7 +488,7 @@ class ScrubAction(StrEnum):
 
 
 class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub"):
-    """Read a whole array and compare copies or parity: check, repair or stop."""
+    """Check or repair a whole array by comparing copies or parity, or stop a running scrub."""
 
     words, key, label = "array scrub", "s", "Scrub"
     wait_help = _WAIT
@@ -525,7 +529,7 @@ class StopArray(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.s
 
 
 class Destroy(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.destroy"):
-    """Stop an array and erase its superblocks: md no longer finds it."""
+    """Stop an array and erase its superblocks, so that md no longer finds it."""
 
     words, key, label = "array destroy", "delete", "Destroy"
     tooltip = "Stop the array and erase its superblocks: md no longer finds it"
@@ -564,20 +568,22 @@ class Assemble(PlanAction, frozen=True, kw_only=True, tag="array.assemble"):
 
 
 class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow"):
-    """Reshape an array: more members, larger members, or another level."""
+    """Grow an array: add members, use all space on larger members, or change the level."""
 
     words = "array grow"
     wait_help = "Wait for the end of the reshape; the default on uml:."
     long_work = "reshape"
-    members: Annotated[Names, Argument("The disks to add, as disk04,disk05, or the new total number of members.")] = ""
-    size: Annotated[NameOrNone, Argument("max: use all space on each member.")] = ""
-    level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one more disk.")] = ""
+    members: Annotated[
+        Names, Argument("The disks to add (such as disk04,disk05), or the new total number of members.")
+    ] = ""
+    size: Annotated[NameOrNone, Argument("'max' to use all space on each member.")] = ""
+    level: Annotated[NameOrNone, Argument("raid5 for a raid1 array; raid6 for a raid5 array with one more disk.")] = ""
 
     def __post_init__(self) -> None:
         if self.size and (self.size != "max" or self.members or self.level):
             raise SpecError(
-                "--size accepts only 'max', and excludes the other options",
-                hint="grow members or level in a second command",
+                "--size accepts only 'max' and cannot be combined with other options",
+                hint="add members or change the level in a separate command",
             )
         if not (self.members or self.size or self.level):
             raise SpecError(
@@ -597,12 +603,12 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
     words = "array bitmap"
     bitmap: Annotated[Bitmap, Argument("internal or none.", also="--kind", is_placed=True, is_needed=True)]
-    chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
+    chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; mdadm's default: 64M or more.")] = ""
 
     def __post_init__(self) -> None:
         if self.chunk and self.bitmap is Bitmap.NONE:
             raise ArrayError(
-                "a bitmap chunk is given for an array without a bitmap", hint="omit --chunk, or write internal"
+                "a bitmap chunk size was given for an array without a bitmap", hint="omit --chunk, or write 'internal'"
             )
         bytes_or_none(self.chunk, "chunk")
 
@@ -651,13 +657,13 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     ]
     disks: Annotated[
         Names,
-        Argument("disk01,disk02,… or a number of free disks; default: as few as possible, or all for adapt5."),
+        Argument("Disks (such as disk01,disk02) or a number of free disks; default: the minimum, or all for adapt5."),
     ] = ""
-    spares: Annotated[Names, Argument("Spares, given as for --disks; default: none.")] = ""
+    spares: Annotated[Names, Argument("Spares, in the same form as --disks; default: none.")] = ""
     chunk: Annotated[str, Argument("Chunk size, such as 64K; default: 512K, or 128K for adapt5.")] = ""
     layout: Annotated[NameOrNone, Argument("The layout, such as left-symmetric, or f2 for raid10.")] = ""
     bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
-    bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
+    bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; mdadm's default: 64M or more.")] = ""
     policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None
     journal: Annotated[NameOrNone, Argument("The disk for --policy journal.")] = ""
     file_system: Annotated[FileSystem, Argument("The file system to create: ext4, xfs or raw.", option="--fs")] = (
@@ -688,7 +694,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     def spec(self, disks: Sequence[LabDisk], free: Sequence[LabDisk], taken: Sequence[str] = ()) -> Spec:
         """The array's spec on these disks, of which ``free`` are unused; ``taken`` holds the names of all arrays.
 
-        Raises SpecError or ArrayError if a disk is unknown, or too few are free.
+        Raises SpecError if a disk is unknown, and ArrayError if too few are free.
         """
         journal = _named_disks(self.journal, disks)
         named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
@@ -726,7 +732,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     @property
     def _on_any_disks(self) -> CreateOptions:
-        """Options with placeholder disks of ample size: an error in them applies to any disks."""
+        """Options with placeholder disks of ample size: any error in them does not depend on the actual disks."""
         options = self._without_disks
         fewest = self.kind.member_count(self.level, len(options.utilisation or ()) or (self.reference or 0) + 2)
         fewest = max(fewest, self.kind.raid(self.level).minimum_members)
@@ -739,7 +745,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
 
 def _some_disks(words: str, count: int, prefix: str) -> tuple[LabDisk, ...]:
-    """A placeholder disk for each disk that ``words`` names or counts; ``count`` of them if it is empty."""
+    """A placeholder disk for each disk that ``words`` names or requests; ``count`` of them if ``words`` is empty."""
     if words:
         asked = disk_count(words)
         count = len(split_words(words)) if asked is None else asked

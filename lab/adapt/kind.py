@@ -1,6 +1,7 @@
-"""Volumes of unequal disks as a kind of array, which lab.arrays lists among its kinds (``ADAPT``).
+"""The kind of array whose arrays are volumes of unequal disks (``ADAPT``).
 
-A volume is found by the labels on its disks, runs as slices and md arrays, and is shown as one array.
+A volume is found by the labels on its disks. A running volume consists of slices and md arrays, and is shown as one
+array.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class FoundVolume(FoundArray):
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
     """The volumes that the labels describe.
 
-    If several have the same name, only the one with the lowest UUID can be started.
+    If several startable volumes have the same name, only the one with the lowest UUID can be started.
     """
     by_volume: dict[str, dict[str, Label]] = {}
     for node, label in labels.items():
@@ -189,7 +190,7 @@ class WindowStatus:
 
     @property
     def is_lost(self) -> bool:
-        """Whether more than one member is missing, so that data of the window cannot be read."""
+        """Whether more than one member is missing, so that the data of the window cannot be read."""
         return self.array is None or self.array.degraded_count > 1
 
     @property
@@ -278,7 +279,7 @@ class VolumeSync:
 class VolumeArray(ArrayStatus):
     """The state of a running volume; ``degraded_count`` is the number of disks that are not fully in sync.
 
-    A member is *faulty* if it is present in none of its arrays, and in sync if it is in sync in all.
+    A member is *faulty* if it is present in none of its arrays, and in sync if it is in sync in all of them.
     """
 
     unit: ClassVar[str] = "disk"
@@ -319,7 +320,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def windows_words(self) -> str:
-        """The state of the windows: ``clean``, ``degraded``, or the extent of a data loss.
+        """The state of the windows: ``clean``, ``degraded``, or the extent of the data loss.
 
         ``state_words`` counts disks that are not fully in sync, and names the sync.
         """
@@ -327,7 +328,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def failures_survived(self) -> int:
-        """The number of further disk failures that are certainly survived: 0 while an array is degraded, else 1."""
+        """The number of further disk failures that it is certain to survive: 0 while an array is degraded, else 1."""
         return int(not self.has_degraded_window and not self.lost)
 
     @property
@@ -411,7 +412,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def sync_place(self) -> str:
-        """Which array is in progress, for example ``2 of 5``; empty if several run in parallel or there is only one."""
+        """Which array is being synced, for example ``2 of 5``; empty if several are, or if there is only one."""
         sync = self.sync
         return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
@@ -498,7 +499,7 @@ _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
 
 
 def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeArray:
-    """The state of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it is not running."""
+    """The state of one running volume; ``arrays``: all md arrays. Raises ArrayError if it is not running."""
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
@@ -526,7 +527,7 @@ def volume_of(
     optimal_io_bytes: int,
     mapped_name: str,
 ) -> VolumeArray:
-    """The state of a running volume from that of its disks and arrays."""
+    """The state of a running volume, derived from the states of its disks and arrays."""
     sync = sync_of(windows, disks, label)
     arrays = [window.array for window in windows if window.array]
     return VolumeArray(
@@ -664,8 +665,8 @@ class Volume(Array):
     def start(self, found: FoundArray, *, force: bool) -> Plan:
         if force:
             raise ArrayError(
-                f"array {self.name} is never started by force: outdated disks would mix old and new data",
-                hint="attach the disks that are missing",
+                f"array {self.name} cannot be started with --force: out-of-date disks would mix old and new data",
+                hint="attach the missing disks",
             )
         if found.refusal:
             raise ArrayError(
@@ -696,7 +697,7 @@ class Volume(Array):
             raise ArrayError(
                 f"array {self.name} cannot run without {disk}: "
                 f"the data of {len(broken)} of its {len(volume.windows)} arrays would be lost",
-                hint="--break-array fails it anyway",
+                hint="use --break-array to fail it anyway",
             )
         arrays = _arrays(volume, own.present)
         without_it = (*broken, *(each.window.number for each in volume.lost))
@@ -763,7 +764,7 @@ class Volume(Array):
         if not fitting:
             needed = human_bytes(min(each.size_bytes for each in places))
             raise ArrayError(
-                f"{disk} has {human_bytes(size)}, but the place of the failed disk in {self.name} needs {needed}",
+                f"{disk} has {human_bytes(size)}, but replacing the failed disk of {self.name} needs {needed}",
                 hint="use a larger disk: 'raidlab disks' shows sizes",
             )
         # Take the largest place that the disk fits, and leave the others for smaller disks.
@@ -866,7 +867,7 @@ def _arrays(volume: VolumeArray, windows: Iterable[int]) -> dict[int, str]:
 
 
 def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
-    """Take assembled arrays out of read-auto first: in that state md writes no superblock and would lose a failure."""
+    """Take assembled arrays out of read-auto first: in that state md does not record failures."""
     why = "An assembled array waits for its first write; from now on md records changes."
     first = (
         Step(("mdadm", "--readwrite", each.device), why, writes_devices=(each.device,))

@@ -5,8 +5,8 @@ A copy is valid only if its checksum is correct; of several valid copies, the on
 used. The label contains the parameters from which the layout is computed and a checksum of that layout, so that a
 change in the computation is detected.
 
-Names of volumes, slices and inner arrays, and the device-mapper tables that follow from a label
-(kernel: Documentation/admin-guide/device-mapper/linear.rst), are defined here too.
+This module also defines the names of volumes, slices and inner arrays, and the device-mapper tables derived from a
+label (kernel: Documentation/admin-guide/device-mapper/linear.rst).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ FIRST_INNER_NUMBER = 100
 
 
 def names_volume(name: str) -> bool:
-    """Whether this is a valid name of a volume, such as adapt0."""
+    """Whether ``name`` is a valid volume name, such as adapt0."""
     return bool(_VOLUME.fullmatch(name))
 
 
 def volume_device(name: str) -> str:
     """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``. Raises SpecError for an invalid name."""
     if not names_volume(name):
-        raise SpecError(f"'{name}' is not the name of a volume", hint="write adapt and a number below 100: adapt0")
+        raise SpecError(f"'{name}' is not a volume name", hint="write adapt and a number below 100, such as adapt0")
     return f"{MAPPER}{name}"
 
 
@@ -81,7 +81,7 @@ class VolumeStage(StrEnum):
 
 
 class DiskLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """One disk of the volume. ``uuid`` is new for every disk that takes this place."""
+    """One disk of the volume. Every disk that takes this place has a new ``uuid``."""
 
     uuid: str
     lines: int
@@ -89,7 +89,7 @@ class DiskLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a volume; equal on all its disks, except for ``own_uuid``."""
+    """The parameters of a volume; identical on all its disks, except for ``own_uuid``."""
 
     uuid: str
     name: str
@@ -109,7 +109,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     own_uuid: str = ""
 
     def window_uuid(self, number: int) -> str:
-        """UUID of the md array of a window; it differs between volumes and windows, so md cannot mix their slices."""
+        """UUID of the md array of a window; it is unique to volume and window, so md cannot mix up their slices."""
         return uuid_from(f"{self.uuid} window {number}")
 
     def disk_of(self, own_uuid: str) -> int | None:
@@ -146,7 +146,7 @@ def encode(label: Label) -> str:
     body = msgspec.json.encode(label).decode("ascii")
     text = f"{_MAGIC} {len(body)} {hashlib.sha256(body.encode()).hexdigest()}\n{body}\n"
     if len(text) > LABEL_BYTES:
-        raise ValueError(f"the label has {len(text)} bytes, more than {LABEL_BYTES}")
+        raise ValueError(f"the label is {len(text)} bytes long, but at most {LABEL_BYTES} fit")
     return text
 
 
@@ -189,13 +189,13 @@ CONCISE_BYTES = 60_000
 
 @lru_cache(maxsize=8)
 def layout_of(label: Label) -> VolumeLayout:
-    """The layout of a volume. Raises ArrayError if this version computes a layout other than the original one."""
+    """The layout of a volume. Raises ArrayError if this version computes a different layout than the original one."""
     composition = Composition.of([disk.lines for disk in label.disks], label.reference, label.rule)
     volume = VolumeLayout.of(composition, label.run_stripes, label.piece_lines)
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
             f"array {label.name} was created by another raidlab version, and this version computes a different layout",
-            hint="use the version that created it; nothing was touched",
+            hint="use the version that created it; nothing was changed",
         )
     return volume
 

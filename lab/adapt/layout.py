@@ -34,14 +34,14 @@ EQUAL_WITHIN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Rows that the same disks contain."""
+    """A range of rows that exist on the same disks."""
 
     disks: tuple[int, ...]
     rows: int
 
 
 def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
-    """Cut disks of ``lines`` lines into tiers: first the rows that all disks have, last those of the largest only."""
+    """Cut disks of ``lines`` lines into tiers, from the rows that all disks have to those of the largest only."""
     found = []
     low = 0
     for high in sorted(set(lines)):
@@ -61,7 +61,7 @@ def data_width(active: int, reference: int) -> int:
 
 
 def reference_blocks(reference: int | None, disk_count: int) -> int:
-    """The number of data blocks of the reference stripe; for None, that of a stripe over all disks.
+    """The number of data blocks in the reference stripe; if ``reference`` is None, in a stripe over all disks.
 
     Raises SpecError if a stripe over all disks cannot have that many.
     """
@@ -179,7 +179,7 @@ class Composition:
         return max((len(self.windows_on(disk)) for disk in range(len(self.lines))), default=0)
 
     def lost_windows(self, failed: frozenset[int]) -> tuple[TierWindow, ...]:
-        """The arrays that lose data without these disks; a RAID 5 survives one missing member."""
+        """The arrays that lose data if these disks fail; a RAID 5 survives one missing member."""
         return tuple(window for window in self.windows if len(failed.intersection(window.disks)) > 1)
 
 
@@ -223,7 +223,7 @@ Placement = dict[tuple[int, int], tuple[Piece, ...]]
 
 
 def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
-    """The volume from its beginning to its end, in runs of ``stripes`` stripes.
+    """The segments of the volume, from its beginning to its end, in runs of ``stripes`` stripes.
 
     With interleaved tiers, all tiers are used evenly, and the tier changes only between reference stripes; within a
     tier, the windows alternate. With the SHR-like rule, tiers are concatenated.
@@ -386,9 +386,9 @@ def best_reference(lines: Sequence[int]) -> int:
 
 
 def small_write_share(width: int, blocks: int) -> Fraction:
-    """The share of writes that cover some stripe of ``width`` data blocks only in part, so that blocks are read first.
+    """The share of writes that cover a stripe of ``width`` data blocks only partly, so that md must read blocks first.
 
-    The writes are of ``blocks`` blocks and aligned to their size; their alignment to stripes repeats after ``width``.
+    Each write has ``blocks`` blocks and is aligned to its size; its alignment to stripes repeats after ``width``.
     """
     ends = (number * blocks for number in range(width))
     return Fraction(sum(bool(end % width or (end + blocks) % width) for end in ends), width)

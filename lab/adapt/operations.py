@@ -114,7 +114,9 @@ def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
 def erase(label: Label, nodes: Iterable[str]) -> Iterator[Step]:
     """Erase the labels and the superblocks of all slices of a stopped volume."""
     for node in nodes:
-        why = f"Overwrites label and superblocks at the beginning of {node}: it is no longer part of any volume."
+        why = (
+            f"Overwrites the label and the superblocks at the beginning of {node}: it is no longer part of any volume."
+        )
         yield _erased(label, node, why)
 
 
@@ -169,7 +171,7 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
 def rebuild(label: Label, disk: int, arrays: Mapping[int, str], present: Collection[int] = ()) -> Iterator[Step]:
     """Rebuild these windows on the slices of a disk, one after another.
 
-    The slices of ``present`` are members of their arrays already: md continues their rebuild by itself.
+    The slices of ``present`` are already members of their arrays: md continues their rebuild by itself.
     """
     for number, name in arrays.items():
         if number not in present:

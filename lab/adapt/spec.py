@@ -89,7 +89,7 @@ class VolumeSpec(Spec):
         return tuple(_problems(self))
 
     def geometry(self) -> Geometry:
-        """The arrays of the volume. Raises SpecError for an invalid specification, or if a disk is too small.
+        """The reserved space and the arrays. Raises SpecError for an invalid specification, or if a disk is too small.
 
         The same space is reserved on all disks, so the differences between their sizes do not change.
         """
@@ -102,7 +102,7 @@ class VolumeSpec(Spec):
                 small = self.disks[lines.index(0)]
                 raise SpecError(
                     f"array {self.name}: {small.name} is too small: {human_bytes(reserve)} of each disk are "
-                    "for metadata",
+                    "reserved for metadata",
                     hint="use larger disks, or fewer different sizes",
                 )
             composition = Composition.of(usable_lines(level_out(lines), self.utilisation), self.reference, self.rule)
@@ -238,7 +238,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
 
 
 def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
-    """The reference stripe with the largest capacity, and its gain in bytes; None if it is in use or one is given."""
+    """The reference stripe with the largest capacity, and its gain in bytes; None if it is in use or one was set."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
     composition = spec.geometry().composition
@@ -259,7 +259,10 @@ def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow
 
 
 def _rows_of(tier: Sequence[TierWindow], disk_count: int) -> list[tuple[int | None, ...]]:
-    """The rows of one tier, each with the window of each disk or None: all its disks have the same number of slices."""
+    """The rows of one tier: for each disk its window in that row, or None if the disk is not in the tier.
+
+    All disks of a tier have the same number of slices.
+    """
     by_disk = [[window.number for window in tier if disk in window.disks] for disk in range(disk_count)]
     height = max(map(len, by_disk))
     return [tuple(own[row] if row < len(own) else None for own in by_disk) for row in range(height)]

@@ -1,9 +1,9 @@
 """The claims C1 to C13 of the AdaptRaid study, with a verdict from the measurements.
 
 A claim holds if all of its comparisons are as claimed: its p-value is the largest of theirs (an intersection-union
-test, Berger 1982, for which no adjustment is needed). It does not hold if some comparison is contrary; since the
-smallest of many p-values may be small by chance, they are combined by Simes' method. The two verdicts exclude each
-other, and all measured claims are one family of tests (lab.results.statistics).
+test, Berger 1982, for which no adjustment is needed). It does not hold if any comparison contradicts it; since the
+smallest of many p-values may be small by chance, these p-values are combined by Simes' method. The two verdicts exclude
+each other, and all measured claims are one family of tests (lab.results.statistics).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Measurements:
 
 
 def iops_of(row: Row) -> dict[int, float]:
-    """Repeat -> requests per second, without repeats that have none."""
+    """Repeat -> requests per second, without repeats where this is 0."""
     return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
 
 
@@ -186,7 +186,7 @@ class Claim:
 
     @property
     def evidence(self) -> str:
-        """The comparisons that contradict the claim, else the unclear ones, else the number of those as claimed."""
+        """The comparisons that contradict the claim, else the unclear ones, else the number that agree with it."""
         against = [finding for finding in self.findings if finding.agrees is False]
         unclear = [finding for finding in self.findings if finding.agrees is None]
         shown = against or unclear
@@ -209,7 +209,7 @@ def below(test: RatioTest) -> PValues:
 
 
 def equal(test: RatioTest) -> PValues:
-    """P-values of the claim that the ratio is within ``FLAT_MARGIN`` of 1, and of its opposite, on either side."""
+    """P-values of the claim that the ratio is within ``FLAT_MARGIN`` of 1, and of its opposite in either direction."""
     most = 1 + FLAT_MARGIN
     beyond = (test.p_value(Side.GREATER, at=most), test.p_value(Side.LESS, at=1 / most))
     return PValues(test.equivalence_p_value(FLAT_MARGIN), min(1.0, 2 * min(beyond)))
@@ -254,7 +254,7 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """OnlyFast against OnlyFast with the next lower good number of fast disks: lower at bad numbers, else higher."""
+    """OnlyFast against OnlyFast with the next smaller good number of fast disks: slower at bad numbers, else faster."""
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:
@@ -319,7 +319,7 @@ def _trace(found: Measurements) -> _Comparisons:
 
 
 def _sweep(found: Measurements) -> _Comparisons:
-    """Compare latencies: with many fast disks, each increase in the use of slow disks increases the latency."""
+    """With many fast disks, each increase in the utilisation of the slow disks increases the latency."""
     places = [place for place in found.arrays if place.slow_percent is not None and place.fast >= 5]
     places.sort(key=lambda place: (place.fast, place.slow_percent or 0))
     for before, place in itertools.pairwise(places):
@@ -351,7 +351,7 @@ def claims(found: Measurements) -> Iterator[Claim]:
 
 
 def _why_not(claim: Claim, family: int) -> str:
-    """The number of repeats needed for a significant contrary comparison, if there are too few; else empty."""
+    """How many repeats a significant contrary comparison needs, as text, if there are too few; else empty."""
     repeats = min(finding.n for finding in claim.findings)
     needed = repeats_needed(family * len(claim.findings), are_paired=True)
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
@@ -408,7 +408,7 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
 
 
 def by_fast_disks(record: ResultRecord) -> PageGroup:
-    """The study's Figs 6 to 12: capacity, and requests per second of three systems."""
+    """The study's Figs. 6 to 12: capacity, and requests per second of three systems."""
     return PageGroup("By the number of fast disks", plots=tuple(_plots(record)))
 
 
@@ -489,7 +489,7 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
 
 
 def trace_table(found: Measurements) -> Table | None:
-    """Figs 13 to 15: mean latencies of a trace's reads and writes; None if no trace was replayed."""
+    """Figs. 13 to 15: mean latencies of a trace's reads and writes; None if no trace was replayed."""
     body = []
     for place, array in sorted(found.arrays.items(), key=lambda each: (each[0].fast, each[0].system, each[1].name)):
         cells = [found.row(place, TRACE, way) for way in (READ, WRITE)]

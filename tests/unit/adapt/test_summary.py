@@ -239,7 +239,7 @@ def test_an_unknown_level_is_answered_with_those_for_unequal_disks_too() -> None
     with pytest.raises(SpecError, match="did you mean adapt5") as found:
         parse_level("adaptraid")
     assert "adapt5, shr" in found.value.hint
-    with pytest.raises(SpecError, match="level shr is not possible here"):
+    with pytest.raises(SpecError, match="level shr is not supported here"):
         parse_level("shr")
 
 

@@ -92,7 +92,7 @@ def test_successive_labels_go_to_different_places() -> None:
 def test_a_layout_that_would_come_out_differently_is_refused() -> None:
     with pytest.raises(ArrayError, match="another raidlab version") as caught:
         layout_of(replace(LABEL, layout_checksum="0" * 64))
-    assert "nothing was touched" in caught.value.hint
+    assert "nothing was changed" in caught.value.hint
 
 
 SIZES = st.lists(st.integers(16 * MIB, 80 * MIB).map(lambda size: size - size % SECTOR_BYTES), min_size=3, max_size=7)
@@ -266,7 +266,7 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
         (changed(EXAMPLE, reference=5), "a reference stripe of 5 blocks is not possible on 5 disks"),
         (changed(EXAMPLE, utilisation=(1, 1)), "2 utilisation factors for 5 disks"),
         (VolumeSpec(disks_of(60, 60, 1)), "disk02 has 1 MiB but needs 3 MiB"),
-        (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk are for metadata"),
+        (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk are reserved for metadata"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, message: str) -> None:
