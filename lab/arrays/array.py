@@ -1,8 +1,8 @@
-"""The arrays of an open lab, of every kind, and their operations as plans.
+"""The arrays of every kind in an open lab, and their operations as plans.
 
-A kind of array is an ``ArrayKind`` and the ``Array`` objects that it makes; ``lab.arrays.kinds`` lists the kinds. An
-operation reads the state of the machine, refuses an impossible request with a hint, and returns a plan. It changes
-nothing itself.
+A kind of array consists of an ``ArrayKind`` and the ``Array`` objects that it creates; ``lab.arrays.kinds`` lists the
+kinds. An operation reads the state of the machine, refuses an impossible request with a hint, and returns a plan. It
+changes nothing itself.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Array(ABC):
 
     @abstractmethod
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-        """Limit the speed of the array's syncs, in KiB/s per member; None: the system's value."""
+        """Limit the speed of the array's syncs, in KiB/s per member; None: the system-wide limit."""
 
     def re_add(self, disk: str) -> Plan:
         """Re-add a former member, using the bitmap."""
@@ -220,7 +220,7 @@ class Array(ABC):
         raise self.refusal("changing the bitmap")
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
-        """Add ``disks``, grow to ``count`` members, or change to ``level``; without these, use all of each member."""
+        """Add ``disks``, grow to ``count`` members, or change to ``level``; by default, use all space on members."""
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:
@@ -253,7 +253,7 @@ class OpenArrays:
     """The arrays on a lab's disks, running or not. Any thread may read them."""
 
     def __init__(self, lab: Lab, kinds: Sequence[ArrayKind], found: BroughtUp | None = None) -> None:
-        """``kinds``: md's own first (``lab.arrays.kinds``)."""
+        """``kinds``: md's own kind first (``lab.arrays.kinds``)."""
         self.lab = lab
         self._kinds = kinds
         self.found = found or BroughtUp()

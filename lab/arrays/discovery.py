@@ -1,6 +1,6 @@
 """The arrays on the lab's disks, from their superblocks, and the plans that start them.
 
-Parsing and decisions are pure: the caller has read the disks.
+Parsing and decisions are pure functions of what the caller has read from the disks.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
 
 
 def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
-    """Superblocks where md looks for each version: super_1_load() and super_90_load() in drivers/md/md.c."""
+    """Superblocks found where md looks for each version: super_1_load() and super_90_load() in drivers/md/md.c."""
     heads = {"1.2": SUPERBLOCK_OFFSET, "1.1": 0}
     places = [(version, ends.first[at : at + SUPERBLOCK_BYTES]) for version, at in heads.items()]
     # At least 8 KiB before the end, and 4 KiB-aligned from the beginning: a device may end at any sector.
@@ -217,9 +217,9 @@ _PAGE_BYTES = 4096
 
 
 def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:
-    """The arrays that these superblocks describe. If two have the same name, only the one written last may start.
+    """The arrays that these superblocks describe. If two have the same name, only the one written last starts.
 
-    ``host_name`` is this machine's: mdadm puts it in the names of arrays created by hand.
+    ``host_name``: this machine's, which mdadm puts in the names of arrays created by hand.
     """
     by_array: dict[str, dict[str, Superblock]] = {}
     for node, superblock in superblocks.items():
@@ -325,7 +325,7 @@ class BroughtUp:
         return by_name or next((array for array in self.all if array.is_called(name)), None)
 
     def word(self, array: FoundArray) -> str:
-        """The word to type for an array: its name, or its UUID if the name means another one or needs shell quoting."""
+        """How to name an array on the command line: its name, or its UUID if the name is ambiguous or needs quoting."""
         is_plain = re.fullmatch(r"[\w.:+@-]+", array.name, re.ASCII) and not array.name.startswith("-")
         return array.name if is_plain and self.array(array.name) is array else array.uuid
 

@@ -1,4 +1,4 @@
-"""Plans that make, mount and unmount file systems on an array device; and their free space."""
+"""Plans that make, mount and unmount file systems on an array device, and the free space of a file system."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def mount_point(device: str) -> str:
 def make(
     kind: FileSystem, device: str, *, size_bytes: int, chunk_bytes: int | None = None, full_stripe_bytes: int = 0
 ) -> Plan:
-    """Make a file system on ``device`` of ``size_bytes``; no steps for raw.
+    """Make a file system on ``device``, which has ``size_bytes``; the plan has no steps for raw.
 
-    ``chunk_bytes`` and ``full_stripe_bytes`` are the array's, for ext4's stride and stripe width. mkfs.xfs asks md.
-    Raises SpecError if the device is too small.
+    ``chunk_bytes`` and ``full_stripe_bytes`` are the array's, for ext4's stride and stripe width; mkfs.xfs reads
+    them from md. Raises SpecError if the device is too small.
     """
     if size_bytes < _MINIMUM_BYTES[kind]:
         smallest = human_bytes(_MINIMUM_BYTES[kind])
         hint = "use larger disks or ext4" if kind is FileSystem.XFS else "use larger disks"
         size = human_bytes(size_bytes)
-        raise SpecError(f"{device} of {size} is too small for {kind.value}: it needs {smallest}", hint=hint)
+        raise SpecError(f"{device} of {size} is too small for {kind.value}, which needs {smallest}", hint=hint)
     if kind is FileSystem.RAW:
         return Plan(f"Use {device} without a file system")
     if kind is FileSystem.XFS:

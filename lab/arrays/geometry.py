@@ -1,7 +1,7 @@
 """The place of each array sector on the members, and what each member sector holds. Pure arithmetic.
 
 Only this module computes layouts: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and linear, in every layout that md has,
-in both directions. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's word for the
+in both directions. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's name for the
 layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of chunks.
 
 Sectors are 512 bytes. Those of the array are counted from its start, those of a member from the start of its data.
@@ -50,7 +50,7 @@ def copy_kind(copy: int) -> ChunkKind:
 
 @dataclass(frozen=True, slots=True)
 class MemberPlace:
-    """Where a member stores a sector of the array, or parity over it."""
+    """Where a member stores a sector of the array, or the parity that protects it."""
 
     kind: ChunkKind
     slot: int
@@ -140,7 +140,7 @@ class ArrayGeometry(ABC):
         """The places of the sector, the first copy first."""
 
     def parities(self, sector: int) -> tuple[MemberPlace, ...]:
-        """The places of the parity over the sector, P first; empty on levels without parity."""
+        """The places of the parity that protects the sector, P first; empty on levels without parity."""
         return ()
 
     @abstractmethod
@@ -156,7 +156,7 @@ class ArrayGeometry(ABC):
         """All chunks of a stripe. Raises ArrayError if there is no such stripe."""
 
     def place_on(self, slot: int, sector: int) -> MemberPlace | None:
-        """Where the member in ``slot`` stores the sector, or else parity over it; None if it stores neither."""
+        """Where the member in ``slot`` stores the sector, or else its parity; None if it stores neither."""
         places = (*self.places(sector), *self.parities(sector))
         return next((place for place in places if place.slot == slot), None)
 
@@ -186,7 +186,7 @@ class ChunkedGeometry(ArrayGeometry):
         return StripeMap(number, min(firsts), sectors, self.chunk_sectors, rows)
 
     def _cell(self, slot: int, sector: int) -> StripeCell | None:
-        """The chunk that begins in a sector of a member; None if there is none."""
+        """The chunk that begins at a sector of a member; None if there is none."""
         found = self.content(slot, sector)
         if found is None:
             return None
@@ -365,7 +365,7 @@ class ParityGeometry(ChunkedGeometry):
 
 @dataclass(frozen=True, slots=True)
 class Raid1Geometry(ArrayGeometry):
-    """RAID 1: every member holds everything. A stripe is the part that md compares in one step."""
+    """RAID 1: every member holds all data. A stripe is the part that md compares in one step."""
 
     raid_disks: int
     member_sectors: int
@@ -503,7 +503,7 @@ class Raid10Geometry(ChunkedGeometry):
 
 
 def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_sectors: int) -> Raid10Geometry:
-    """From md's number: near copies in bits 0-7, far in 8-15, offset in 16, far sets from 17 on. Raises ArrayError."""
+    """From md's number: near copies in bits 0-7, far copies in 8-15, offset in 16, then far sets. Raises ArrayError."""
     near, far, sets = layout & 0xFF, layout >> 8 & 0xFF, layout >> _FAR_SETS_SHIFT
     far_sets = {0: raid_disks, 1: raid_disks // far if far else 0, 2: near * far}
     if not near or not far or not far_sets.get(sets):
@@ -689,14 +689,14 @@ def geometry_of(
     raise ArrayError(
         f"raidlab cannot compute where an array of level {level} with {len(member_sectors)} of {raid_disks} members "
         "stores its data",
-        hint="it can for raid1, raid4, raid5, raid6 and raid10, and for raid0 and linear with all members",
+        hint="it can for raid1, raid4, raid5, raid6 and raid10, and for raid0 and linear if all members are present",
     )
 
 
 def level_geometry(
     level: Level, layout: str | None, members: int, chunk_sectors: int, component_sectors: int
 ) -> ArrayGeometry:
-    """Geometry of equal members; ``layout``: mdadm's word for RAID 5 and 6, None: mdadm's default. Raises SpecError."""
+    """Geometry of equal members; ``layout``: mdadm's name for RAID 5 and 6, None: mdadm's default. Raises SpecError."""
     if members < level.minimum_members:
         raise SpecError(
             f"{level.name.value} needs at least {level.minimum_members} members, not {members}",
@@ -733,7 +733,7 @@ def _layout_number(level: Level, layout: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StripeRow:
-    """The same row of every member: one chunk of each."""
+    """One row of chunks: those at the same offset on every member."""
 
     part: int
     """Far RAID 10 divides each member into as many parts as there are copies; all other arrays have part 0 only."""

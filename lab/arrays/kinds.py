@@ -68,7 +68,7 @@ class MdArray(Array):
         if found.obstacle and not force:
             raise ArrayError(
                 f"array {self.name} cannot be started: {found.obstacle}",
-                hint="--force also accepts members that are out of date, whose data may be old",
+                hint="use --force to also accept out-of-date members, whose data may be old",
             )
         devices = (*found.devices, *found.former_devices) if force else found.devices
         name = found.named_for([status.name for status in read_arrays(self.arrays.machine)]).name
@@ -93,7 +93,7 @@ class MdArray(Array):
         if member.is_faulty:
             raise ArrayError(f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' removes it")
         if status.breaks_without(member) and not breaks_array:
-            raise cannot_do_without((status,), disk, forced="fails")
+            raise cannot_do_without((status,), disk, forced="fail")
         plan = operations.fail(self.name, member.device, breaks_array=not status.works_without(member))
         return self.awake_first(status, plan)
 
@@ -141,9 +141,7 @@ class MdArray(Array):
     def replace(self, old: str, new: str) -> Plan:
         status, old_node, new_node = self._redundant_status(), self.arrays.node(old), self.arrays.node(new)
         if not status.member(old_node).is_in_sync:
-            raise ArrayError(
-                f"{old} is not working in {self.name}, so nothing can be copied from it", hint="add a disk instead"
-            )
+            raise ArrayError(f"{old} is not in sync in {self.name}, so it cannot be copied", hint="add a disk instead")
         self._require_complete(status, "no member can be replaced")
         is_spare = any(spare.device == new_node for spare in status.spares)
         if not is_spare:
@@ -197,7 +195,7 @@ class MdArray(Array):
             # md takes spares from the front of its list (raid5_start_reshape in drivers/md/raid5.c).
             raise ArrayError(
                 f"{self.name} has the spare {left[0]}, which md would use before an added disk",
-                hint=f"grow on {left[0]} as well, or remove it first: raidlab array remove {self.name} {left[0]}",
+                hint=f"grow onto {left[0]} as well, or remove it first: raidlab array remove {self.name} {left[0]}",
             )
         if level:
             plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added, spares)
@@ -255,7 +253,7 @@ class MdArray(Array):
         size = self.arrays.lab.disk(disk).size_bytes
         if size < needed:
             raise ArrayError(
-                f"{disk} has {human_bytes(size)}, but {self.name} needs {human_bytes(needed)} of each member",
+                f"{disk} has {human_bytes(size)}, but {self.name} needs {human_bytes(needed)} on each member",
                 hint="use a larger disk: 'raidlab disks' shows sizes",
             )
 
@@ -368,7 +366,7 @@ def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str
     wait = f"wait until its copies or parity are complete: raidlab array wait {syncing[0]}; " if syncing else ""
     return ArrayError(
         f"array {names} cannot run without {disk}{' yet' if syncing else ''}: its data would be lost",
-        hint=f"{wait}--break-array {forced} it anyway",
+        hint=f"{wait}use --break-array to {forced} it anyway",
     )
 
 
@@ -398,7 +396,7 @@ class MdKind(ArrayKind):
     def spec(self, options: CreateOptions) -> ArraySpec:
         parse_level(options.level)
         if options.reference is not None or options.utilisation is not None:
-            raise SpecError(f"{options.level} has no reference stripe and no utilisation", hint="leave them out")
+            raise SpecError(f"{options.level} does not support --reference or --utilisation", hint="omit them")
         return ArraySpec(
             level=options.level,
             members=tuple(disk.node for disk in options.members),
@@ -533,7 +531,7 @@ def bring_up(
 
 
 def start_array(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
-    """Start one array that was found stopped. Returns the reason if that fails, otherwise an empty string."""
+    """Start one array that was found stopped. Returns the error message if that fails, otherwise an empty string."""
     try:
         plan = array.start_plan(lab.machine)
         on_plan(plan)

@@ -22,7 +22,7 @@ _NODE = re.compile(r"/dev/[A-Za-z0-9][A-Za-z0-9._/:+-]*")
 
 
 def is_array_name(name: str) -> bool:
-    """Whether ``name`` is a kernel name such as md0: the one name that /dev, sysfs and diskstats share."""
+    """Whether ``name`` is an array's kernel name, such as md0, which is the same in /dev, sysfs and diskstats."""
     return bool(_ARRAY.fullmatch(name))
 
 
@@ -77,7 +77,7 @@ class LevelName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SmallWrite:
-    """The member I/Os that md makes for one write smaller than a chunk on a healthy array, with nothing cached."""
+    """The member I/Os that md issues for one write smaller than a chunk on a healthy array, with nothing cached."""
 
     reads: int
     writes: int
@@ -131,7 +131,7 @@ class Level(ABC):
         return max(0, least - missing), max(0, most - missing)
 
     def small_write(self, members: int) -> SmallWrite:
-        """The member I/Os that md makes for one write smaller than a chunk."""
+        """The member I/Os that md issues for one write smaller than a chunk."""
         return SmallWrite(0, self.write_penalty)
 
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
@@ -185,7 +185,7 @@ class Raid0(Level):
 
 @dataclass(frozen=True, slots=True)
 class Raid1(Level):
-    """Every member holds everything."""
+    """Every member holds all data."""
 
     name = LevelName.RAID1
     minimum_members = 2
@@ -257,7 +257,7 @@ class Raid10Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Raid10(Level):
-    """Stripes of mirrored chunks on two or more members; their number may be odd."""
+    """Stripes of mirrored chunks on two or more members; the number of members may be odd."""
 
     layout: Raid10Layout = Raid10Layout.NEAR
     copies: int = 2
@@ -278,7 +278,7 @@ class Raid10(Level):
         """Each set of slots that together hold all copies of some chunk.
 
         As in _enough() in drivers/md/raid10.c: near copies fill the slots one after the other, so the sets
-        start ``copies`` slots apart and wrap round on an odd number; far and offset copies are shifted by one slot.
+        start ``copies`` slots apart and may wrap around; far and offset copies are shifted by one slot.
         """
         step = self.copies if self.layout is Raid10Layout.NEAR else 1
         starts = range(0, members * step, step)
@@ -307,8 +307,9 @@ class Raid10(Level):
     def _fewest_that_hold_all(self, left: Sequence[frozenset[int]], members: int) -> int:
         """The size of the smallest set of slots that holds a copy of everything.
 
-        Copies lie on neighbouring slots of a ring. Each slot of the smallest copy set is tried as the first choice. It
-        cuts the ring into a line, on which it is optimal to choose the last slot of each set that is not covered yet.
+        Copies lie on neighbouring slots of a ring. Each slot of the smallest copy set is tried as the first choice.
+        This cuts the ring into a line, on which it is optimal to choose the last slot of each set that is not covered
+        yet.
         """
 
         def taking(first: int) -> int:
@@ -347,7 +348,8 @@ def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bo
     """Bytes before the data on a member of ``device_bytes`` with 1.2 metadata.
 
     As in validate_geometry1() in mdadm's super1.c: superblock, bitmap space, headroom for a reshape (about 0.1 %, at
-    least two chunks) and 1 MiB for a PPL, rounded up to 1 MiB. mdadm may differ: the real value comes from sysfs.
+    least two chunks) and 1 MiB for a PPL, rounded up to 1 MiB. The real value, which may differ, comes from
+    sysfs.
     """
     sectors = device_bytes // SECTOR_BYTES
     headroom = 128 * MIB // SECTOR_BYTES
@@ -361,7 +363,7 @@ def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bo
 def usable_bytes(
     level: Level, device_bytes: Sequence[int], chunk_bytes: int | None = None, *, has_ppl: bool = False
 ) -> int:
-    """Expected capacity in bytes of an array on disks of these sizes, with room for the metadata subtracted."""
+    """Expected capacity in bytes of an array on disks of these sizes, less the space for metadata."""
     if level.minimum_members == 1:
         return min(device_bytes)
     chunk = (chunk_bytes or DEFAULT_CHUNK_BYTES) if level.has_chunk else None
@@ -380,7 +382,7 @@ def _bitmap_space_sectors(sectors: int) -> int:
 
 
 class AddedKind(NamedTuple):
-    """A kind of array that a plugin adds, with the words for its levels; the kind contains their arithmetic."""
+    """A kind of array that a plugin adds, with the names of its levels; the kind contains their arithmetic."""
 
     load: Callable[[], Any]
     """Imports the kind, an ``ArrayKind`` of ``lab.arrays.array``."""
@@ -414,7 +416,10 @@ ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asym
 
 
 def parse_level(text: str) -> Level:
-    """The level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 as n2. Raises SpecError with a guess."""
+    """The level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 has layout n2.
+
+    Raises SpecError, which suggests the nearest level.
+    """
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
         return _LEVELS[_WORDS[word]]
@@ -422,7 +427,7 @@ def parse_level(text: str) -> Level:
     others = {level: each.makes for each in added for level in each.levels}
     if word in others:
         raise SpecError(
-            f"level {word} is not possible here: it makes {others[word]}",
+            f"level {word} is not supported here: it makes {others[word]}",
             hint=f"raidlab array create --level {word} makes one",
         )
     titles = {**_WORDS, **{level: level for level in others}}
@@ -434,14 +439,14 @@ def parse_level(text: str) -> Level:
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:
-    """Layouts to choose from for a level, in mdadm's words; empty if there is no choice."""
+    """The layouts that a level offers, by mdadm's names; empty if there is no choice."""
     if level in (LevelName.RAID5, LevelName.RAID6):
         return ROTATIONS
     return ("n2", "f2", "o2") if level is LevelName.RAID10 else ()
 
 
 def level_with_layout(text: str, layout: str | None) -> Level:
-    """The level with this layout, which changes only the arithmetic of RAID 10. Raises SpecError if one is unknown."""
+    """The level with this layout, which changes only the arithmetic of RAID 10. Raises SpecError for an unknown one."""
     level = parse_level(text)
     if layout is None:
         return level
@@ -461,7 +466,7 @@ def level_with_layout(text: str, layout: str | None) -> Level:
 
 
 def layout_name(level: LevelName, number: int) -> str | None:
-    """The word for the number in md/layout; None if the level has none or the number is unknown.
+    """The name that mdadm uses for the number in md/layout; None if the level has none or the number is unknown.
 
     Numbers: drivers/md/raid5.h (ALGORITHM_*) and, for RAID 10, near copies in the low byte, far copies in the next,
     bit 16 set for offset (raid10.c, setup_geo).

@@ -1,7 +1,8 @@
 """Operations on existing arrays, and ways to break them, as plans.
 
-Operations act on whole arrays, members, shape, scrubs, sync speed limits and the bitmap. Faults make a disk vanish,
-slow down, lose its write cache or change silently; a fault that a kind of disk does not support is refused.
+Operations start, stop, grow and scrub arrays, and change their members, sync speed limits and bitmaps. Faults make a
+disk vanish, slow down, lose its cached writes or silently change its data; a fault that a kind of disk does not support
+is refused.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def assemble(name: str, members: Sequence[str], *, force: bool = False, options:
 
 
 def stop(name: str, members: Sequence[str] = ()) -> Plan:
-    """Stop an array; with ``members`` the undo of the step starts it again."""
+    """Stop an array; with ``members``, the undo command of the step starts it again."""
     device = array_device(name)
     step = Step(
         argv=("mdadm", "--stop", device),
@@ -93,8 +94,8 @@ def zero_superblocks(devices: Sequence[str]) -> Plan:
 def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
     """Mark a member as faulty, as md does after a write error.
 
-    ``breaks_array``: the array does not work without this member. mdadm refuses this from 4.3 on, so the plan writes to
-    the member's state file, which has the same effect as mdadm's ioctl (Linux: state_store and set_disk_faulty in
+    ``breaks_array``: the array does not work without this member. mdadm 4.3 and later refuse this, so the plan writes
+    to the member's state file, which has the same effect as mdadm's ioctl (Linux: state_store and set_disk_faulty in
     drivers/md/md.c). md returns EBUSY; raid4, raid5 and raid6 lose the member, raid0, raid1 and raid10 keep it and
     become broken.
     """
@@ -135,7 +136,7 @@ def remove(name: str, member: str) -> Plan:
 
 
 def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
-    """Add a device: it becomes a spare, and a degraded array starts to rebuild on it.
+    """Add a device: it becomes a spare, and a degraded array starts to rebuild onto it.
 
     mdadm turns --add into a re-add if the device still has a matching superblock and the array has a bitmap;
     ``erase_first`` removes that superblock, so that the whole device is rebuilt.
@@ -153,13 +154,13 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 
 def re_add(name: str, device: str) -> Plan:
-    """Put a former member back in its slot; with a bitmap only the regions that have changed meanwhile are copied."""
+    """Put a former member back in its slot; with a bitmap, only the regions that have changed since are copied."""
     why = "The superblock records the slot, and the bitmap the regions that have changed since; only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
 
 def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
-    """Copy a working member to a new device or a spare (``is_spare``), then retire it; the array is never degraded."""
+    """Replace a member by copying it to a new device or a spare (``is_spare``); the array is never degraded."""
     step = Step(
         argv=("mdadm", "--manage", array_device(name), "--replace", old, "--with", new),
         why="md copies the old member to the new one while both are in use, so redundancy is kept throughout.",
@@ -192,12 +193,12 @@ _QUIET_START = "Do not read from the array when this begins: newer kernels may t
 
 
 def grow_members(name: str, level: str, members: int, added: Sequence[str], spares: Sequence[str] = ()) -> Plan:
-    """Add devices, and reshape the array onto its members, the joining ``spares`` and the added devices.
+    """Add devices, and reshape the array to span its current members, the given ``spares`` and the added devices.
 
-    ``members`` is the present number of slots. Raises SpecError for RAID 10.
+    ``members`` is the current number of slots. Raises SpecError for RAID 10.
     """
     if not added and not spares:
-        raise SpecError(f"array {name}: no devices to grow on", hint="name at least one device")
+        raise SpecError(f"array {name}: no devices to grow onto", hint="name at least one device")
     kind, array = parse_level(level).name, array_device(name)
     if kind is LevelName.SINGLE:
         raise SpecError("a single disk cannot grow", hint="create a raid0 or raid1 array")
@@ -219,7 +220,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
 
 
 def grow_size(name: str) -> Plan:
-    """Use all of each member, after members have been replaced by larger ones; md refuses while the policy is ppl."""
+    """Use all space on each member, after replacing members by larger ones; md refuses this while the policy is ppl."""
     array = array_device(name)
     why = "md extends the array to the size of the smallest member, and synchronises the new part."
     step = _grow(("mdadm", "--grow", array, "--size=max"), array, (), why)
@@ -236,9 +237,9 @@ def grow_level(
 ) -> Plan:
     """Change the level in place: raid1 to raid5, raid5 to raid6.
 
-    ``members`` is the present number of slots; ``added`` and ``spares`` are the devices that join. RAID 1 must have two
-    members: a RAID 5 of two holds the same bytes, so nothing moves. RAID 6 needs one more device, and a backup file on
-    another disk.
+    ``members`` is the current number of slots; ``added`` and ``spares`` are the devices that join. Conversion to
+    RAID 5 requires a RAID 1 of two members: a RAID 5 of two members holds the same bytes, so no data move. Conversion
+    to RAID 6 requires one more device, and a backup file on another disk.
     """
     old, new = parse_level(old_level).name, parse_level(new_level).name
     if (old, new) == (LevelName.RAID1, LevelName.RAID5):
@@ -247,7 +248,7 @@ def grow_level(
         return _second_parity(name, members, added, spares)
     raise SpecError(
         f"array {name}: raidlab cannot convert {old.value} into {new.value}",
-        hint="it can convert raid1 of two members into raid5, and raid5 into raid6",
+        hint="it can convert a raid1 of two members into raid5, and raid5 into raid6",
     )
 
 
@@ -285,7 +286,7 @@ def _add_steps(array: str, added: Sequence[str], why: str) -> tuple[Step, ...]:
 def _detached(argv: tuple[str, ...], file: str) -> tuple[str, ...]:
     """``argv`` with its output redirected to a file, which is printed on failure.
 
-    With a backup file mdadm leaves a background process that drives the reshape and would hold the caller's pipe open.
+    With a backup file, mdadm leaves a background process that drives the reshape and would hold the caller's pipe open.
     """
     log = shlex.quote(f"{file}.log")
     return ("sh", "-c", f"{shlex.join(argv)} > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}")
@@ -330,11 +331,11 @@ def scrub(name: str, action: str) -> Plan:
 
 
 def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-    """Limits for every kind of sync, for this array only, in KiB/s per member; None: the system's value."""
+    """Limit the speed of this array's syncs of every kind, in KiB/s per member; None: the system-wide limit."""
     low, high = minimum_kib_per_second, maximum_kib_per_second
     for limit in (low, high):
         if limit is not None and limit < 1:
-            hint = "leave it out for the system's value"
+            hint = "omit it for the system-wide limit"
             raise SpecError(f"array {name}: sync speed {limit} KiB/s is below 1", hint=hint)
     if low is not None and high is not None and low > high:
         raise SpecError(
@@ -349,7 +350,7 @@ def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib
 
 
 def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
-    """Add or remove the write-intent bitmap of a running array; one bit covers ``chunk_bytes`` (None: md chooses)."""
+    """Add or remove a running array's write-intent bitmap; one bit covers ``chunk_bytes`` (None: mdadm chooses)."""
     array = array_device(name)
     on = bitmap is Bitmap.INTERNAL
     why = (
@@ -397,8 +398,8 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as udev would do.
 
     A spindle loses its connection, so that each further I/O fails; the kernel deletes a SCSI disk, and a virtio disk of
-    ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused for a disk that cannot vanish, with an
-    alternative.
+    ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused, which suggests an alternative, for a
+    disk that cannot be pulled.
     """
     if disk.kind is DiskKind.SPINDLE:
         step = disconnect_step(disk, "The cable is out: every further I/O of this drive fails.")
@@ -429,7 +430,7 @@ def _is_pci_disk(disk: LabDisk) -> bool:
 
 
 def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It does not join an array."""
+    """Bring a pulled disk back, first removing it from ``arrays``, which list it as faulty. It does not rejoin them."""
     let_go = (
         Step(
             ("mdadm", "--manage", array_device(name), "--remove", disk.node),
@@ -443,7 +444,7 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def slow(disk: LabDisk, model: str) -> Plan:
-    """Give a spindle the pace of a slower model; ``OWN_PACE``: its own. Raises DeviceRefused or SpecError."""
+    """Slow a spindle down to the speed of ``model``; ``OWN_PACE``: its own speed. Raises DeviceRefused or SpecError."""
     if disk.kind is not DiskKind.SPINDLE:
         raise DeviceRefused(
             f"{disk.name} is a {disk.kind} disk: only the speed of emulated drives can be changed",
@@ -502,8 +503,8 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
     """Overwrite a region of the member's data with random bytes, bypassing md.
 
     ``start_bytes`` counts from the start of the member's data, which lies ``data_offset_bytes`` into the device and is
-    ``data_bytes`` long, so superblock and bitmap stay intact. Raises SpecError for a region that is not inside the
-    data, or does not consist of whole 4 KiB blocks.
+    ``data_bytes`` long, so the superblock and the bitmap stay intact. Raises SpecError for a region that is not inside
+    the data, or does not consist of whole 4 KiB blocks.
     """
     _require_region(member, data_offset_bytes, data_bytes, start_bytes, length_bytes)
     block = CORRUPTION_BLOCK_BYTES
@@ -521,10 +522,11 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
 
 
 def list_bad_block(array: str, member: str, sector: int) -> Plan:
-    """Put 4 KiB of a member, from this sector of its device, on md's bad-block list: md then treats them as unreadable.
+    """Add 4 KiB of a member, from this sector of its device, to md's bad-block list: md then treats them as unreadable.
 
-    md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST). It records a line that is
-    written to ``bad_blocks`` (md.rst). The undo is a repair: md removes a block that it can rewrite from redundancy.
+    md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST). A line written to
+    ``bad_blocks`` adds a block (md.rst). The undo command is a repair: md removes a block from the list once it has
+    rewritten it from redundancy.
     """
     folder = md_path(array, f"dev-{kernel_name(member)}")
     why = "md treats these sectors as unreadable, although the disk can read them."

@@ -42,9 +42,9 @@ class SliceRow:
 
 @dataclass(frozen=True, slots=True)
 class SystemPreview:
-    """What one system makes of the same disks. ``capacity_bytes`` is 0 if it cannot use them.
+    """The volume that one system makes of the same disks. ``capacity_bytes`` is 0 if it cannot use them.
 
-    ``reads_share`` is the share of the data on which an aligned write of a full stripe has to read first.
+    ``reads_share`` is the share of the data where an aligned write of a full stripe must first read blocks.
     """
 
     system: str
@@ -91,7 +91,7 @@ class ArrayPreview:
     systems: tuple[SystemPreview, ...] = ()
     """The same disks under other systems, where there are any to compare."""
     note: str = ""
-    """A remark for the user although it can be built; empty if there is none."""
+    """A remark for the user even if it can be built; empty if there is none."""
     plan: Plan | None = None
 
     @property
@@ -165,7 +165,7 @@ class Spec(ABC):
         """All problems, one sentence each; empty if the array can be built."""
 
     def validate(self) -> None:
-        """Raises one SpecError that lists all problems."""
+        """Raises a single SpecError that lists all problems, if there are any."""
         problems = self.problems()
         if len(problems) == 1:
             raise SpecError(f"array {self.name}: {problems[0]}", hint="change this, then try again")
@@ -177,7 +177,7 @@ class Spec(ABC):
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
         """Create the array, then the file system on it.
 
-        ``disks`` contain those of the array; ``taken`` are the md names in use.
+        ``disks`` include those of the array; ``taken`` are the md names in use.
         Raises SpecError for a request that is impossible on any machine.
         """
 
@@ -191,7 +191,7 @@ class Spec(ABC):
     ) -> ArrayPreview:
         """The preview. Never raises.
 
-        ``disks`` contain those of the array. Without a plan (``has_plan``) the preview is faster.
+        ``disks`` include those of the array. The preview is faster without a plan (``has_plan``).
         """
         problems, plan = self.problems(), None
         if problems:
@@ -219,7 +219,7 @@ def _sentence_of(error: LabError) -> str:
 
 
 def _failures_words(minimum: int, maximum: int) -> str:
-    """``1 failed member``, ``1 to 3 failed members``, ``no failed members``."""
+    """The range as text: ``1 failed member``, ``1 to 3 failed members`` or ``no failed members``."""
     if minimum != maximum:
         return f"{minimum} to {maximum} failed members"
     return "1 failed member" if minimum == 1 else f"{minimum or 'no'} failed members"

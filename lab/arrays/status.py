@@ -1,7 +1,7 @@
 """The status of an array: its values, how they are read from sysfs, and waiting for syncs.
 
-Files: Documentation/admin-guide/md.rst; one round trip per reading. Parsing is separate from reading. Any file may be
-missing (raid0 has no ``degraded``) and any word may be unknown.
+The kernel's Documentation/admin-guide/md.rst describes the files; a reading takes one round trip. Parsing is separate
+from reading. Any file may be missing (raid0 has no ``degraded``) and any word may be unknown.
 
 A wait has two time-outs, one for the time without progress and one for the total time. ``sync_action`` is idle for an
 instant before a sync starts and may briefly report recover wrongly, so a state counts only when it persists and
@@ -56,7 +56,7 @@ class ArrayState(StrEnum):
 
     @property
     def is_broken(self) -> bool:
-        """Reported for raid0, raid1 and raid10; raid5 and raid6 only report a ``degraded`` count above their parity."""
+        """Reported for raid0, raid1 and raid10; raid5 and raid6 only show too high a ``degraded`` count."""
         return self is ArrayState.BROKEN
 
 
@@ -79,7 +79,7 @@ class SyncAction(StrEnum):
 
     @property
     def noun(self) -> str:
-        """The common term: rebuild for md's recover."""
+        """The common term, such as rebuild for md's recover."""
         return "rebuild" if self is SyncAction.RECOVER else self.value
 
 
@@ -134,7 +134,7 @@ class MemberStatus:
 
     @property
     def is_spare(self) -> bool:
-        """Whether the member is waiting without a slot."""
+        """Whether the member is a spare, which has no slot."""
         return "spare" in self.flags and self.slot is None and not self.is_faulty
 
     @property
@@ -221,7 +221,7 @@ class ArrayStatus:
 
     @property
     def awaits_rebuild(self) -> bool:
-        """Whether a rebuild runs or is due: an empty slot and a device to fill it, or a requested replacement."""
+        """Whether a rebuild is running or due: an empty slot and a device to fill it, or a requested replacement."""
         filler = any(member.is_spare or member.is_rebuilding for member in self.members)
         return filler and (self.is_degraded or any("want_replacement" in member.flags for member in self.members))
 
@@ -301,7 +301,7 @@ class ArrayStatus:
 
     @property
     def has_lost_data(self) -> bool:
-        """Whether more members are missing than it survives: raid5 and raid6 show this only in ``degraded``."""
+        """Whether more members are missing than the array survives: raid5 and raid6 show this only in ``degraded``."""
         level = self.known_raid
         if self.state.is_broken or level is None or not self.is_degraded:
             return self.state.is_broken
@@ -309,11 +309,11 @@ class ArrayStatus:
 
     @property
     def loss_words(self) -> str:
-        """The extent of the loss, if known; otherwise empty."""
+        """The extent of the data loss, if known; otherwise empty."""
         return ""
 
     def works_without(self, member: MemberStatus) -> bool:
-        """Whether the other members in sync are sufficient, no matter how many were in sync before."""
+        """Whether all data can be read from the other in-sync members alone."""
         return self.raid.survives(self._slots_without(member), self.raid_disks)
 
     def breaks_without(self, member: MemberStatus) -> bool:
@@ -342,7 +342,7 @@ class ArrayStatus:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a rebuild has begun that only a new plan can continue."""
+        """Whether a rebuild was interrupted and needs a new plan to continue."""
         return False
 
     @property
@@ -400,7 +400,7 @@ class ArrayStatus:
 
     @property
     def unpredicted(self) -> str:
-        """Why theory has no prediction for workloads on the array; empty if it may have one."""
+        """Why theory cannot predict the performance of workloads on the array; empty if it may be able to."""
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
@@ -410,11 +410,11 @@ class ArrayStatus:
         return f"{disk} is in sync with {self.name}"
 
     def member_note(self, member: MemberStatus) -> str:
-        """A remark on a member that its role does not describe fully; otherwise empty."""
+        """A remark on a member whose role does not fully describe it; otherwise empty."""
         return ""
 
     def use_words(self, member: MemberStatus) -> str:
-        """How much of a member the array uses, if members differ in that; otherwise empty."""
+        """How much of a member the array uses, if this differs between members; otherwise empty."""
         return ""
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
@@ -498,7 +498,7 @@ def read_array(machine: Machine, name: str) -> ArrayStatus:
 
 
 def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[ArrayStatus, ...]:
-    """State of every array of the machine, sorted by number, or of those of ``names`` that exist.
+    """State of every array of the machine, sorted by number, or of the arrays in ``names`` that exist.
 
     An array in state ``clear`` is left out: it has no members, or was stopped. md removes its folder, and those of its
     members, shortly after ``mdadm --stop`` has ended, and refuses reads meanwhile (mddev_put() and md_attr_show() in
@@ -709,7 +709,7 @@ def _with_finer_progress(machine: Machine, status: ArrayStatus) -> ArrayStatus:
     """The status, with the progress from /proc/mdstat while a sync is running.
 
     md updates md/sync_completed only after each sixteenth of the array, or every five minutes (md_do_sync in
-    drivers/md/md.c): on a large array it does not change within the time-out.
+    drivers/md/md.c): on a large array, it may not change within the time-out.
     """
     if not status.sync_action.is_busy:
         return status
@@ -742,10 +742,11 @@ class _Rests:
 
 
 def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
-    """Whether a sync runs, or mdadm has yet to convert an array that grew by way of RAID 4 back to RAID 0.
+    """Whether a sync is running, or mdadm has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
-    It does so after the last stripe has been moved; since 4.4, five seconds later (impose_level in its Grow.c). Until
-    then the array is idle, and appears in sysfs as a RAID 4 without parity: only the process shows the difference.
+    mdadm does so after the last stripe has been moved; since 4.4, five seconds later (impose_level in its Grow.c).
+    Until then the array is idle, and appears in sysfs as a RAID 4 without parity: only the process shows the
+    difference.
     """
     if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
         return True

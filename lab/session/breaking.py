@@ -28,7 +28,7 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
     # An array that cannot run without the disk rejects ``mdadm --incremental --fail``, and detects the loss by itself.
     plan = operations.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
-        raise cannot_do_without(broken, disk, forced="pulls")
+        raise cannot_do_without(broken, disk, forced="pull")
     return plan
 
 

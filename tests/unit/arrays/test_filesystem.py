@@ -26,7 +26,7 @@ def test_ext4_is_made_with_the_arrays_geometry() -> None:
 
 def test_xfs_needs_300_mib() -> None:
     assert filesystem.make(FileSystem.XFS, MD, size_bytes=300 * MIB).lines() == ["mkfs.xfs -f /dev/md0"]
-    with pytest.raises(SpecError, match="too small for xfs: it needs 300 MiB") as caught:
+    with pytest.raises(SpecError, match="too small for xfs, which needs 300 MiB") as caught:
         filesystem.make(FileSystem.XFS, MD, size_bytes=299 * MIB)
     assert "ext4" in caught.value.hint
 

@@ -122,16 +122,16 @@ def test_a_plan_uses_the_names_of_the_lab(session: LabSession) -> None:
 
 def test_a_disk_is_refused_with_a_way_to_insist() -> None:
     idle = replace(captured("raid5-rebuilding"), sync_action=SyncAction.IDLE)
-    refusal = cannot_do_without((idle,), "disk02", forced="fails")
+    refusal = cannot_do_without((idle,), "disk02", forced="fail")
     assert refusal.message == "array md0 cannot run without disk02: its data would be lost"
-    assert refusal.hint == "--break-array fails it anyway"
+    assert refusal.hint == "use --break-array to fail it anyway"
 
 
 def test_while_parity_is_computed_the_next_thing_is_to_wait() -> None:
-    refusal = cannot_do_without((captured("raid5-rebuilding"),), "disk02", forced="pulls")
+    refusal = cannot_do_without((captured("raid5-rebuilding"),), "disk02", forced="pull")
     assert "cannot run without disk02 yet" in refusal.message
     assert "raidlab array wait md0" in refusal.hint
-    assert "--break-array pulls" in refusal.hint
+    assert "use --break-array to pull it" in refusal.hint
 
 
 OLDER = NeededKernel(before="7.0", why="the rebuild never ends")
