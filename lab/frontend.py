@@ -26,4 +26,4 @@ class AppFrontend(NamedTuple):
     serve: Callable[[str | None, int, Callable[[str], None]], None]
     """Serves the app to a browser at this port; calls the function with the address."""
     key_card: Callable[[], Sequence[object]]
-    """The sections of the card of keys, for a template."""
+    """The sections of the key card, for a template."""

@@ -1,4 +1,4 @@
-"""All checks and readings for lessons and drills: of arrays, of the end of a drill, and of fault scenarios.
+"""All checks and readings for lessons and drills: on arrays, on the end of a drill, and on fault scenarios.
 
 All values are those of the current state of the array, never the arguments with which it was created. Superblocks,
 counters, file systems and files that programs wrote need additional commands, so they are gathered only for lessons
@@ -153,7 +153,7 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
-    """The array has a write-intent bitmap, or none with ``present = false``."""
+    """The array has a write-intent bitmap; ``present = false``: it has none."""
 
     present: bool = True
 
@@ -221,8 +221,8 @@ class DiskInArray(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class DiskOut(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
     """The array runs without this disk: the disk is faulty, or not a member.
 
-    On the embedded kernel a faulty disk is no longer a member at the next command, because md omits it when the array
-    is assembled again.
+    On the embedded kernel, a faulty disk is no longer a member when the next command runs, because md omits it when the
+    array is assembled again.
     """
 
     states = ("faulty", "not a member")
@@ -254,7 +254,7 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
-    """The bad-block list of the disk has entries, or none with ``present = false``."""
+    """The bad-block list of the disk has entries; ``present = false``: it has none."""
 
     disk: str
     present: bool = True
@@ -392,7 +392,7 @@ class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.stale"):
-    """The event count of the disk is at least this much lower than the highest one of its array."""
+    """The event count of the disk is at least this much lower than the highest in its array."""
 
     at_least: int = 1
 
@@ -402,7 +402,7 @@ class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.current"):
-    """The event count of the disk equals the highest one of its array."""
+    """The event count of the disk equals the highest in its array."""
 
     def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
         behind = _events_behind(superblock, lab)
@@ -431,7 +431,7 @@ class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.copied"):
-    """During this step ``source`` was read and ``target`` was written from end to end, and ``target`` is in sync.
+    """During this step, ``source`` was read and ``target`` was written from end to end, and ``target`` is in sync.
 
     This is a replacement (``mdadm --replace``). A rebuild after a failure reads all other members instead.
     """
@@ -453,7 +453,7 @@ class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.mended"):
-    """md corrected a read error of a member by writing the data back: dev-*/errors counts these (md.rst)."""
+    """md corrected a read error on a member by rewriting the data: dev-*/errors counts these errors (md.rst)."""
 
     lasts = True
 
@@ -508,7 +508,7 @@ class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class MemberEvents(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.events"):
-    """The event count in a disk's superblock; with ``behind`` its difference from the highest one of its array."""
+    """The event count in a disk's superblock; with ``behind``, its difference from the highest in its array."""
 
     needs_lab = needs_disks = True
     disk: str
@@ -706,8 +706,8 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
     """The superblocks of all these disks have this value; ``is_so = false``: at least one has another value.
 
-    ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot: when a spare gets its
-    slot does not matter.
+    ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot, because it does not
+    matter when a spare gets its slot.
     """
 
     disks: str
@@ -756,7 +756,7 @@ class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
-    """One of these disks, ``disk01,disk02``, is in sync in the array with the data; ``is_in = false``: none is."""
+    """One of these disks (``disk01,disk02``) is in sync in the array with the data; ``is_in = false``: none is."""
 
     disks: str
     is_in: bool = True
@@ -944,7 +944,7 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
-    """Scenario number -> its newest outcome since the second of ``began_utc``: runs store only whole seconds."""
+    """Scenario number -> its newest outcome since ``began_utc``, rounded down: runs store only whole seconds."""
     found: dict[str, PlayedFault] = {}
     began = moment(began_utc).replace(microsecond=0)
     for run in takewhile(lambda run: moment(run.created_utc) >= began, stored_runs(host)):
@@ -954,7 +954,7 @@ def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
 
 
 def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
-    """Configuration -> its newest crash points since the second of ``began_utc``."""
+    """Configuration -> its newest crash points since ``began_utc``, rounded down to a whole second."""
     found: dict[str, StoredPoints] = {}
     began = moment(began_utc).replace(microsecond=0)
     for points in takewhile(lambda points: moment(points.created_utc) >= began, stored_points(host)):
@@ -972,13 +972,16 @@ SOURCES: Mapping[str, type[Source]] = {
 
 
 def make_check(written: Mapping[str, Any], *, where: str, in_drill: bool = False) -> Check:
-    """Create a check from its TOML table. Raises SpecError with the nearest name for an unknown check or key."""
+    """Create a check from its TOML table.
+
+    Raises SpecError, which suggests the nearest name, for an unknown check or key.
+    """
     return make_tagged(written, ALL_CHECKS if in_drill else CHECKS, what="check", key="that", where=where)
 
 
 def make_source(written: Mapping[str, Any], *, where: str) -> Source:
     """Create the source of a reading from its TOML table.
 
-    Raises SpecError with the nearest name for an unknown source or key.
+    Raises SpecError, which suggests the nearest name, for an unknown source or key.
     """
     return make_tagged(written, SOURCES, what="source of a reading", key="get", where=where)

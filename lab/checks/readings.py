@@ -1,8 +1,9 @@
 """Readings: numbers that a student reads from the lab, with their sources and tolerance; and checks on measurements.
 
 A check on a measurement bounds the ratio of two parts of one result, never an absolute figure. An absolute figure
-depends more on the computer than on RAID; a ratio of two measurements, made minutes apart on the same disks, depends on
-RAID. Some readings are reliability arithmetic: the rebuild time of a large drive, and the expected life of an array.
+depends more on the computer than on RAID; a ratio of two measurements, made minutes apart on the same disks, depends
+mainly on RAID. Some readings are reliability arithmetic: the rebuild time of a large drive, and the mean time to data
+loss of an array.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lab.workloads.fio_output import DirectionFigures
 
 
 class Figure(StrEnum):
-    """The figure that is compared."""
+    """The figure that a check or a reading compares."""
 
     IOPS = "iops"
     """I/Os per second."""
@@ -52,7 +53,7 @@ class Figure(StrEnum):
 
 
 class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects one part of a result. An empty ``workload`` matches any, for results with only one."""
+    """Selects one part of a result. An empty ``workload`` matches any workload, for results with only one."""
 
     array: str
     workload: str = ""
@@ -89,7 +90,7 @@ class ResultSaved(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
     """The ratio of one figure between two parts of a measurement is between ``at_least`` and ``at_most``.
 
-    With several repeats the ratios of all pairs must agree; otherwise the measurement is inconclusive.
+    With several repeats, the ratios of all pairs of repeats must agree; otherwise the measurement is inconclusive.
     """
 
     of: CellChoice
@@ -151,7 +152,7 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
-    """One value of the figure per repeat, in order, of one part of a result, without values that fio did not report."""
+    """The values of the figure for one part of a result, one per repeat, in order; without those fio did not report."""
     # The direction that the job measured; of a mix the reads, because users wait for those.
     parts = [cell.figures.reads or cell.figures.writes for cell in choice.find(record)]
     found = [figure.of(part) for part in parts if part]

@@ -1,6 +1,6 @@
 """Snapshots of the lab for checks, as plain values, and the base class of checks.
 
-Superblocks are stored as mdadm --examine shows them: administrators look there first, and they reveal mistakes.
+Superblocks are stored as mdadm --examine shows them: this is where administrators look first, and it reveals mistakes.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def signer_of(store: ResultStore) -> Ed25519PrivateKey:
 def export_results(
     store: ResultStore, names: Sequence[str], file: Path, practice: Mapping[str, bytes] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Write a signed bundle to ``file``, complete or not at all; returns the ids of the results.
+    """Write a signed bundle to ``file`` atomically, and return the ids of the results.
 
     ``practice`` maps a path in the bundle to the content of that file. Raises ResultError for a result that cannot be
     read, or if the file cannot be written.
@@ -243,17 +243,17 @@ class _Archive(io.FileIO):
         most = _MOST_DIRECTORY_BYTES + 1
         data = super().read(most if size is None or size < 0 else min(size, most)) or b""
         if len(data) > _MOST_DIRECTORY_BYTES:
-            raise zipfile.BadZipFile("its directory is larger than that of any export")
+            raise zipfile.BadZipFile("its directory is too large for a raidlab export")
         return data
 
 
 @contextmanager
 def _open(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive. Raises ResultError for a file that is not a zip file that raidlab could have written."""
+    """Open a zip archive. Raises ResultError unless it is a zip file that raidlab could have written."""
     try:
         with _Archive(open_plain(file)) as raw:
             if os.fstat(raw.fileno()).st_size > MOST_BUNDLE_BYTES:
-                raise ResultError(f"'{file}' is larger than any export", hint="check the path")
+                raise ResultError(f"'{file}' is too large to be a raidlab export", hint="check the path")
             with zipfile.ZipFile(raw) as archive:
                 yield archive
     # zipfile raises RuntimeError for encrypted entries, NotImplementedError for unsupported compression.
@@ -270,7 +270,7 @@ def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
         while piece := entry.read(MIB):
             pieces.append(piece)
             if len(pieces) * MIB > most_bytes + MIB:
-                raise zipfile.BadZipFile(f"{place} is larger than any in an export")
+                raise zipfile.BadZipFile(f"{place} is too large for a raidlab export")
     return b"".join(pieces)
 
 
@@ -286,7 +286,7 @@ def read_bundle(file: Path) -> Bundle:
         found: dict[str, list[str]] = {}
         practice = tuple(place for place in manifest.sha256 if _is_practice(place, manifest))
         if len(practice) > MOST_PRACTICE:
-            raise ResultError(f"'{file}' holds more lessons and drills than any export", hint="do not use this file")
+            raise ResultError(f"'{file}' has too many lessons and drills for an export", hint="do not use this file")
         for place in practice:
             _content(archive, manifest, place, file)
         for place in (each for each in manifest.sha256 if not _is_practice(each, manifest)):
@@ -319,11 +319,11 @@ def read_practice(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
 def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
     entries = archive.infolist()
     if sum(entry.file_size for entry in entries) > MOST_BUNDLE_BYTES:
-        raise ResultError(f"'{file}' is larger than any export", hint="check the path")
+        raise ResultError(f"'{file}' is too large to be a raidlab export", hint="check the path")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise ResultError(f"'{file}' is encrypted, but exports never are", hint="unpack it with its password first")
     if any(entry.compress_type not in _METHODS for entry in entries):
-        raise ResultError(f"'{file}' is not compressed like an export", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' is not compressed as raidlab exports are", hint=_COPY_AGAIN)
 
 
 def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:
@@ -341,7 +341,7 @@ def _is_practice(place: str, manifest: Manifest) -> bool:
 
 
 def _parted(place: str, file: Path) -> tuple[str, str]:
-    """The id of a result and the path in its folder."""
+    """The id of the result to which ``place`` belongs, and the path in its folder."""
     folder, result_id, path = [*place.split("/", 2), "", ""][:3]
     if folder != "results" or not (path == RECORD_NAME or is_document(path)):
         raise ResultError(f"'{file}' holds '{place}', which does not belong to a result", hint="do not use this file")
@@ -368,7 +368,7 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
             raise ResultError(f"'{file}' is not a raidlab export", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
         if header.format_version < RESULTS_VERSION:
-            raise ResultError(f"'{file}' is not signed: it is from an older raidlab", hint="export its results again")
+            raise ResultError(f"'{file}' is not signed: an older raidlab wrote it", hint="export its results again")
         manifest = decode_json(data, Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{file}' is not a raidlab export: {error}", hint="check the path") from None

@@ -66,17 +66,19 @@ def handout(
     """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
     context = current()
     if what == "keys" and (lessons or seed):
-        raise SpecError("the card of keys does not take lessons or a seed", hint="raidlab handout keys --to keys.html")
+        raise SpecError(
+            "the key card does not accept lessons or a seed", hint="use: raidlab handout keys --to keys.html"
+        )
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
     context.out({"file": str(to), "pages": pages}, f"{to}: {counted(pages, 'page')}, A4; print it from a browser")
 
 
 def key_page() -> str:
-    """The card of keys as HTML. Raises ToolMissing if the app is missing, RequirementMissing if jinja2 is missing."""
+    """The key card as HTML. Raises ToolMissing if the app is missing, RequirementMissing if jinja2 is missing."""
     app = extension(AppFrontend)
     if app is None:
-        raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
+        raise ToolMissing("the app is not installed", hint="install raidlab with the package 'tui'")
     return _render("keys.html.jinja", "keys", "raidlab: keys", sections=app.key_card())
 
 
@@ -139,7 +141,7 @@ def classroom(
 
     It shows the speed-up of each level over the student's own disk, how many students saved the data in each drill,
     their mistakes and times, and how many passed each lesson. Edited or damaged bundles are reported and left out.
-    Copies, seeds that several students share, and values far from the others are reported too.
+    Copies, seeds that several students share, and outliers are also reported.
     """
     context = current()
     if (moodle or canvas) and not roster:
@@ -164,7 +166,7 @@ def classroom(
     if not (chosen.rows or chosen.left_out or found.practice.drills or found.practice.lessons):
         raise ResultError(
             f"no bundle in '{folder}' has results of two arrays in one experiment, or any practice",
-            hint="'raidlab export' makes bundles",
+            hint="'raidlab export' creates bundles",
         )
     practised = [] if experiment else [fitted(table) for table in practice_tables(found.practice)]
     out("\n\n".join([_text(chosen), *practised]))

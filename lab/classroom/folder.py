@@ -2,13 +2,13 @@
 
 The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
 any other code uses them. The rows of each bundle are cached in a database (duckdb), so that thousands of results are
-evaluated in one query. Only new or changed bundles are read, by several processes.
+evaluated in one query. Only new or changed bundles are read, by several processes in parallel.
 
 Copied measurements are recognised by fingerprints, which are taken from the figures of some cells, from some of fio's
-documents, and from the times in a result. Two independent measurements have none in common: latencies are means of
-thousands of times in nanoseconds, and the times include the measured duration of the whole run. So results with a
-common fingerprint are one measurement, even if whitespace, names or all but one of the figures were changed. In virtual
-time, equal figures are expected; only the times count.
+documents, and from the times in a result. Two independent measurements have no fingerprint in common: latencies are
+means of thousands of values in nanoseconds, and the times include the measured duration of the whole run. So results
+with a common fingerprint are copies of one measurement, even if whitespace, names or all but one of the figures were
+changed. In virtual time, equal figures are expected; only the times count.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class DrillScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ExamScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Factors on the points of an exam that broke its rules."""
+    """Factors applied to the points of an exam whose rules were broken."""
 
     over_time: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
     """Factor for an exam that ended after its time limit."""
@@ -69,7 +69,7 @@ class ExamScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class LateScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The factor on the points of late work."""
+    """The factor applied to the points of late work."""
 
     factor: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
 
@@ -143,7 +143,7 @@ def _full_name(word: str, lessons: Iterable[str], drills: Iterable[str]) -> str:
 
 
 def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> DrillTry | None:
-    """The try that counts, or None."""
+    """The attempt that counts, or None."""
     if not tries:
         return None
     way = line.attempt or scale.drill.attempt
@@ -156,7 +156,7 @@ def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> Dr
 
 
 def drill_worth(scale: Scale, line: CountedWork, work: DrillTry) -> Worth:
-    """Points of one try at a drill, at least 0."""
+    """Points of one attempt at a drill, at least 0."""
     rule = scale.drill.verdict.get(work.verdict, 0.0)
     points = rule.share_of * work.saved_percent / 100 if isinstance(rule, ShareOf) else rule
     points -= scale.drill.hint * work.hints + scale.drill.reset * work.resets
@@ -397,7 +397,7 @@ class Line:
     lessons: dict[str, LessonTry] = field(default_factory=dict)
     """Lesson -> the most advanced progress."""
     tries: dict[str, list[DrillTry]] = field(default_factory=dict)
-    """Drill -> all different tries."""
+    """Drill -> all different attempts."""
     measured_utc: list[str] = field(default_factory=list)
 
     @property
@@ -553,7 +553,7 @@ class _Notes:
             self._notes.setdefault(file, []).append((text, tuple(files), after))
 
     def of(self, line: Line) -> Iterator[str]:
-        """The notes about one line; content that only a student's own bundles share is not noted."""
+        """The notes about one line; content shared only by a student's own bundles is not noted."""
         for file in line.files:
             for text, files, after in self._notes.get(file, ()):
                 if line.student and set(files) <= set(line.files):

@@ -1,7 +1,7 @@
 """A class in figures: the speed-ups that it measured, and its practice, with tables and notes for the instructor.
 
 A speed-up is relative to the student's own disk. A student is identified by a key, so several bundles with one key
-belong to one student. Work that bundles of several keys contain counts once and is reported. The page contains no names
+belong to one student. Work found in bundles of several keys counts once and is reported. The page contains no names
 of files or students, so the class may see it.
 """
 
@@ -72,7 +72,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class TryStatistics:
-    """Statistics over one try per student at one drill."""
+    """Statistics over one attempt per student at one drill."""
 
     saved: Share
     """Tries with the verdict 'saved': nothing was written before commit, and the array is as required."""
@@ -102,9 +102,9 @@ class DrillStatistics:
     tries: int
     first: TryStatistics
     best: TryStatistics
-    """The best try of each student (``best_try``)."""
+    """The best attempt of each student (``best_try``)."""
     mistakes: Mapping[str, int]
-    """Mistake -> number of students who made it in any of their tries, in descending order."""
+    """Mistake -> number of students who made it in any of their attempts, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class CopiedWork:
     """Identical work in bundles of different keys."""
 
     what: str
-    """The id of the drill, lesson or experiment; for a drill, possibly several tries."""
+    """The id of the drill, lesson or experiment; for a drill, possibly several attempts."""
     files: tuple[str, ...]
     is_altered: bool
     """The figures differ between the bundles, so at least one was changed before it was signed."""
@@ -181,7 +181,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def share(count: int, of: int) -> Share:
-    """A share with Wilson's score interval, whose coverage is good for small numbers and which stays within 0 and 1.
+    """A share with Wilson's score interval, which has good coverage for small numbers and stays between 0 and 1.
 
     Sources: E. B. Wilson, J. Am. Stat. Assoc. 22 (1927), 209-212; Brown, Cai, DasGupta, Stat. Science 16 (2001),
     101-133.
@@ -193,7 +193,7 @@ def share(count: int, of: int) -> Share:
 
 
 def drill_statistics(tries: Iterable[DrillTry]) -> Iterable[DrillStatistics]:
-    """Statistics of each drill, sorted by id. A student's first try is the one with the earliest start."""
+    """Statistics of each drill, sorted by id. A student's first attempt is the one that started first."""
     for drill, students in _by_student(tries):
         first = [min(own, key=lambda each: (each.began_utc, each.outcome)) for own in students]
         best = [best_try(own) for own in students]
@@ -202,7 +202,7 @@ def drill_statistics(tries: Iterable[DrillTry]) -> Iterable[DrillStatistics]:
 
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
-    """The best try by ``attempt_rank``."""
+    """The best attempt by ``attempt_rank``."""
     return max(tries, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes))
 
 
@@ -416,17 +416,17 @@ MOST_NAMES = 8
 
 
 def practice_tables(practice: ClassPractice) -> Iterator[Table]:
-    """Tables of the drills by first and by best try, of mistakes, and of lessons; empty ones are left out."""
+    """Tables of the drills by first and by best attempt, of mistakes, and of lessons; empty ones are left out."""
     if practice.drills:
-        yield _drill_table("Drills: each student's first try", [(each, each.first) for each in practice.drills])
-        yield _drill_table("Drills: each student's best try", [(each, each.best) for each in practice.drills])
+        yield _drill_table("Drills: each student's first attempt", [(each, each.first) for each in practice.drills])
+        yield _drill_table("Drills: each student's best attempt", [(each, each.best) for each in practice.drills])
     mistakes = tuple(
         (each.drill, name, each.first.mistakes.get(name, 0), count, each.first.saved.of)
         for each in practice.drills
         for name, count in each.mistakes.items()
     )
     if mistakes:
-        columns = (Column("drill", False), Column("mistake", False), Column("first try"), Column("any try"))
+        columns = (Column("drill", False), Column("mistake", False), Column("first attempt"), Column("any attempt"))
         note = "numbers of students; the debriefing explains each mistake"
         yield Table("Mistakes", (*columns, Column("of")), mistakes, (note,))
     if practice.lessons:
@@ -490,14 +490,14 @@ def cautions(found: ClassView) -> Iterator[str]:
         if file_words(work.drill, work.drill_file) == ANOTHER_FILE:
             others.setdefault(work.drill, set()).add(work.file)
     for drill, names in sorted(others.items()):
-        yield f"{drill} was played from a file other than this raidlab's: {listed(sorted(names))}"
+        yield f"{drill} was run from a file other than this raidlab's: {listed(sorted(names))}"
     for files in found.keys.values():
         if len(files) > 1:
             yield f"one key signed: {listed(files)}"
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Whether a built-in drill was run from its own file: empty if it was, else the difference in words."""
+    """Whether a built-in drill was run from its original file, as text; empty if it was."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""
@@ -505,7 +505,7 @@ def file_words(drill: str, digest: str) -> str:
 
 
 def lost_in_drills(folder: str) -> float:
-    """The share of the students' first tries at drills in which recoverable data were destroyed, 0 to 1.
+    """The share of the students' first attempts at drills in which recoverable data were destroyed, 0 to 1.
 
     Raises ResultError if no drill has ended, and the same errors as ``view_class``.
     """
@@ -556,8 +556,8 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
     drills = practice.drills
 
     def first_and_best(title: str, summary: str, share_of: Callable[[TryStatistics], Share]) -> Plot:
-        first = _share_bars("first try", {each.drill: share_of(each.first) for each in drills}, 0)
-        best = _share_bars("best try", {each.drill: share_of(each.best) for each in drills}, 2)
+        first = _share_bars("first attempt", {each.drill: share_of(each.first) for each in drills}, 0)
+        best = _share_bars("best attempt", {each.drill: share_of(each.best) for each in drills}, 2)
         return _percent_plot(title, summary, [first, best])
 
     saved = first_and_best(
@@ -611,7 +611,7 @@ def _minutes_plot(practice: ClassPractice) -> Plot:
         "yaxis": categories(names),
     }
     words = ", ".join(f"{each.drill} {each.best.minutes.median:.1f}" for each in practice.drills)
-    summary = f"Each student's best try; medians in minutes: {words}."
+    summary = f"Each student's best attempt; medians in minutes: {words}."
     traces = [
         bars | {"name": "median", "hovertemplate": hover},
         strokes("each student", points, "%{x:.4~g} minutes<extra>one student</extra>"),
@@ -632,7 +632,7 @@ def _mistakes_plot(drill: DrillStatistics) -> Plot:
             "marker": {"color": colour(place)},
             "hovertemplate": "%{y}: %{x:.3~g} %",
         }
-        for what, found, place in zip(("first try", "any try"), counts, (0, 3), strict=True)
+        for what, found, place in zip(("first attempt", "any attempt"), counts, (0, 3), strict=True)
     ]
     words = ", ".join(f"{name} {count}" for name, count in drill.mistakes.items())
     return _percent_plot(drill.drill, f"Students who made each mistake, of {drill.first.saved.of}: {words}.", traces)

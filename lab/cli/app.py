@@ -1,6 +1,6 @@
-"""The command, its sub-commands, whose modules are imported only when needed, and the global options.
+"""The raidlab command with its global options, and its sub-commands, whose modules are imported only when needed.
 
-``raidlab serve`` shows the app in a browser, on loopback.
+``raidlab serve`` shows the app in a browser, on the loopback interface.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def serve(
 ) -> None:
     """Serve the app to a browser: on loopback only, at an address with a random token, which is printed.
 
-    Each tab that opens the address runs its own app. Ctrl-C ends the server. To open the app from another computer,
-    forward the port with ``ssh -L``.
+    Each tab that opens the address runs its own instance of the app. Ctrl-C ends the server. To open the app from
+    another computer, forward the port with ``ssh -L``.
     """
     app = extension(AppFrontend)
     if app is None:
-        raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
+        raise ToolMissing("the app is not installed", hint="install raidlab with the package 'tui'")
 
     current()
 
@@ -70,7 +70,7 @@ def _global_options(
 
 
 def read_options(app: App, arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Store the global options, and return the other words; None if help was printed instead. Raises CycloptsError."""
+    """Store the global options, and return the other arguments; None if help was printed. Raises CycloptsError."""
     read, bound, _ = app.meta.parse_args(list(arguments), exit_on_error=False, print_error=False)
     words = read(*bound.args, **bound.kwargs)
     return words if isinstance(words, tuple) else None
@@ -80,8 +80,8 @@ def make_app(words: Collection[str] | None = None) -> App:
     """The command with all its sub-commands.
 
     Args:
-        words: the words of the command line. Any sub-command that is not among them gets only its name and help,
-            without the import of its module. None: import all modules.
+        words: the arguments of the command line. Any sub-command that is not among them gets only its name and help,
+            and its module is not imported. None: import all modules.
     """
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for each in _commands():

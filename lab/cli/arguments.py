@@ -1,4 +1,4 @@
-"""Reads the words of a command line: checks flags and numbers, and adds hints to errors."""
+"""Reads the arguments of a command line: checks flags and numbers, and adds hints to errors."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
     if isinstance(error, UnknownCommandError):
         return f"there is no command '{command} {word}'", f"known: {', '.join(known)}; {see}"
     if word in _LISTS:
-        return f"'{command}' lists without '{word}'", f"write: {command}"
+        return f"'{command}' lists by default, without '{word}'", f"write: {command}"
     words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
     return f"'{command}' does not accept {words}", f"leave that out; {see}"

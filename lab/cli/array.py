@@ -221,7 +221,7 @@ def _observed_text(seen: ObservedWrite) -> str:
 
 
 def _crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashState]) -> str:
-    """Results of reads after a crash: a row for each set of completed writes, a column for each loss."""
+    """Results of reads after a crash: a row for each set of completed writes, a column for each lost member."""
     singles = [read.lost for read in states[0].reads if len(read.lost) < 2]
     columns = ["all members" if not lost else f"without {shape.name_of(lost[0])}" for lost in singles]
     rows = []
@@ -280,7 +280,7 @@ def map_(
 def inspect(
     name: str,
     *,
-    stripe: Annotated[str | None, Parameter(help="Which stripe: a row of chunks, counted from 0.")] = None,
+    stripe: Annotated[str | None, Parameter(help="The stripe, a row of chunks, counted from 0.")] = None,
     block: Annotated[str | None, Parameter(help="The stripe of this block of 4 KiB of the array.")] = None,
     offset: Annotated[
         str | None, Parameter(help="First byte of each chunk to show; by default the first that differs.")
@@ -296,7 +296,7 @@ def inspect(
     ] = None,
     plan: PlanFlag = False,
 ) -> None:
-    """Show a stripe as its members hold it: computed and stored parity, which member is wrong, what md would do."""
+    """Show a stripe as stored on its members: computed and stored parity, the wrong member, and what md would do."""
     steps = [word for word in (step_write, step_crash) if word is not None]
     places = [word for word in (stripe, block) if word is not None]
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):

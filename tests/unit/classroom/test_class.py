@@ -173,7 +173,7 @@ def test_the_command_writes_sheet_and_page(
     words = ["class", str(handed_in.folder), "--grades", str(sheet), "--page", str(page)]
     assert run(words) == ExitCode.DONE
     output = capsys.readouterr()
-    for title in ("first try", "best try", "Mistakes", "Lessons"):
+    for title in ("first attempt", "best attempt", "Mistakes", "Lessons"):
         assert title in output.out
     assert handed_in.drill.first.saved.text() in output.out
     assert "u4-edited.zip" in output.err
@@ -183,7 +183,7 @@ def test_the_command_writes_sheet_and_page(
     found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
     assert found
     figures = json.loads(found[1])
-    bars = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "best try"]
+    bars = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "best attempt"]
     assert bars[0]["x"] == [pytest.approx(100 * handed_in.truth.best_saved / STUDENTS, rel=1e-3)]
     strokes = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "each student"]
     assert len(strokes[0]["x"]) == STUDENTS
@@ -204,7 +204,7 @@ def test_a_drill_of_another_file_is_named(bundles: Path, tmp_path: Path) -> None
         work = {f"drills/{try_.id}.json": msgspec.json.encode(replace(try_, drill_file=digest))}
         (bundles / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
     found = view_class(bundles, tmp_path / "cache")
-    assert list(cautions(found)) == [f"{DRILL} was played from a file other than this raidlab's: easier.zip"]
+    assert list(cautions(found)) == [f"{DRILL} was run from a file other than this raidlab's: easier.zip"]
     lines = sheet_of(found)
     reported = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
     assert reported == {"built-in": "", "easier": "another file", "earlier": "not recorded"}

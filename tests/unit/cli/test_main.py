@@ -196,9 +196,9 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("results list", "'raidlab results' lists without 'list'", "write: raidlab results"),
-        ("disks ls", "'raidlab disks' lists without 'ls'", "write: raidlab disks"),
-        ("workloads list", "'raidlab workloads' lists without 'list'", "write: raidlab workloads"),
+        ("results list", "'raidlab results' lists by default, without 'list'", "write: raidlab results"),
+        ("disks ls", "'raidlab disks' lists by default, without 'ls'", "write: raidlab disks"),
+        ("workloads list", "'raidlab workloads' lists by default, without 'list'", "write: raidlab workloads"),
         ("reslts", "there is no command 'raidlab reslts'", "did you mean 'raidlab results'?"),
         ("array shwo", "there is no command 'raidlab array shwo'", "did you mean 'raidlab array show'?"),
         ("drill lst", "there is no command 'raidlab drill lst'", "did you mean 'raidlab drill list'?"),
