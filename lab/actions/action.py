@@ -258,7 +258,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
     wait_help: ClassVar[str] = ""
     """Help of ``--wait``; empty if the option does not exist."""
     waits_on_uml: ClassVar[bool] = True
-    """Whether it waits by default on uml:, where the machine, and with it md's work, ends with the command."""
+    """Whether it waits by default on uml:, where the machine ends with the command, and md's work with it."""
     long_work: ClassVar[str] = ""
     """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
 

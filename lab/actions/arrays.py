@@ -216,7 +216,7 @@ class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
 
 
 class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
-    """Bring a pulled member back; 're-add' or 'add' then lets it join the array again."""
+    """Bring a pulled disk back; then use 're-add' or 'add' to return it to the array."""
 
     words, key, label = "array plug-in", "p", "Plug in"
     tooltip = "Bring a pulled disk back; then add or re-add it"
@@ -462,7 +462,7 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
         ]
         return [
             *limits,
-            Choice("", "No limit of its own", "md's defaults: the load comes first, but syncs get 1 MB/s", "0"),
+            Choice("", "No separate limit", "md's defaults: the load comes first, but syncs get 1 MB/s", "0"),
         ]
 
     @classmethod
@@ -638,7 +638,7 @@ def _kib_per_second(text: str) -> int | None:
 
 def _failing_note(it: Selection) -> str:
     if it.array is None or it.member is None:
-        return "It belongs to no array; it just vanishes."
+        return "It does not belong to an array; it simply vanishes."
     return it.array.failing_note(it.member, it.disk_name)
 
 

@@ -490,7 +490,7 @@ class VolumeArray(ArrayStatus):
         if self.is_interrupted:
             return "Resumes the rebuild where it stopped, one array after another."
         return (
-            "The disk takes the place of the missing one in all of its arrays. md rebuilds one after another; "
+            "The disk takes the place of the missing one in all of its arrays. md rebuilds them one after another; "
             "if that is interrupted, the same key resumes it."
         )
 

@@ -42,7 +42,7 @@ def names_volume(name: str) -> bool:
 def volume_device(name: str) -> str:
     """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``. Raises SpecError for an invalid name."""
     if not names_volume(name):
-        raise SpecError(f"'{name}' is not a volume name", hint="write adapt and a number below 100, such as adapt0")
+        raise SpecError(f"'{name}' is not a volume name", hint="write 'adapt' and a number below 100, such as adapt0")
     return f"{MAPPER}{name}"
 
 

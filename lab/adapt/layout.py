@@ -99,8 +99,8 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
     # Check before converting: Fraction raises an error for NaN.
     if any(not 0 < each <= 1 for each in utilisation) or max(utilisation) != 1:
         raise SpecError(
-            "utilisation factors must be above 0 and at most 1, the largest being 1",
-            hint="write 1 for the disks to be used most, such as 1,1,0.5,0.5",
+            "utilisation factors must be above 0 and at most 1, and the largest must be 1",
+            hint="write 1 for the disks to be used most, for example 1,1,0.5,0.5",
         )
     return tuple(Fraction(str(each)) if isinstance(each, float) else Fraction(each) for each in utilisation)
 

@@ -154,7 +154,7 @@ def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Iterator[Step]
 
 
 def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Iterator[Step]:
-    """Replace a failed disk with a blank one, and rebuild ``arrays`` on it one after another.
+    """Replace a failed disk with a blank one, and rebuild ``arrays`` onto it one after another.
 
     md would rebuild all of them at the same time, since it does not know that their slices share a disk.
     """
@@ -211,7 +211,7 @@ def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
         yield Step(
             # Without udev, dmsetup itself creates the nodes in /dev/mapper.
             ("dmsetup", "--verifyudev", "create", *made.arguments),
-            "Cuts disks into slices, one for each array that a disk is in; pieces that are used together lie together.",
+            "Cuts disks into slices, one for each array that a disk is in; pieces used together are placed together.",
             ("dmsetup", "remove", *made.names),
             writes_devices=tuple(nodes.values()),
             stdin_text=made.text,

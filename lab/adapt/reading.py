@@ -15,7 +15,7 @@ from lab.disks import LabDisk
 
 
 class CapacityFigure(StrEnum):
-    """A column of the table of ``raidlab array capacity``."""
+    """A column of the table that ``raidlab array capacity`` prints."""
 
     BYTES = "bytes"
     ARRAYS = "arrays"
@@ -26,7 +26,7 @@ class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """A figure that ``raidlab array capacity`` shows for disks of these sizes, under one system."""
 
     disks: str
-    """Sizes with spaces between them."""
+    """Sizes, separated by spaces."""
     system: System
     figure: CapacityFigure = CapacityFigure.BYTES
 

@@ -110,7 +110,7 @@ class VolumeSpec(Spec):
                 break
             slices = composition.most_slices
         if not composition.data_blocks:
-            raise SpecError(f"array {self.name}: the disks hold no data in this layout", hint="use larger disks")
+            raise SpecError(f"array {self.name}: the disks cannot hold data in this layout", hint="use larger disks")
         return Geometry(reserve, composition)
 
     @property
@@ -250,7 +250,7 @@ def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
 
 
 def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow, ...]:
-    """The rows of slices of all tiers, beginning with the tier that all disks have."""
+    """The rows of slices of all tiers, beginning with the tier that spans all disks."""
     rows = []
     for number in dict.fromkeys(window.tier for window in windows):
         tier = [window for window in windows if window.tier == number]

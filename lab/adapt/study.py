@@ -246,7 +246,7 @@ def _within(found: Measurements, system: System, k: int, before: int, workload: 
 
 
 def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """RAID 5 with different numbers of fast disks against that with the fewest, while at least one disk is slow."""
+    """RAID 5 with at least one slow disk, at each number of fast disks, against RAID 5 with the fewest."""
     for workload in workloads:
         counts = [k for k in found.counts(System.RAID5, workload) if k < 9]
         for k in counts[1:]:
@@ -357,7 +357,7 @@ def _why_not(claim: Claim, family: int) -> str:
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
     if is_unsure or repeats >= needed:
         return ""
-    return f"a significant contrary comparison among these takes {needed} repeats, and there are {repeats}"
+    return f"a significant contrary comparison among these needs {needed} repeats, but there are {repeats}"
 
 
 def _claims(found: Measurements) -> tuple[Claim, ...]:

@@ -91,7 +91,7 @@ def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
             return kind
     raise SpecError(
         f"'{shortened(visible(name))}' is not an array name",
-        hint="write md and a number below 1000, such as md0, or a name that 'raidlab array show' lists",
+        hint="write 'md' and a number below 1000, such as md0, or a name that 'raidlab array show' lists",
     )
 
 
@@ -146,7 +146,7 @@ class Array(ABC):
         return device.mounted_on if device else ()
 
     def wait(self, *, on_status: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
-        """Wait until no sync is running or due; ``on_status`` gets each status. Raises WaitTimedOut."""
+        """Wait until no sync is running or due; ``on_status`` is called with each status. Raises WaitTimedOut."""
         for name in [each.name for each in self.status().inner] or [self.name]:
             wait_until_idle(self.arrays.machine, name, on_status=on_status)
         return self.read()
@@ -181,7 +181,7 @@ class Array(ABC):
 
     @abstractmethod
     def stop(self) -> Plan:
-        """Unmount what the lab has mounted, then stop."""
+        """Unmount what the lab has mounted, then stop the array."""
 
     @abstractmethod
     def destroy(self) -> Plan:
@@ -201,7 +201,7 @@ class Array(ABC):
 
     @abstractmethod
     def scrub(self, action: str = "check") -> Plan:
-        """Start a check or a repair of the whole array, or stop one."""
+        """Start a check or a repair of the whole array, or stop a running scrub."""
 
     @abstractmethod
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
@@ -283,7 +283,7 @@ class OpenArrays:
     def array(self, name: str) -> Array:
         """The array with this name. Raises SpecError for a word that is not an array name.
 
-        An array that was found has all names that ``FoundArray.is_called`` accepts.
+        An array that was found can be given by any name that ``FoundArray.is_called`` accepts.
         """
         found = self.found.array(name)
         if found is None:

@@ -288,7 +288,7 @@ def _foreign_words(array_name: str, host_name: str) -> str:
 
 def _obstacles(superblock: Superblock, level: LevelName | None, working: Sequence[int]) -> Iterator[str]:
     if level is None:
-        yield "the lab does not know its level"
+        yield "raidlab does not support its level"
         return
     missing = frozenset(range(superblock.slot_count)) - frozenset(working)
     if missing and not _survives(level, superblock, missing):

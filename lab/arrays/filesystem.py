@@ -52,7 +52,7 @@ def make(
         return Plan(f"Use {device} without a file system")
     if kind is FileSystem.XFS:
         argv: tuple[str, ...] = ("mkfs.xfs", "-f", device)
-        why = "XFS takes chunk and stripe width from md, and replaces whatever was on the device."
+        why = "mkfs.xfs reads chunk and stripe width from md, and overwrites whatever was on the device."
     else:
         options = "lazy_itable_init=0,lazy_journal_init=0"
         if chunk_bytes and full_stripe_bytes:

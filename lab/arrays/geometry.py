@@ -4,9 +4,10 @@ Only this module computes layouts: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 an
 in both directions. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's name for the
 layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of chunks.
 
-Sectors are 512 bytes. Those of the array are counted from its start, those of a member from the start of its data.
-Sources, in drivers/md: raid5_compute_sector() in raid5.c, __raid10_find_phys(), raid10_find_virt(), calc_sectors() and
-setup_geo() in raid10.c, create_strip_zones() and raid0_map_submit_bio() in raid0.c, linear_conf() in md-linear.c.
+Sectors are 512 bytes. Array sectors are counted from the start of the array, member sectors from the start of the
+member's data. Sources, in drivers/md: raid5_compute_sector() in raid5.c, __raid10_find_phys(), raid10_find_virt(),
+calc_sectors() and setup_geo() in raid10.c, create_strip_zones() and raid0_map_submit_bio() in raid0.c, linear_conf() in
+md-linear.c.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lab.errors import ArrayError, SpecError
 from lab.units import KIB, SECTOR_BYTES
 
 RESYNC_BLOCK_SECTORS = 64 * KIB // SECTOR_BYTES
-"""The part of a mirror that md compares in one step (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c): here a stripe."""
+"""The part of a mirror that md compares in one step (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c): here, a stripe."""
 
 
 class ChunkKind(StrEnum):
@@ -163,7 +164,7 @@ class ArrayGeometry(ABC):
     def _check_stripe(self, number: int) -> None:
         if not 0 <= number < self.stripe_count:
             raise ArrayError(
-                f"there is no stripe {number}", hint=f"stripes go from 0 to {self.stripe_count - 1} on this array"
+                f"there is no stripe {number}", hint=f"this array has stripes 0 to {self.stripe_count - 1}"
             )
 
 
@@ -203,7 +204,7 @@ RAID6_LAYOUTS: Mapping[int, str] = {
     9: "ddf-N-restart",
     10: "ddf-N-continue",
 }
-"""md's number (ALGORITHM_* in drivers/md/raid5.h) -> mdadm's word (r6layout in mdadm's maps.c).
+"""md's number (ALGORITHM_* in drivers/md/raid5.h) -> mdadm's name (r6layout in mdadm's maps.c).
 
 The layouts that end in -6 are those of RAID 5 on all members but the last, which has Q.
 """
@@ -211,11 +212,11 @@ The layouts that end in -6 are those of RAID 5 on all members but the last, whic
 _DDF = (8, 9, 10)
 _DDF_N_RESTART, _DDF_N_CONTINUE = 9, 10
 _RAID5_WITH_LAST_Q = 16
-"""This and larger numbers: the layouts that end in -6."""
+"""This number and all larger ones belong to the layouts whose names end in -6."""
 _LEFT = (0, 2, 9, 10)
-"""Parity moves one slot to the left from row to row."""
+"""Layouts in which parity moves one slot to the left from row to row."""
 _SYMMETRIC = (2, 3, 10)
-"""Data begin after the parity and wrap around; in all other layouts they lie in slot order and skip the parity."""
+"""Layouts whose data begin after the parity and wrap around; in all others, data lie in slot order and skip parity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,7 +508,7 @@ def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_
     near, far, sets = layout & 0xFF, layout >> 8 & 0xFF, layout >> _FAR_SETS_SHIFT
     far_sets = {0: raid_disks, 1: raid_disks // far if far else 0, 2: near * far}
     if not near or not far or not far_sets.get(sets):
-        raise ArrayError(f"RAID 10 has no layout {layout}", hint="the map supports near, far and offset copies")
+        raise ArrayError(f"RAID 10 has no layout {layout}", hint="raidlab supports near, far and offset copies")
     is_offset = bool(layout & _OFFSET_BIT)
     whole = Raid10Geometry(near, far, is_offset, far_sets[sets], raid_disks, chunk_sectors, component_sectors)
     # On an odd number of members md uses one more chunk of some of them (calc_sectors).
@@ -652,7 +653,7 @@ class LinearGeometry(ArrayGeometry):
     def stripe(self, number: int) -> StripeMap:
         raise ArrayError(
             "a linear array has no stripes: each of its blocks lies on a single member",
-            hint="'raidlab array map' shows on which member",
+            hint="use 'raidlab array map' to find that member",
         )
 
 
@@ -744,7 +745,7 @@ class StripeRow:
 
 
 def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tuple[StripeRow, ...]:
-    """The first ``rows`` rows of an array of equal members; those of every part if members have parts.
+    """The first ``rows`` rows of an array of equal members; those of every part if members are divided into parts.
 
     RAID 1 has no chunks: there a row is one block of data, of any size. ``layout`` and the exceptions are those of
     ``level_geometry``.

@@ -167,7 +167,7 @@ class MdArray(Array):
         if status.has_bitmap == (kind is not Bitmap.NONE):
             raise ArrayError(
                 f"{self.name} already has a bitmap" if status.has_bitmap else f"{self.name} has no bitmap",
-                hint="remove it first to get another one" if status.has_bitmap else "there is nothing to remove",
+                hint="remove it before you add another one" if status.has_bitmap else "there is nothing to remove",
             )
         # md returns EBUSY (location_store in drivers/md/md-bitmap.c), and leaving read-auto would start the pending
         # sync.
@@ -447,7 +447,7 @@ def _loaded(added: AddedKind) -> ArrayKind:
 
 
 def kind_of_level(level: str) -> ArrayKind:
-    """The kind that makes arrays of this level; md's own for a word that no kind knows."""
+    """The kind that makes arrays of this level; md's own if no kind does."""
     return next((kind for kind in kinds() if level.lower() in kind.levels), kinds()[0])
 
 

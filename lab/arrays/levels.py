@@ -34,7 +34,7 @@ def is_device_node(node: str) -> bool:
 def _require_array_name(name: str) -> str:
     """Return ``name``. Raises SpecError unless it is an array name that the lab uses."""
     if not is_array_name(name):
-        raise SpecError(f"'{name}' is not an array name", hint="write md and a number below 1000, such as md0")
+        raise SpecError(f"'{name}' is not an array name", hint="write 'md' and a number below 1000, such as md0")
     return name
 
 
@@ -64,7 +64,7 @@ DEFAULT_CHUNK_BYTES = 512 * KIB
 
 
 class LevelName(StrEnum):
-    """The levels that the lab builds, spelled as mdadm and sysfs do; ``single`` is a bare disk, the baseline."""
+    """The levels that the lab builds, spelled as in mdadm and sysfs; ``single`` is a bare disk, the baseline."""
 
     SINGLE = "single"
     RAID0 = "raid0"
@@ -428,7 +428,7 @@ def parse_level(text: str) -> Level:
     if word in others:
         raise SpecError(
             f"level {word} is not supported here: it makes {others[word]}",
-            hint=f"raidlab array create --level {word} makes one",
+            hint=f"use 'raidlab array create --level {word}' to create one",
         )
     titles = {**_WORDS, **{level: level for level in others}}
     titles |= {nickname: level for each in added for nickname, level in each.nicknames.items()}
@@ -494,4 +494,4 @@ ROTATION_NUMBERS = {
     19: "right-symmetric-6",
     20: "parity-first-6",
 }
-"""md's number of a parity layout (drivers/md/raid5.h) -> mdadm's word."""
+"""md's number of a parity layout (drivers/md/raid5.h) -> mdadm's name."""

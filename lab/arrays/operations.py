@@ -172,7 +172,7 @@ def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
 
 
 def _kernel_name_word(member: str) -> str:
-    """The kernel name of a member, as a shell word; that of a device-mapper node is looked up by lsblk(8)."""
+    """The kernel name of a member, as a shell word; lsblk(8) looks it up for a device-mapper node."""
     if member.startswith("/dev/mapper/"):
         return f"$(lsblk --nodeps --noheadings --output KNAME {shlex.quote(member)})"
     return shlex.quote(kernel_name(member))
@@ -209,13 +209,13 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
     number = f"--raid-devices={count}"
     if kind is LevelName.RAID0:
         # RAID 0 has no spares: mdadm passes through RAID 4 and takes the new devices in one command (mdadm(8), --grow).
-        why = "Without spares the devices join in the same step; md redistributes every stripe by way of RAID 4."
+        why = "Without spares, the devices join in the same step; md redistributes every stripe by way of RAID 4."
         grow = ("mdadm", "--grow", array, number, "--add", *added)
         return Plan(f"Grow {name} to {count} members", (_grow(grow, array, added, why),))
     mirrored = "md copies the mirror to the new members." if kind is LevelName.RAID1 else ""
     why = mirrored or f"md redistributes every stripe over all members; the array remains usable. {_QUIET_START}"
     grow = ("mdadm", "--grow", array, number)
-    add = _add_steps(array, added, "The new devices become spares, so that md knows them.")
+    add = _add_steps(array, added, "The new devices become spares, which the reshape can then use.")
     return Plan(f"Grow {name} to {count} members", (*add, _grow(grow, array, spares, why)))
 
 
@@ -315,7 +315,7 @@ _SCRUBS = {
         "Writing idle interrupts any sync; a sync that is still needed, such as a rebuild, restarts automatically.",
     ),
 }
-"""Scrub -> title of its plan, and why."""
+"""Scrub -> title of its plan, and the reason for its step."""
 
 
 def scrub(name: str, action: str) -> Plan:
@@ -381,7 +381,7 @@ OWN_PACE = ""
 # Each SCSI host has a scan file; "- - -" means every channel, target and unit (kernel: scsi_mid_low_api).
 _RESCAN = Step(
     ("sh", "-c", 'for scan in /sys/class/scsi_host/host*/scan; do echo "- - -" > "$scan"; done'),
-    "Every SCSI host looks for disks again; the disk may come back under another name.",
+    "Every SCSI host scans for disks again; the disk may come back under another name.",
 )
 _PCI_RESCAN = write_file_step(
     "/sys/bus/pci/rescan", "1", "The kernel looks for PCI devices again, and finds the disk with its data."
@@ -402,7 +402,7 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     disk that cannot be pulled.
     """
     if disk.kind is DiskKind.SPINDLE:
-        step = disconnect_step(disk, "The cable is out: every further I/O of this drive fails.")
+        step = disconnect_step(disk, "The cable is out: every further I/O to this drive fails.")
     elif re.fullmatch("sd[a-z]+", disk.kernel_name):
         why = "The kernel drops the disk, as if it had been unplugged while in use."
         step = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why)
@@ -539,7 +539,7 @@ def list_bad_block(array: str, member: str, sector: int) -> Plan:
     )
     # md writes the list with the superblock, but a new entry alone does not make it write the superblock.
     flags = (
-        ("failfast", "A flag of the member is changed, so that md writes superblock and list."),
+        ("failfast", "A flag of the member is changed, so that md writes the superblock and the list."),
         ("-failfast", "The flag is changed back."),
     )
     flag_steps = (

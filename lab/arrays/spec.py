@@ -305,7 +305,7 @@ class CreateOptions:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec(Spec):
-    """A requested md array. Nothing is checked until ``validate``.
+    """A requested md array. Nothing is checked until ``validate`` is called.
 
     ``members``, ``spares`` and ``journal_device`` are device nodes in slot order; ``chunk_bytes`` None means mdadm's
     default where the level has chunks. ``assume_clean`` skips the initial resync: safe only for blank members.
@@ -420,9 +420,9 @@ class ArraySpec(Spec):
         file_system: FileSystem = FileSystem.RAW,
         taken: Collection[str] = (),
     ) -> Plan:
-        """As Spec.creation; no steps for a single disk, which is used as it is. Without ``disks`` no size is checked.
+        """As ``Spec.creation``, but a single disk is used as it is, without any steps to create an array.
 
-        Raises one SpecError that lists every problem.
+        Without ``disks``, no size is checked. Raises one SpecError that lists every problem.
         """
         self.validate()
         own, chunk = [] if disks is None else self._on(self.devices, disks), self.effective_chunk_bytes
@@ -509,7 +509,7 @@ def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     if chunk is None:
         return
     if not level.has_chunk:
-        yield f"{level.name.value} has no chunk; omit it"
+        yield f"{level.name.value} has no chunks; omit the chunk size"
     elif chunk < MINIMUM_CHUNK_BYTES:
         yield f"chunk {human_bytes(chunk)} is below {human_bytes(MINIMUM_CHUNK_BYTES)}"
     elif chunk & (chunk - 1):
@@ -523,7 +523,7 @@ def _bitmap_chunk_problems(spec: ArraySpec) -> Iterator[str]:
     if chunk is None:
         return
     if spec.bitmap is Bitmap.NONE:
-        yield "a bitmap chunk needs an internal bitmap"
+        yield "a bitmap chunk size needs an internal bitmap"
     if chunk < MINIMUM_CHUNK_BYTES or chunk & (chunk - 1):
         least = human_bytes(MINIMUM_CHUNK_BYTES)
         yield f"bitmap chunk {human_bytes(chunk)} is not a power of two of at least {least}"
@@ -534,7 +534,7 @@ def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     yield from _bitmap_chunk_problems(spec)
     if spec.bitmap is not Bitmap.NONE:
         if not level.is_redundant:
-            yield f"{name.value} has no redundancy for a bitmap to keep track of"
+            yield f"{name.value} has no redundancy that a bitmap could track"
         elif policy is not ConsistencyPolicy.RESYNC:
             yield f"a bitmap cannot be combined with policy {policy.value}"
     if policy is ConsistencyPolicy.PPL:
@@ -596,7 +596,7 @@ _DEFAULT_LAYOUTS = {LevelName.RAID5: "left-symmetric", LevelName.RAID6: "left-sy
 
 _FIRST_SYNC = {
     LevelName.RAID0: "chunks go to the members in turn; there is nothing to synchronise",
-    LevelName.RAID1: "every member gets a copy of everything; md first copies one member over the others",
+    LevelName.RAID1: "every member gets a copy of all data; md first copies one member over the others",
     LevelName.RAID4: "the last member holds the parity; md first computes it for the whole array",
     LevelName.RAID5: "one chunk of every stripe is parity; md builds it first by rebuilding one member from the others",
     LevelName.RAID6: "two chunks of every stripe are parity; md first computes them for the whole array",

@@ -98,7 +98,7 @@ class SyncProgress:
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One member: ``flags`` are the words of dev-*/state."""
+    """One member: ``flags`` are those in dev-*/state."""
 
     device: str
     slot: int | None
@@ -457,7 +457,7 @@ class InnerArray:
     """One inner array; ``array`` is None while it is not running."""
 
     width: str
-    """Data and parity of a stripe: ``4+1``."""
+    """Data and parity chunks of a stripe, such as ``4+1``."""
     array: ArrayStatus | None
     is_lost: bool
     is_degraded: bool
@@ -594,7 +594,7 @@ def parse_count(text: str) -> int | None:
 
 
 def parse_flags(text: str) -> frozenset[str]:
-    """The comma-separated words of dev-*/state."""
+    """The comma-separated flags of dev-*/state."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -654,7 +654,7 @@ SETTLE_SECONDS = 0.3
 """How long a consistent state must persist."""
 
 CONTRADICTION_SECONDS = 5.0
-"""How long idle must persist to count if a sync is due but the array is broken, frozen or waits for a first write."""
+"""How long ``idle`` must persist if a sync is due but the array is broken, frozen or waits for its first write."""
 
 _STALL_HINT = "look at the sync speed limits and at other load on the machine"
 

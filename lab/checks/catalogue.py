@@ -495,7 +495,7 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
-    """A line of this file on the machine contains these words, and the file is newer than the newest array."""
+    """A line of this file on the machine contains this text, and the file is newer than the newest array."""
 
     needs_disks = True
     lasts = True

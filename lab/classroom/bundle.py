@@ -118,14 +118,14 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
 SUFFIX = ".zip"
 KIND = "raidlab-export"
 RESULTS_VERSION, FORMAT_VERSION = 2, 3
-"""Version of bundles with results only, which older raidlab versions can read, and of bundles with practice."""
+"""Versions: of bundles with results only, which older raidlab versions can read, and of bundles with practice."""
 LESSONS, DRILLS = "lessons", "drills"
 """Folders in a bundle that hold practice."""
 MOST_PRACTICE = 1000
 """Maximum number of lessons and drills in a bundle; a term has a few dozen."""
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 MOST_BUNDLE_BYTES = GIB
-"""Maximum size of the file, and of its content uncompressed; room for a hundred of the largest results."""
+"""Maximum size of the file, and of its uncompressed content; enough for a hundred of the largest results."""
 _MOST_DIRECTORY_BYTES = 4 * MIB
 """Maximum size of the zip directory and of the manifest, enough for some 40,000 documents."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -330,7 +330,7 @@ def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> 
     places = archive.namelist()
     strangers = sorted(set(places) - set(manifest.sha256) - {MANIFEST, SIGNATURE})
     if strangers or len(set(places)) < len(places):
-        reason = f"it also has {visible(', '.join(strangers[:3]))}" if strangers else "it has a file twice"
+        reason = f"it also has {visible(', '.join(strangers[:3]))}" if strangers else "it contains a file twice"
         raise ResultError(f"'{file}' was edited: {reason}", hint=_COPY_AGAIN)
 
 

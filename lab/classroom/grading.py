@@ -201,7 +201,7 @@ _HEADINGS = {
     "key": ("key",),
     "seed": ("seed",),
 }
-"""Field -> accepted headings, in order of preference; next to ``SIS User ID``, ``ID`` is Canvas's internal number."""
+"""Field -> accepted headings, in order of preference; beside ``SIS User ID``, ``ID`` is Canvas's internal number."""
 _SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
 
 
@@ -247,7 +247,7 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     columns = _columns(rows[0], path) if rows else {}
     students = tuple(_students(rows[1:], columns, path))
     if not students:
-        raise SpecError(f"'{path}' does not name any student", hint=f"write it like this:\n{_SAMPLE}")
+        raise SpecError(f"'{path}' does not name any student", hint=f"use this format:\n{_SAMPLE}")
     if len(students) > MOST_STUDENTS:
         raise SpecError(f"'{path}' names {len(students)} students", hint=f"at most {MOST_STUDENTS} are allowed")
     _refuse_doubles(students, path)
@@ -268,7 +268,7 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
     if "id" not in found or not {"name", "last"} & found.keys():
         raise SpecError(
             f"'{path}' has no columns for names and ids; its columns are: {visible(', '.join(heading[:12]))}",
-            hint=f"its first line must name the columns, as here:\n{_SAMPLE}",
+            hint=f"its first line must name the columns, for example:\n{_SAMPLE}",
         )
     return found
 
@@ -338,7 +338,7 @@ def _problems(
             owners_names = " or ".join(each.name for each in several[file])
             yield f"{file} may belong to {owners_names}: add a column 'file' or 'key'"
         elif file not in owners:
-            yield f"{file} belongs to no student on the roster: add a column 'file' or 'key'"
+            yield f"{file} matches no student on the roster: add a column 'file' or 'key'"
     for of_key in by_key.values():
         if len(of_key) > 1:
             yield f"one key signed bundles of {' and '.join(sorted(each.name for each in of_key))}"
@@ -521,7 +521,7 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
     yield from (found.problems[file] for file in line.files if file in found.problems)
     if line.student is None:
         if assignment:
-            yield "belongs to no student on the roster"
+            yield "matches no student on the roster"
         return
     if not line.files:
         yield "nothing was handed in"

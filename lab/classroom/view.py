@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 HAVE_DATA = frozenset({DrillVerdict.SAVED, DrillVerdict.RISKED, DrillVerdict.UNFINISHED})
-"""Verdicts with which all recoverable data exist at the end."""
+"""Verdicts that mean that all recoverable data exist at the end."""
 DESTROYED = frozenset({DrillVerdict.PARTLY, DrillVerdict.LOST})
-"""Verdicts with which recoverable data were destroyed."""
+"""Verdicts that mean that recoverable data were destroyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class TryStatistics:
     """Statistics over one attempt per student at one drill."""
 
     saved: Share
-    """Tries with the verdict 'saved': nothing was written before commit, and the array is as required."""
+    """Attempts with the verdict 'saved': nothing was written before commit, and the array is as required."""
     have_data: Share
-    """Tries after which all recoverable data exist, even if they were at risk."""
+    """Attempts after which all recoverable data exist, even if they were at risk."""
     saved_percent: float
     """Median of the percentages of data saved."""
     wrote_first: int

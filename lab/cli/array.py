@@ -195,7 +195,7 @@ def readable(part: bytes) -> str:
 
 
 def write_text(shape: MappedArray, write: SmallWrite) -> str:
-    """A small write as md is expected to carry it out, as text."""
+    """How md is expected to carry out a small write, as text."""
     lines = [shape_words(shape), *write_head(shape, write)]
     rows = [
         (
@@ -549,7 +549,7 @@ def show(name: str | None = None) -> None:
             out_json(arrays[0][0].value(shown[0]) if name else more)
             return
         if not shown and not resting:
-            context.narrator.notice("no arrays; 'raidlab array create --level raid5 --disks 3' makes one")
+            context.narrator.notice("no arrays; use 'raidlab array create --level raid5 --disks 3' to create one")
         texts = [array_text(array, status) for array, status in arrays]
         texts += [_resting_line(session, found) for found in resting]
         if texts:

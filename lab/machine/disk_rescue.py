@@ -68,7 +68,7 @@ class DiskRescue:
             _thread.start_new_thread(self.read_block, (f"/dev/{calmest}",))
 
     def read_block(self, device: str) -> None:
-        """Read a block, bypassing all caches; O_DIRECT needs page-aligned memory."""
+        """Read a block, bypassing the page cache; O_DIRECT needs page-aligned memory."""
         # Imported on demand: each import delays the start of the kernel.
         import mmap
 

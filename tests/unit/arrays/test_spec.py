@@ -50,7 +50,7 @@ def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
         (ArraySpec("raid1", (A, B), spares=(C, C)), "spare /dev/ubdc is named twice"),
         (ArraySpec("raid0", (A, B), spares=(C,)), "raid0 cannot use spares"),
         (ArraySpec("single", (A,), spares=(C,)), "single cannot use spares"),
-        (ArraySpec("raid0", (A, B), bitmap=Bitmap.INTERNAL), "raid0 has no redundancy for a bitmap"),
+        (ArraySpec("raid0", (A, B), bitmap=Bitmap.INTERNAL), "raid0 has no redundancy that a bitmap"),
         (ArraySpec("raid0", (A, B), assume_clean=True), "no first resync"),
         (ArraySpec("raid5", (A, B, C), bitmap=Bitmap.INTERNAL, consistency_policy=PPL), "with policy ppl"),
         (ArraySpec("raid6", (A, B, C, D), consistency_policy=PPL), "policy ppl works on raid5 only"),
@@ -68,7 +68,7 @@ def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
         (ArraySpec("raid1", (A, B), name="sda"), "is not md and a number"),
         (ArraySpec("raid1", (A, "--force")), "'--force' is not a device node"),
         (ArraySpec("raid1", (A, "/dev/../etc/passwd")), "is not a device node"),
-        (ArraySpec("raid5", (A, B, C), bitmap_chunk_bytes=65536), "a bitmap chunk needs an internal bitmap"),
+        (ArraySpec("raid5", (A, B, C), bitmap_chunk_bytes=65536), "a bitmap chunk size needs an internal bitmap"),
     ],
 )
 def test_each_problem_is_named(spec: ArraySpec, problem: str) -> None:

@@ -215,7 +215,7 @@ def test_the_sheet_names_students_dates_and_points(
     words += ["--points", str(tmp_path / "scale.toml")]
     assert run([*words, *(word for name, path in sheets.items() for word in (f"--{name}", str(path)))]) == ExitCode.DONE
     output = capsys.readouterr().err
-    assert "stranger.zip belongs to no student" in output
+    assert "stranger.zip matches no student" in output
     asa, bo, cy, di, *others = rows(sheets["grades"])
     assert [each["name"] for each in (asa, bo, cy, di)] == ["Åsa Berg", "Bo Ek", "Cy Li", "Di Roe"]
     assert {each["file"] for each in others} == {"stranger.zip", "cut.zip"}
