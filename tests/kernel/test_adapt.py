@@ -170,9 +170,7 @@ def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: Lab
     disks = nine(session, 4)
     with filled(session, disks) as (device, written):
         session.run(session.array(NAME).fail("fast2"))
-        with pytest.raises(
-            ArrayError, match="slow6 has 15 MiB, but replacing the failed disk of adapt0 needs 30 MiB"
-        ):
+        with pytest.raises(ArrayError, match="slow6 has 15 MiB, but replacing the failed disk of adapt0 needs 30 MiB"):
             session.array(NAME).add("slow6")
         commands: list[tuple[str, ...]] = []
         session.machine.on_command(lambda result: commands.append(result.argv))

@@ -65,7 +65,7 @@ def test_a_plan_as_json_has_steps(typed: Typed) -> None:
         (["--level", "adapt5", "--utilisation", "all"], "'all' is not a number"),
         (["--level", "adapt5", "--spares", "1"], "--spares is not possible with level adapt5"),
         (["--level", "adapt5", "--policy", "ppl"], "--policy is not possible with level adapt5"),
-        (["--level", "raid5", "--reference", "2"], "raid5 has no reference stripe"),
+        (["--level", "raid5", "--reference", "2"], "raid5 does not support --reference"),
     ],
 )
 def test_arrays_that_cannot_be_have_status_2(
