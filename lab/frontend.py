@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AppFrontend(NamedTuple):
-    """The app. Each ``str | None`` is the target; None means the one that suits this computer."""
+    """The app. Each ``str | None`` is the target; None selects this computer's default target."""
 
     load: Callable[[], Callable[[str | None], int]]
     """Imports the app; the function opens it and returns the exit status."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def measured_in(store: ResultStore) -> Measured:
-    """A function that looks up in this store the rebuilds of a result named in a fleet file."""
+    """A function that finds the rebuild rates of a stored result by the name that a fleet file gives."""
 
     def rates(name: str, array: str | None) -> tuple[float, ...]:
         """Bytes per second of each rebuild of an array. Raises ResultError if there is none."""
@@ -72,13 +72,13 @@ def measured_in(store: ResultStore) -> Measured:
 BLOCK_TRIALS = 16_384
 """Some megabytes of columns: larger ones exceed the processor's caches, smaller ones have more call overhead."""
 _ENOUGH_LOSSES = 400
-"""With this number of losses by each cause in a first block, plain sampling has an error of 5 % and is sufficient."""
+"""With this number of losses from each cause in a first block, plain sampling has an error of 5 % and is sufficient."""
 
 Progress = Callable[[float], None]
 
 
 def blocks_of(trials: int) -> tuple[Block, ...]:
-    """Blocks with this number of arrays in total."""
+    """Blocks that contain ``trials`` arrays in total."""
     whole, rest = divmod(trials, BLOCK_TRIALS)
     sizes = [BLOCK_TRIALS] * whole + ([rest] if rest else [])
     return tuple(Block(number, size) for number, size in enumerate(sizes))
@@ -95,7 +95,7 @@ def local_spreader(workers: int) -> Spreader:
 
 
 def cluster_spreader(calls: ClusterCalls) -> Spreader:
-    """A function that distributes blocks over a cluster's workers, which have the same program."""
+    """A function that distributes blocks over a cluster's workers, which run the same code."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         def one(block: Block) -> tuple[int, BlockSums]:
@@ -115,7 +115,7 @@ def run_block(payload: bytes) -> bytes:
 
 
 def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:
-    """The losses of this number of arrays. The sums depend only on model and trials, not on the processes."""
+    """The losses of ``trials`` simulated arrays. The sums depend only on ``model`` and ``trials``."""
     from lab.fleet.engine import summed
 
     def in_order() -> Iterator[BlockSums]:
@@ -140,12 +140,12 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
-    """Choose importance sampling: by default, if a first block without it has too few losses by any possible cause.
+    """Select importance sampling; with AUTO, only if a first block without it has too few losses from one cause.
 
-    The total of all causes is not sufficient: many lost sectors say nothing about a double failure, which no array may
-    have had and which loses more data.
+    The total of all causes is not sufficient: many lost sectors say nothing about double failures, which lose more data
+    and of which the block may have none.
 
-    ``trials``: number of arrays to simulate; if it is less than a block, the first block has this number.
+    ``trials``: number of arrays to simulate; if this is less than a block, the first block contains only this number.
     """
     from lab.fleet.engine import most_lost, simulate_block
 
@@ -171,7 +171,7 @@ def run_spec(
 
 MOST_TRIALS = 16_384
 _FAILURES = 30_000
-"""Number of drive failures in all simulated arrays: these determine the time, less than half a second."""
+"""Number of drive failures in all simulated arrays, which determines the run time: less than half a second."""
 DEFECTS_PER_HOUR = 1.5e-6
 """For one drive: 3.45 % had a latent sector error within 32 months (docs/fleet.md, Parameters)."""
 
@@ -193,8 +193,8 @@ def what_if(
 ) -> LossFigures:
     """The losses of a fleet with these properties: equal arguments give equal figures.
 
-    ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` pass until a used spare, or without spares the failed drive, is
-    replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError for an invalid array.
+    ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` is the time until a used spare (without spares: the failed drive)
+    is replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError for an invalid array.
     """
     failures = -math.log1p(-afr_percent / 100) * members * years
     spec = FleetSpec(
@@ -227,7 +227,7 @@ class FleetFigure(StrEnum):
     TO_MTTDL = "to-mttdl"
     """Losses, divided by those expected from the MTTDL."""
     FAILURES = "failures"
-    """Share of the losses that are caused by more failures than parities."""
+    """Share of the losses in which more drives failed than the level tolerates."""
     SECTORS = "sectors"
     PEOPLE = "people"
 

@@ -5,7 +5,8 @@ size that depends on one; and any TOML text is read or rejected in a fraction of
 
 The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
 checks them everywhere else. A lock serialises the first use of each type: msgspec (0.22.0) publishes its analysis of a
-Struct before it is complete, and a second thread that decodes the type at that moment causes a segmentation fault.
+Struct before the analysis is complete, and a second thread that decodes the type at that moment causes a segmentation
+fault.
 
 tomllib itself sets no bounds: its time is quadratic in the number of dots in a key, it raises RecursionError for deeply
 nested brackets, and int() raises ValueError for more than 4,300 digits.
@@ -43,7 +44,7 @@ _known: set[Any] = set()
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Decode JSON. Raises msgspec.DecodeError for invalid JSON, msgspec.ValidationError if it is not a ``kind``."""
+    """Decode JSON. Raises msgspec.DecodeError for invalid JSON, ValidationError if the value is not a ``kind``."""
     _know(kind)
     return msgspec.json.decode(data, type=kind)
 
@@ -124,7 +125,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 def whole(text: str, what: str = "") -> int:
-    """Parse a whole number of at most 19 digits. Raises SpecError, even where int() would raise another error."""
+    """Parse a whole number of at most 19 digits. Raises SpecError for any other text."""
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise SpecError(
             f"{what} '{shortened(text)}' is not a whole number".lstrip(), hint="write only digits, such as 4"
@@ -137,7 +138,7 @@ def whole(text: str, what: str = "") -> int:
 
 
 def read_count(text: str | None, what: str) -> int:
-    """A count from a machine's file, below 2**53; 0 if it is missing or empty. Raises LabError for other content."""
+    """Parse a count below 2**53 from a machine's file; 0 for None or empty text. Raises LabError for other text."""
     return _number_in(text, what, int)
 
 
@@ -153,7 +154,7 @@ def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
         if 0 <= found < _MAX_COUNT:
             return found
     raise LabError(
-        f"{what} on the machine contains '{shortened(stripped)}', which is not a possible number",
+        f"{what} on the machine contains '{shortened(stripped)}', which is not a valid number",
         hint="check that file on the machine: something may be mounted over /sys or /proc",
     )
 
@@ -170,7 +171,7 @@ def version_numbers(text: str) -> tuple[int, int]:
 
 
 def real(text: str, what: str = "") -> float:
-    """Parse a number with or without a decimal point, finite or not. Raises SpecError for other text."""
+    """Parse a number with or without a decimal point; accepts infinity and NaN. Raises SpecError for other text."""
     try:
         # float() also accepts digits of other scripts, and 1_000.
         return float(text if text.isascii() and "_" not in text else "")
@@ -303,7 +304,7 @@ def read_own_json(
     most_bytes: int = MOST_OWN_BYTES,
     error: type[LabError] = ResultError,
 ) -> T:
-    """Read a JSON file of the lab, with ``converted`` applied to its tree. Raises ``error``, FileNotFoundError."""
+    """Read one of the lab's JSON files; ``converted`` changes the decoded tree. Raises ``error``, FileNotFoundError."""
     try:
         data = read_plain(path, most_bytes, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)

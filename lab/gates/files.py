@@ -1,9 +1,9 @@
 """Files from outside, files that are executed or loaded, and the lab's own files and folders.
 
-Kernels, drivers, libraries and interpreters must belong to this user or to root. Files that are not shipped with
-raidlab are reported, with what they may do, before anything in them runs. Only this user writes the lab's own data: a
-folder to which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or
-oversized file raises LabError.
+Kernels, drivers, libraries and interpreters must belong to this user or to root. Before anything in a file that is not
+shipped with raidlab runs, raidlab reports what the file may do. Only this user writes the lab's own data: a folder to
+which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or oversized
+file raises LabError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class FileKind(StrEnum):
-    """The content of a TOML file."""
+    """What a TOML file describes."""
 
     DRILL = "drill"
     LESSON = "lesson"
@@ -63,7 +63,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
-    """One sentence that says what a file may do; empty for a shipped one. ``lines`` are its shell lines."""
+    """One sentence that says what a file may do; empty for a file of raidlab. ``lines`` are its shell lines."""
     if not is_foreign(path):
         return ""
     count = len(foreign_lines(lines))
@@ -106,7 +106,7 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
 
 
 def _reason(place: Path, found: os.stat_result) -> str:
-    """Why other users may have written there; empty if they cannot."""
+    """Why other users may have written to ``place``; empty if they cannot have."""
     if found.st_uid not in (0, os.geteuid()):
         return f"{place} belongs to another user (number {found.st_uid})"
     is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
@@ -119,9 +119,9 @@ def _reason(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Whether root and this user are the only members of the group: one of root's, or the one with the user's name.
+    """Whether no other user is in the file's group: a system group on a file of root, or the user's private group.
 
-    Debian and its derivatives give each user such a group with write access (usermod(8), login.defs(5),
+    Debian and its derivatives give each user a private group with write access (usermod(8), login.defs(5),
     USERGROUPS_ENAB).
     """
     with suppress(OSError):
@@ -145,7 +145,7 @@ def _hint(path: Path, place: Path, found: os.stat_result, again: str) -> str:
 
 
 def _way_to(path: Path) -> tuple[Path, ...]:
-    """A path, all its parent folders, and the same for each link in it."""
+    """A path and all its parent folders, and the same for the target of each symlink among them."""
     found: dict[Path, None] = {}
     left = [path.absolute()]
     while left:
@@ -184,10 +184,10 @@ def open_plain(
 ) -> int:
     """Open a plain file and return its descriptor.
 
-    ``is_own``: it must belong to this user, have no other hard link, and not be a symlink. ``folder_fd``: the
-    descriptor of the folder in which the last component of ``path``, which must not be a symlink, is opened.
+    ``is_own``: it must belong to this user, have no other hard link, and not be a symlink. ``folder_fd``: descriptor of
+    the folder in which to open the last component of ``path``, which must not be a symlink.
 
-    With O_CREAT a missing file is created, with access for this user only. Raises ``error`` for anything but such a
+    With O_CREAT a missing file is created, with access for this user only. Raises ``error`` if ``path`` is not such a
     file, and OSError as open(2) does.
     """
     # Checked before opening, since opening a device may have side effects; and after, in case the file was replaced.
@@ -214,7 +214,7 @@ def read_plain(
     error: type[LabError] = ResultError,
     hint: str = "",
 ) -> bytes:
-    """Read a plain file. Raises what ``open_plain`` raises, and ``error`` for more than ``most_bytes``."""
+    """Read a plain file. Raises the errors of ``open_plain``, and ``error`` for a file of more than ``most_bytes``."""
     with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
         # A file that grows meanwhile is not read without end.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
@@ -239,7 +239,7 @@ def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
     try:
         data = read_plain(path, most_bytes, error=SpecError, hint=hint)
         if (zero := data.find(b"\0")) >= 0:
-            raise SpecError(f"{message}: byte {zero + 1} is zero, so it is not text", hint=_NO_TEXT)
+            raise SpecError(f"{message}: byte {zero + 1} is zero, so the file is not text", hint=_NO_TEXT)
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as problem:
         raise SpecError(f"{message}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
@@ -255,9 +255,9 @@ def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
-    """Read the plain file ``name`` below ``folder``, which may be in a subfolder. Symlinks in ``name`` are rejected.
+    """Read the plain file ``name``, which may include subfolders, below ``folder``. Symlinks in ``name`` are rejected.
 
-    Raises ResultError for anything else and for more than ``most_bytes``, and OSError as open(2) does.
+    Raises ResultError if it is not a plain file or has more than ``most_bytes``, and OSError as open(2) does.
     """
     where = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -286,7 +286,7 @@ def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
         if left < 0:
             raise ResultError(f"{what} is larger than {human_bytes(most_bytes)} unpacked", hint="do not use this file")
         if not member.eof:
-            raise ResultError(f"{what} is cut off", hint="restore it from a copy")
+            raise ResultError(f"{what} is truncated", hint="restore it from a copy")
         data = member.unused_data
     return b"".join(found)
 
@@ -306,7 +306,7 @@ def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabE
 
 
 def kind_of(mode: int) -> str:
-    """The type of a file that is not a plain file, in words: ``a pipe``."""
+    """The type of a file that is not a plain file, such as ``a pipe``."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
     return kinds.get(stat.S_IFMT(mode), "a device")
 
@@ -322,8 +322,8 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
     """Raises LabError for another user's folder, or one to which others may write, and OSError as stat(2) does.
 
     A missing folder passes, since it may be created. Folders of root are trusted, since root is unrestricted anyway.
-    ``may_be_link``: the user who configured the folder may have made a link to it; folders created by the lab are never
-    links.
+    ``may_be_link``: follow a symlink, as the user may have configured one; folders created by the lab are never
+    symlinks.
     """
     try:
         found = path.stat(follow_symlinks=may_be_link)
@@ -349,7 +349,7 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
 
 
 def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
-    """Create a folder for this user only, with its parents, and check each from ``root`` (or itself) down.
+    """Create a folder and its parents for this user only, and check each from ``root`` (default: ``path``) down.
 
     The XDG Base Directory Specification requires mode 0700, even for the parents. Raises what ``check_own_folder``
     raises.

@@ -25,8 +25,8 @@ _UNSEEN_IN_JSON = re.compile("[^\x00-\x7e]|\x7f")
 def visible(text: str, *, lines: bool = False) -> str:
     r"""``text`` on one line, with all invisible characters escaped, such as ``\x1b``.
 
-    These are control characters (C0, C1), characters that change the direction of writing, and bytes of invalid UTF-8.
-    ``lines`` keeps line ends and tabs.
+    These are control characters (C0, C1), characters that change the text direction, and bytes that are not valid
+    UTF-8. ``lines`` keeps line ends and tabs.
     """
     if text.isprintable():
         return text
@@ -46,7 +46,7 @@ def require_utf8(words: Iterable[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             text = shortened(visible(word))
-            raise SpecError(f"'{text}' is not UTF-8", hint="rename the file, or write it in UTF-8") from None
+            raise SpecError(f"'{text}' is not UTF-8", hint="rename the file, or type the argument in UTF-8") from None
 
 
 def shortened(text: str, most: int = 40) -> str:
@@ -94,7 +94,7 @@ def is_name(text: str, most: int = MOST_NAME_CHARACTERS) -> bool:
 
 
 def checked_name(text: str, what: str, *, most: int = MOST_NAME_CHARACTERS, error: type[LabError] = SpecError) -> str:
-    """``text``, if it is a valid name. Raises ``error``; ``what`` is the named object in messages, such as ``disk``."""
+    """``text``, if it is a valid name. Raises ``error``; ``what`` names the type of object in messages: ``disk``."""
     if is_name(text, most):
         return text
     rule = f"use at most {most} letters, digits, '-', '_' and '.', and begin with a letter or a digit"

@@ -1,6 +1,6 @@
 """Files on the host on which this client runs, below a root folder that tests replace; file locks; tracebacks of bugs.
 
-A lock is on a whole file (flock(2)) or on a single byte of it, and is released when its holder ends.
+A lock covers a whole file (flock(2)) or a single byte of it, and is released when its holder ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def open_lock(path: Path, *, error: type[LabError] = ResultError) -> int:
 
 
 def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
-    """Lock an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if another holds the lock, or OSError."""
+    """Lock an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if it is locked already, or OSError."""
     try:
         fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
     except OSError as error:
@@ -92,7 +92,7 @@ _MOST_LINKS = 40
 
 
 class HostFiles:
-    """Small text files below ``root`` (a test passes a temporary folder)."""
+    """Reads small text files below ``root`` (a test passes a temporary folder)."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -119,7 +119,7 @@ def storage_error(what: str, error: OSError) -> ResultError:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; a disk that fills up may accept only some of them at first. Raises OSError."""
+    """Write every byte; write(2) may accept only some of them, as when the disk fills up. Raises OSError."""
     view = memoryview(data)
     while view:
         try:
@@ -130,7 +130,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def require_written(descriptor: int) -> None:
-    """Raise OSError for an error that a file system reports only on close(2): over quota, or a full NFS server.
+    """Raise OSError for an error that a file system reports only on close(2), such as a full NFS server.
 
     Closing a copy of the descriptor reports it too, while the write can still be undone.
     """
@@ -138,7 +138,7 @@ def require_written(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in ``folder`` durable. Raises OSError."""
+    """Make the names in ``folder`` durable with fsync(2). Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -149,11 +149,11 @@ def sync_folder(folder: Path) -> None:
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
     """Replace ``path`` with ``data`` atomically: temporary file, fsync, rename, fsync of the folder.
 
-    Raises OSError, after which the temporary file is gone and ``path`` is unchanged. Data that is not ``is_durable``
-    may be lost on a power failure, but never torn. The umask applies to ``mode``.
+    If it raises OSError, the temporary file has been removed and ``path`` is unchanged. Without ``is_durable`` a power
+    failure may lose the data. The umask applies to ``mode``.
 
-    A file or a link at ``path`` is replaced and never written into. A pipe or a character device, such as
-    /dev/stdout, is kept and written to; a disk or another user's pipe is refused.
+    A file or a symlink at ``path`` is replaced, never written to. A pipe or a character device, such as /dev/stdout, is
+    kept and written to; a disk or another user's pipe is refused.
     """
     ours = _own_descriptor(path)
     if ours is not None:
@@ -190,10 +190,11 @@ def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int =
 
 
 def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Append ``data`` to one of the lab's own files; create it for this user only if it is missing.
+    """Append ``data`` to one of the lab's own files; if it is missing, create it with access for this user only.
 
-    Raises ResultError if it is not a regular file that belongs to this user alone, and OSError, which leaves the file
-    as long as before. A killed process may leave a part of ``data``. Only one process may append at a time.
+    Raises ResultError if it is not a regular file that belongs to this user alone. If it raises OSError, the file has
+    its previous length again. A killed process may leave part of ``data`` in the file. Only one process may append at a
+    time.
     """
     descriptor = open_to_append(path)
     try:
@@ -220,7 +221,10 @@ def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
 
 
 def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open one of the lab's own files for appending; create it for this user only. Raises OSError, ``error``."""
+    """Open one of the lab's own files for appending; create a missing one for this user only.
+
+    Raises OSError, ``error``.
+    """
     return open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, is_own=True, error=error)
 
 
@@ -228,7 +232,7 @@ def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
 def new_file(path: Path) -> Iterator[Path]:
     """Yield the path of an empty file, which replaces ``path`` at the end. Raises OSError.
 
-    It is for a program that opens its output by name.
+    This is for programs that open their output by name.
     """
     folder = path.parent
     with _folder_of(path) as inner, _temporary(inner, path.name, 0o644) as (name, descriptor):
@@ -313,7 +317,7 @@ def _special_at(path: Path) -> os.stat_result | None:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether the file belongs to this user, or to root, who can do everything anyway."""
+    """Whether the file belongs to this user, or to root, who is unrestricted anyway."""
     return found.st_uid in (os.geteuid(), 0)
 
 
@@ -354,7 +358,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def store_traceback(error: BaseException) -> str:
-    """Write the traceback to a new file and return how to report it; if that fails, with the error's source line."""
+    """Write the traceback to a new file and return how to report the error; without a file, name the source line."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

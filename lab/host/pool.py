@@ -1,7 +1,7 @@
 """Run one function over many jobs in worker processes that end with this process.
 
 Workers are started with spawn: a fork would copy locks that threads of this process hold. A worker has one pipe to its
-parent and no descriptor of the other pipes, so it sees the end of its parent as the end of its pipe; and the kernel
+parent and no descriptor of the other pipes, so it sees end of file on its pipe when its parent ends; and the kernel
 kills it when the parent dies, even in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
 """
 
@@ -37,9 +37,9 @@ def processors() -> int:
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
     """Yield the results of ``work`` for all jobs as they arrive, in no particular order. At the end no worker is left.
 
-    ``work`` must be a module's function; jobs and results must be picklable. Each worker imports the program's main
-    module, which must then do nothing, and has one job at a time: there are never more waiting results than workers.
-    With fewer than two ``processes`` all jobs run in this process.
+    ``work`` must be a module-level function; jobs and results must be picklable. Each worker imports the program's main
+    module, so importing it must have no side effects, and has one job at a time: there are never more waiting results
+    than workers. With fewer than two ``processes`` all jobs run in this process.
 
     Raises LabError if a worker is killed from outside, RuntimeError for an exception in ``work``.
     """
@@ -62,7 +62,7 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Block signals while workers start, which inherit the mask: only the parent handles a terminal's Ctrl-C."""
+    """Block signals while workers start, so that they inherit the mask: only the parent then handles Ctrl-C."""
     # The resource tracker, which multiprocessing starts with the first process, unblocks signals when it starts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -117,7 +117,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
 def _ended(process: SpawnProcess) -> LabError:
     process.join()
     return LabError(
-        f"a worker process was killed by something else ({ended_how(process.exitcode or 0)})",
+        f"a worker process was killed from outside ({ended_how(process.exitcode or 0)})",
         hint="run the command again; if memory is short, first close other programs",
     )
 

@@ -40,7 +40,7 @@ RunningProcess = subprocess.Popen[bytes]
 
 
 class Processes:
-    """Finds programs on the host, runs and kills processes."""
+    """Finds programs on the host, and runs and kills processes."""
 
     # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian. The current folder is never
     # searched for programs, although an empty or relative entry of PATH would mean that.
@@ -52,7 +52,7 @@ class Processes:
     )
 
     def find(self, program: str) -> str | None:
-        """Return the full path of a program, including those in administration folders; None if it is not installed."""
+        """Return the full path of a program, searching the sbin folders too; None if it is not installed."""
         return shutil.which(program, path=self._SEARCH_PATH)
 
     def _env(self, extra_env: Mapping[str, str] | None) -> dict[str, str]:
@@ -109,9 +109,9 @@ class Processes:
     def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
         """Kill every process that has a file below ``folder`` open for writing, except this process and ``spared``.
 
-        Repeats SIGKILL until none is left: a process may start others before it dies, and on a busy host dying takes a
-        while. Gives up after DYING_SECONDS on processes that survive. A file named ``but`` does not count: other
-        commands open it, for any length of time, to test whether it is locked.
+        Repeats SIGKILL until none is left: a process may start others before it dies, and on a busy host exiting takes
+        a while. Gives up after DYING_SECONDS on processes that are still alive. A file named ``but`` does not count:
+        other commands open it, for any length of time, to test whether it is locked.
         """
         place = f"{folder.resolve()}/"
         before: set[int] = set()

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM, SIGHUP and the loss of the terminal end a command in an orderly way, and in bounded time.
 
 Orderly: the handler raises an exception, so that all resources are closed; or it calls a function, where an event loop
-would swallow an exception. In bounded time: at the deadline the remaining resources are ended by force, on a thread
+would swallow an exception. In bounded time: at the deadline the remaining resources are released by force, on a thread
 that waits for no lock, loop or terminal.
 """
 
@@ -110,9 +110,9 @@ def reinstall() -> None:
 
 @contextmanager
 def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
-    """Handle signals for an app: ``APP_SECONDS`` limits its close, and the loss of its terminal always ends it.
+    """Handle signals for an app: it must close within ``APP_SECONDS``, and the loss of its terminal always ends it.
 
-    ``listener`` is called with the signal's number, on any thread, instead of raising the exception.
+    If ``listener`` is given, it is called with the signal's number, on any thread, and no exception is raised.
     """
     if not _ending.handled:
         install()
@@ -208,7 +208,7 @@ def terminal_is_lost() -> None:
 
 
 def nothing_is_open() -> None:
-    """Make a signal end the process immediately until ``close_in_order``: during imports an exception could be lost."""
+    """Make a signal end the process immediately until ``close_in_order`` runs: imports could lose an exception."""
     _ending.is_anything_open = False
 
 
@@ -249,7 +249,7 @@ def _leave_lost_terminal() -> None:
 
 
 def _write_message(text: str) -> None:
-    """Write to standard error if it is ready: a handler must not wait for a terminal, or for a lock of a stream."""
+    """Write to standard error if it is ready: a handler must not wait for a terminal, or for a stream's lock."""
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, f"{text}\n".encode())

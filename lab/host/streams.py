@@ -1,8 +1,8 @@
 """Standard input, output and error; and the user's terminal in raw mode.
 
 Guarantee: all three streams are open, so no other file takes their descriptors, and a stream that cannot be written to
-ends the command with a sentence, or silently where no user could read it. A terminal that is read key by key while
-another program draws on it is always restored.
+ends the command with a message, or silently if no user could read one. A terminal that is read key by key while another
+program draws on it is always restored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def finish() -> None:
 
 
 def prepare() -> None:
-    """Open closed streams as /dev/null at the start of a process, as after ``</dev/null 2>/dev/null``.
+    """Open closed streams as /dev/null at the start of a process, as ``</dev/null 2>/dev/null`` would.
 
     Only a closed standard output is opened read-only: printing then fails, as in coreutils, since a caller may wait for
     the output.
