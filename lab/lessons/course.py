@@ -1,9 +1,9 @@
 """The course: lesson files and translations, a lesson for one student, and the sentences that lessons share.
 
 A lesson is one TOML file, such as ``03-mirroring.toml``, with its structure and its English text. A translation is
-another file with only the texts, ``03-mirroring.es.toml``. Unknown keys in either are errors. ``lesson_problems``
-checks their content, and ``lab.lessons.proof`` proves on a real lab that a lesson is correct. Texts may contain values
-drawn for the student's seed, such as ``{seed.members}``.
+another file, such as ``03-mirroring.es.toml``, with only the texts. Unknown keys in either are errors.
+``lesson_problems`` checks their content, and ``lab.lessons.proof`` proves on a real lab that a lesson is correct. Texts
+may contain values drawn for the student's seed, such as ``{seed.members}``.
 
 A value is derived with SHA-256 from the lesson, the variable and the seed. So it is the same on every computer and with
 every version of Python, and a new variable does not change the others.
@@ -115,7 +115,7 @@ class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Question(QuestionText, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prediction, asked before the student acts. No answer counts as wrong: the measurement decides."""
+    """A prediction, asked before the student acts. A wrong prediction is accepted: the measurement shows the answer."""
 
     answer: str = ""
     """The key of the option that proves correct; empty: a matter of opinion."""
@@ -168,7 +168,7 @@ class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded wrong solution: it must not pass in place of the step's own, and its mistake must be recognised."""
+    """A recorded wrong solution: it must not pass the step's checks, and its mistake must be recognised."""
 
     step: str
     do: tuple[Arguments, ...] = ()
@@ -247,12 +247,16 @@ def draw(varied: Exercise, seed: str) -> Values:
 
 
 def fill(text: str, values: Mapping[str, Value]) -> str:
-    """The text with all ``{seed.…}`` filled in. Raises SpecError with the nearest name for an unknown one."""
+    """The text with all ``{seed.…}`` filled in.
+
+    Raises SpecError, which suggests the nearest name, for an unknown variable.
+    """
     return str(fill_tree(text, values))
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
-    """As ``fill``, for all texts in a tree. A text that is only a placeholder becomes its value, number or text."""
+    """Like ``fill``, for all texts in a tree. A text that is just a placeholder becomes the value, a number or a text.
+    """
     return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 
@@ -301,7 +305,7 @@ def _count(varied: Exercise, name: str, asked: int | str, values: Values) -> int
     if not isinstance(count, int) or not 1 <= count <= varied.disks:
         raise SpecError(
             f"{varied.id}: seed.{name} asks for '{asked}' disks",
-            hint=f"write a number from 1 to {varied.disks}, or the name of a variable above it that has one",
+            hint=f"write a number from 1 to {varied.disks}, or the name of a variable above it that contains one",
         )
     return count
 
@@ -331,7 +335,10 @@ ACTIONS: Mapping[str, type[Action]] = {
 
 
 def make_action(written: Mapping[str, Any], *, where: str) -> Action:
-    """Create an action from its TOML table. Raises SpecError with the nearest name for an unknown action or key."""
+    """Create an action from its TOML table.
+
+    Raises SpecError, which suggests the nearest name, for an unknown name or key.
+    """
     return make_tagged(with_new_arguments(written), ACTIONS, what="action", key="act", where=where)
 
 
@@ -389,7 +396,7 @@ class ReadyStep:
 
 
 def number_of(lesson_id: str) -> str:
-    """A lesson's place in the course, such as ``3``, from its id."""
+    """A lesson's number in the course, such as ``3``, taken from its id."""
     return lesson_id[:2].lstrip("0")
 
 
@@ -539,11 +546,11 @@ def _mistake(step: LessonStep, mistake: Mistake, text: StepText, values: Values,
 
 
 def _times(text: str, where: str) -> float:
-    """The factor of a mistake. Raises SpecError for text that is not a number."""
+    """The value of a mistake's ``times``. Raises SpecError for text that is not a number."""
     try:
         return float(text)
     except ValueError:
-        raise SpecError(f"{where}: times is '{text}'", hint="write a number, or a seed variable that is one") from None
+        raise SpecError(f"{where}: times is '{text}'", hint="write a number, or a seed variable with one") from None
 
 
 def _actions(written: Iterable[Arguments], values: Values, where: str) -> tuple[Action, ...]:
@@ -595,7 +602,7 @@ class LessonFiles:
 
 
 def is_path(word: str) -> bool:
-    """Whether a word names a file, and not a lesson or drill that comes with raidlab."""
+    """Whether a word names a file rather than a lesson or drill that comes with raidlab."""
     return word.endswith(".toml") or "/" in word
 
 
@@ -709,7 +716,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
 
     def secret_key(self, check: str) -> str:
-        """The key of the sentence that hides the requirement of a check. Raises SpecError if there is none."""
+        """The key of the sentence that is shown instead of a check's requirement. Raises SpecError if there is none."""
         key = f"{check}{_SECRET}"
         if key not in self.wanted:
             known = [each.removesuffix(_SECRET) for each in self.wanted if each.endswith(_SECRET)]

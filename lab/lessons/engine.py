@@ -105,13 +105,13 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     """Answer the question of the current step, or enter its reading.
 
     Both may be changed until the step is done. A reading is accepted only after the prediction. Raises LessonError if
-    the step asks for no answer, SpecError for an unknown option or an invalid number.
+    the step does not ask for an answer, SpecError for an unknown option or an invalid number.
     """
     step = _require_step(lesson, progress)
     if step.ask is not None and text in step.ask.options:
         return _with_step(progress, step, answer=text)
     if step.ask is None and step.read is None:
-        raise LessonError(f"step '{step.id}' asks for no answer", hint="'raidlab lesson show' shows what to do")
+        raise LessonError(f"step '{step.id}' does not ask for an answer", hint="'raidlab lesson show' shows what to do")
     options = step.ask.options if step.ask else {}
     if step.read is None or not is_predicted(step, progress.in_step(step.id)) or nearest(text, options):
         raise unknown_word("answer", text, options)
@@ -174,7 +174,7 @@ def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: st
 
 
 def _reading_place(step: ReadyStep) -> int:
-    """The index of a correct reading among the passed checks."""
+    """The index that stands for a correct reading in ``StepProgress.passed``."""
     return len(step.checks)
 
 
@@ -230,12 +230,12 @@ def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
 
 
 def shows_solution(progress: StepProgress) -> bool:
-    """Whether all hints were taken, of which the last is the complete answer."""
+    """Whether all hints were taken: the last one is the complete answer."""
     return progress.hints >= HINTS
 
 
 def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
-    """The parts of this view that may be displayed: before the prediction, no results of checks."""
+    """The parts of this view that may be displayed: until the student predicts, this excludes the results of checks."""
     step, first = view.step, view.checks[:1]
     if step.ask is not None and not all(check.is_passed for check in first):
         question = DisplayedCheck(first[0].name, words.requirement(first[0].name, first[0].facts), "", is_passed=False)

@@ -1,8 +1,8 @@
 """What a student does: open lessons, do their steps and make progress. The command line and the app use this module.
 
 The actions of a step run in order, in one open lab if they need one. Measurements, fault scenarios and power cuts of a
-lesson use a separate lab. The state that is kept between commands is the open lesson, the student's seed and language,
-and the progress in every lesson.
+lesson use a separate lab. The state that is stored between commands is the open lesson, the student's seed and
+language, and the progress in every lesson.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class LessonStore:
 def do_apart(lesson: ReadyLesson, action: ApartAction, request: RunRequest) -> None:
     """Run the action on a separate lab, and store its result.
 
-    Raises SpecError with the nearest name for a measurement that the lesson does not have, RunCancelled if it was
-    cancelled, and any error that stops it.
+    Raises SpecError, which suggests the nearest name, for a measurement that the lesson does not have, RunCancelled if
+    the action was cancelled, and any error that stops the action.
     """
     match action:
         case RunMeasurement():
@@ -322,7 +322,7 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Find complete measurements with this lesson's seed, and faults, that were run since the lesson began."""
+        """Find complete measurements with the lesson's seed, and faults, that were run since the lesson began."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
@@ -466,7 +466,7 @@ class Student:
 
 
 def _stored_name(word: str, files: LessonFiles) -> str:
-    """The stored name of an open lesson: the id for one of the course, otherwise its path."""
+    """The stored name of an open lesson: the id of a lesson of the course, the path of any other."""
     return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
 
 
@@ -491,7 +491,7 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
 def named_disks(
     session: LabSession, names: Sequence[str], what: str, error: type[LabError] = LessonError
 ) -> tuple[LabDisk, ...]:
-    """The lab's disks with these names, free or not. Raises ``error`` if some that ``what`` uses are missing."""
+    """The lab's disks with these names, free or not. Raises ``error`` if any are missing; ``what`` uses them."""
     there = {disk.name: disk for disk in session.disks}
     if missing := [name for name in names if name not in there]:
         kind = DiskKind.FILE if session.is_embedded else DiskKind.LOOP
@@ -517,7 +517,7 @@ def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
 
 
 def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
-    """``use_words`` of the lesson's disks. Raises LessonError while a drill is open, and if disks are missing."""
+    """``use_words`` for the lesson's disks. Raises LessonError while a drill is open, and if disks are missing."""
     require_no_drill(session, lesson)
     names = lab_disks(lesson.disks)
     named_disks(session, names, f"lesson {lesson.id}")
@@ -653,7 +653,7 @@ def carry_out(
     run_apart: Callable[[ApartAction], None],
     before_action: Callable[[Action], None] = lambda _: None,
 ) -> StepView | None:
-    """Run all actions, and evaluate the step at the end, before the lab is closed if one was needed.
+    """Run all actions, then evaluate the step, before closing the lab if the last action needed one.
 
     Some actions need a separate lab, which some machines provide only while this one is closed.
     """

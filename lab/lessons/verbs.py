@@ -23,7 +23,7 @@ class StartLesson(Verb, frozen=True, kw_only=True):
         str,
         Argument("Id, number or part of the id; or the path of a lesson file.", is_placed=True, is_needed=True),
     ]
-    seed: Annotated[str | None, Argument("Your name, or a word from your teacher: it varies the lesson.")] = None
+    seed: Annotated[str | None, Argument("Your name, or a word from your teacher: it selects the values.")] = None
     language: Annotated[str | None, Argument("The language, such as en, es or sv.")] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("Begin again with the first step.")] = False
@@ -73,7 +73,7 @@ class Measure(Verb, frozen=True, kw_only=True):
 
     words, key, label = "lesson measure", "r", "Measure"
     tooltip = "Run the measurement of this step on its own emulated drives"
-    name: Annotated[str, Argument("The measurement, as the step names it.", is_placed=True, is_needed=True)]
+    name: Annotated[str, Argument("The name of the measurement, as the step gives it.", is_placed=True, is_needed=True)]
 
 
 class ResetLesson(Verb, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Checks of a machine immediately before measuring, of each cell, and of a result (of a plan: lab.experiments.linting).
+"""Checks of a machine immediately before measuring, of each cell, and of a result (for plans: lab.experiments.linting).
 
-The checks of a stored result cover its machine, what its cells contain and lack, and its figures compared with theory.
-A figure that differs from theory is reported with the causes that the record supports. If there is no prediction
-because no disk has a known service time, the check reports the limiting factor instead.
+The checks of a stored result cover its machine, the contents of its cells, and how its figures compare with theory. A
+figure that differs from theory is reported with the causes that the record supports. If there is no prediction because
+no disk has a known service time, the check reports the limiting factor instead.
 """
 
 from __future__ import annotations
@@ -477,7 +477,7 @@ def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
 
 
 def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
-    """Stamps for a result: of a rule with many violations, the first ``shown`` and the number of the others."""
+    """Stamps for a result: for each rule, its first ``shown`` violations and the number of the others."""
     stamps = []
     for group in grouped(findings, lambda finding: finding.rule_id).values():
         stamps += [finding.stamp for finding in group[:shown]]

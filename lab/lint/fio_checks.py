@@ -1,8 +1,8 @@
-"""Lint of fio jobs: facts from job files, read as fio reads them (init.c), and from command lines; and defects. Pure.
+"""Lint of fio jobs, from command lines and from job files, which are parsed as in fio (init.c). Pure.
 
 Sources: fio's HOWTO, "Job file format" and "Command line options". The table of options is data (fio_options.toml).
-Values are parsed as fio does (parse.c), checked with fio 3.33: ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is 4,000
-unless ``kb_base=1000``, and of an expression only the first number counts.
+Values are parsed as in fio (parse.c; compared with fio 3.33): ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is 4,000
+unless ``kb_base=1000``, and only the first number of an expression counts.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ class FioSection:
 
     @property
     def verifies(self) -> bool:
-        """Whether written data are verified: such a job ends when all of them are."""
+        """Whether written data are verified: such a job ends when all data have been verified."""
         return self.value("verify", "0") not in ("0", "null") or self.is_on("verify_only") is True
 
     @property
@@ -447,7 +447,7 @@ def lint_job_file(text: str) -> Iterator[LintFinding]:
     """Check a fio job file from any source. Raises SpecError if it contains no job."""
     job = read_job(text)
     if not job.has_jobs:
-        raise SpecError("there is no fio job in it, no [section] other than [global]", hint=_JOB_FORM)
+        raise SpecError("it contains no fio job, that is, no [section] other than [global]", hint=_JOB_FORM)
     yield from lint_job(job)
 
 

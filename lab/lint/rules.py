@@ -66,7 +66,7 @@ def all_rules() -> Mapping[str, LintRule]:
 
 
 def find_rule(name: str) -> LintRule:
-    """A rule by name. Raises SpecError for an unknown name, with the nearest one."""
+    """A rule by name. Raises SpecError, which suggests the nearest name, for an unknown one."""
     rules = all_rules()
     if name not in rules:
         raise unknown_word("rule", name, rules)

@@ -59,9 +59,9 @@ def test_a_rule_is_explained(typed: Typed) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.fio", b"", "there is no fio job in it"),
-        ("shared.fio", b"[global]\nbs=4k\n", "there is no fio job in it"),
-        ("junk.fio", b"Dear reader,\nthis is a letter.\n", "there is no fio job in it"),
+        ("empty.fio", b"", "it contains no fio job"),
+        ("shared.fio", b"[global]\nbs=4k\n", "it contains no fio job"),
+        ("junk.fio", b"Dear reader,\nthis is a letter.\n", "it contains no fio job"),
         ("binary.fio", b"\x00\x01[a]\n", "byte 1 is zero"),
         ("latin.fio", b"[a]\n; \xe9\n", "byte 7 is not UTF-8"),
         ("empty.sh", b"", "the script has no commands"),

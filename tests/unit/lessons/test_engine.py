@@ -77,7 +77,7 @@ def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: 
 
 
 def test_a_step_without_a_question_rejects_answers(lesson: ReadyLesson, begun: Progress) -> None:
-    with pytest.raises(LessonError, match="asks for no answer"):
+    with pytest.raises(LessonError, match="does not ask for an answer"):
         engine.answer(lesson, first_step_done(lesson, begun), "yes")
 
 
