@@ -255,8 +255,7 @@ def fill(text: str, values: Mapping[str, Value]) -> str:
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
-    """Like ``fill``, for all texts in a tree. A text that is just a placeholder becomes the value, a number or a text.
-    """
+    """Like ``fill``, for all texts in a tree. A text that is one placeholder becomes its value, a number or a text."""
     return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 

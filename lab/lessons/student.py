@@ -491,7 +491,7 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
 def named_disks(
     session: LabSession, names: Sequence[str], what: str, error: type[LabError] = LessonError
 ) -> tuple[LabDisk, ...]:
-    """The lab's disks with these names, free or not. Raises ``error`` if any are missing; ``what`` uses them."""
+    """The lab's disks with these names, free or not. Raises ``error`` if any are missing; ``what`` names their user."""
     there = {disk.name: disk for disk in session.disks}
     if missing := [name for name in names if name not in there]:
         kind = DiskKind.FILE if session.is_embedded else DiskKind.LOOP

@@ -318,7 +318,7 @@ class Agent:
         return [task for task in self.running.values() if hasattr(task, "pid")]
 
     def kill_all(self) -> None:
-        """Kill running processes; wait END_SECONDS at most: one that waits for a disk may take as long as the disk."""
+        """Kill running processes; wait at most END_SECONDS: one that waits for a disk may take as long as the disk."""
         children = [child for child in self.children() if child.status is None]
         for child in children:
             child.stop(signal.SIGKILL)
@@ -337,7 +337,7 @@ def has_ended(pid: int) -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """Read a small file piece by piece: a buffer for the largest would cost more. A file in sysfs needs one read."""
+    """Read a small file in pieces: a buffer for the largest file would cost more. A file in sysfs needs one read."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = piece = os.read(fd, READ_BYTES)

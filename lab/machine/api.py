@@ -226,7 +226,7 @@ class Machine:
     def terminal(
         self, columns: int, rows: int, *, on_command: Callable[[TypedCommand], None] = lambda _: None
     ) -> Terminal:
-        """Open a terminal of that size in characters, with bash running as root.
+        """Open a terminal of this size in characters, with bash running as root.
 
         ``on_command`` is called with each finished command typed at its prompt, on the thread that iterates ``chunks``.
         In virtual time the clock runs during a command and stops while the prompt or an editor waits for a key.
@@ -270,7 +270,7 @@ class Machine:
         self._ask("stop", f"request {pending.request_id}", target=pending.request_id, signal=signal_number)
 
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
-        """Return the next answer to a long request; in silence, check that the machine is alive. Raises queue.Empty."""
+        """Return the next answer to a long request; while none arrives, check the machine. Raises queue.Empty."""
         if self.facts.is_virtual_time:
             # A ping would be an event that another run does not have; the supervisor reports the machine's end.
             return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
@@ -391,7 +391,7 @@ class RunningCommand:
 
 
 class SampleStream:
-    """Samples of one request; iterate on one thread, stop from any."""
+    """The samples of one request: iterate over them on one thread; ``stop`` may be called from any."""
 
     def __init__(self, machine: Machine, pending: Pending) -> None:
         self._machine = machine

@@ -1,4 +1,4 @@
-"""Existing machines: this computer (``local:``), and another one by ssh (``ssh:HOST``, ``vagrant:``).
+"""Existing machines: this computer (``local:``), and another one, over ssh (``ssh:HOST``, ``vagrant:``).
 
 Both start the agent as root and communicate with it over its standard input and output.
 """
@@ -117,7 +117,7 @@ def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[s
     """Ask Vagrant how to reach the machine; returns its name, and the ssh client's arguments without the command.
 
     Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target matches several,
-    and LabError for a folder without a Vagrantfile and for a machine that is not running.
+    and LabError if the folder has no Vagrantfile or the machine is not running.
     """
     vagrant = processes.find("vagrant")
     if not vagrant:
@@ -142,14 +142,14 @@ def _vagrant_refusal(target: Target, answer: Completed) -> LabError:
     output = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
     folder = os.path.abspath(os.environ.get("VAGRANT_CWD", "."))  # noqa: PTH100 - of this process, not of a path
     if "environment or target machine is required" in output:
-        return LabError(f"there is no Vagrantfile in {folder}", hint="go to raidlab's folder, then try again")
+        return LabError(f"there is no Vagrantfile in {folder}", hint="change to raidlab's folder, then try again")
     if "was not found configured" in output:
         return SpecError(
             f"'{target}': the Vagrantfile has no machine '{target.host}'", hint="'vagrant status' lists them"
         )
     if "not yet ready for SSH" in output:
         up = " ".join(("vagrant up", target.host)).strip()
-        return LabError(f"the virtual machine of {folder} is not running", hint=f"start it: {up}")
+        return LabError(f"the virtual machine defined in {folder} is not running", hint=f"start it: {up}")
     if answer.status == 124:
         return LabError(f"vagrant did not answer: {output}", hint="find out what delays 'vagrant status'")
     return LabError(
@@ -211,7 +211,7 @@ def _ssh_loss(host: str, status: int, output: str, by_hand: str = "") -> LabErro
     if status == _SHELL_NOT_FOUND or "raidlab: python3" in output:
         return ToolMissing(
             f"python3 (3.9 or later) or sudo is not installed on {host}: {last}",
-            hint="apt install python3 sudo, on that computer",
+            hint="on that computer: apt install python3 sudo",
         )
     if "password is required" in output or "sudoers" in output:
         return PrivilegeRefused(

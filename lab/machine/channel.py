@@ -72,7 +72,7 @@ _REQUIRED_FIELDS = {
 
 
 def counted_seconds(passed: float, waited: float | None) -> float:
-    """Return how much of a time counts against a limit: the machine's wait for a processor does not."""
+    """Return the part of a time that counts against a limit; time spent waiting for a processor does not."""
     return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 
@@ -99,7 +99,7 @@ class Pending:
         self._messages.put(message)
 
     def next(self, timeout_seconds: float | None = None) -> Message:
-        """Return the next answer. Raises MachineLost if none will come, queue.Empty after the time-out."""
+        """Return the next answer. Raises MachineLost if there will be none, queue.Empty after the time-out."""
         message = self._messages.get(timeout=timeout_seconds)
         if isinstance(message, LabError):
             self._messages.put(message)
@@ -154,7 +154,7 @@ class Channel:
     ) -> Mapping[str, Any]:
         """Return the agent's greeting. Raises MachineLost after the time-out, or for another protocol version.
 
-        Time in which the machine waited for a processor counts as in ``counted_seconds``.
+        ``counted_seconds`` defines how time in which the machine waited for a processor counts.
         """
         begun = time.monotonic()
         hello: Message | None = None
@@ -281,7 +281,7 @@ class Channel:
             return () if self._is_closing else tuple(pending.verb for pending in outstanding)
 
     def _ping(self) -> None:
-        """Send a read request for no files if the line has room; no caller waits for the answer."""
+        """Send a read request that names no files, if the line has room; no caller waits for the answer."""
         line = b'{"id":0,"verb":"read","paths":[]}\n'
         if not self._send_lock.acquire(blocking=False):
             # Another thread is sending a request, whose answer is outstanding as well.

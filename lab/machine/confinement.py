@@ -100,7 +100,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class HalfConfined(OSError):
-    """The namespace was created, but its contents were not. Only a new process is free of it."""
+    """The namespace was created, but its contents were not.
+
+    The process cannot leave it; only a new process can do without.
+    """
 
 
 def confine(
@@ -112,10 +115,10 @@ def confine(
 ) -> list[str]:
     """Confine this process and all its descendants to these files and folders and to the system's own.
 
-    Returns the layers in force; a layer that the host lacks is skipped. ``readable`` files can be read besides the
-    ``writable`` ones; a missing one is skipped. ``devices`` can be used besides DEVICES; the names in ``listable``
-    folders, and in all below them, can be listed. Raises OSError if a writable file is missing, HalfConfined if the
-    caller must fork the process anew and confine it without a namespace.
+    Returns the layers in force; a layer that the host lacks is skipped. ``readable`` files can be read in addition to
+    the ``writable`` ones; a missing one is skipped. ``devices`` can be used in addition to DEVICES; the names in
+    ``listable`` folders, and in all below them, can be listed. Raises OSError if a writable file is missing, and
+    HalfConfined if the caller must fork a new process and confine that without a namespace.
     """
     held: list[str] = []
     for path in writable:
@@ -351,8 +354,8 @@ def _use_seccomp(*, can_answer: bool) -> None:
 def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     """Yield the filter in classic BPF: opcode, jump if true, jump if false, operand. Source: seccomp(2).
 
-    ``can_answer``: the kernel's management console may send answers, since no other program's socket is visible.
-    The filter cannot see where an address leads, only whether there is one.
+    ``can_answer``: the kernel's management console may send answers, since no other program's socket is visible. The
+    filter cannot see which socket an address names, only whether there is an address.
 
     It does not affect the system calls of a guest program: the embedded kernel intercepts them first (ptrace(2),
     PTRACE_SYSEMU), or with a filter of its own whose result takes precedence over a refusal (SECCOMP_RET_TRAP).

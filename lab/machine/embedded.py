@@ -405,7 +405,7 @@ def spare_space_environment() -> dict[str, str]:
 
 
 def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
-    """Return the files that the guest reads besides the system's and, at its start, those in the machine's folder."""
+    """Return the files that the guest reads, other than the system's and those in the machine's folder."""
     # In virtual time libraries for fio are beside the kernel.
     used = [image.path.parent if options.virtual_time else image.path, image.modules]
     return [*(str(path.absolute()) for path in used if path), *shown_files(options)]
@@ -418,7 +418,7 @@ def shown_files(options: EmbeddedOptions) -> list[str]:
         if not os.access(path, os.F_OK):
             raise SpecError(f"there is no '{path}' to show to the machine", hint="give the path of a file or folder")
         if path.resolve() == Path("/"):
-            raise SpecError("'/' is not shown to the machine", hint="give the path of one file or folder")
+            raise SpecError("'/' cannot be shown to the machine", hint="give the path of one file or folder")
         if not os.access(path, os.R_OK):
             raise SpecError(f"'{path}' cannot be read", hint="give the path of a file or folder that you may read")
     return [str(path.absolute()) for path in shown]

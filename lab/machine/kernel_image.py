@@ -81,7 +81,7 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
 
 
 def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
-    """Return the target in virtual time, or unchanged if it names a time or a kernel, or that kernel is not built."""
+    """Return the target in virtual time, or unchanged if it names a time or a kernel, or if no such kernel is built."""
     if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
         return target
     try:
@@ -102,7 +102,7 @@ def wide_registers(files: HostFiles) -> Path | None:
     if not library.is_file():
         raise ToolMissing(
             "this processor has more registers (AMX) than an embedded kernel before Linux 6.13 can save",
-            hint="provision/host/setup.sh lab, or choose another machine with --on",
+            hint="run provision/host/setup.sh lab, or choose another machine with --on",
         )
     require_trusted(library, "the library", again="provision/host/setup.sh lab")
     return library
@@ -122,7 +122,7 @@ def _image_in(path: Path) -> KernelImage:
         releases = list(packaged.iterdir())
         if len(releases) != 1:
             raise ToolMissing(
-                f"{packaged} holds drivers of {len(releases)} kernels, and {path} is one of them",
+                f"{packaged} holds drivers of {len(releases)} kernels, but should hold those of {path} only",
                 hint="unpack each package into its own folder",
             )
         return KernelImage(path, releases[0])

@@ -58,9 +58,9 @@ def read_text(path: str) -> str:
 
 
 def use_own_root(readable: list[str]) -> None:
-    """Change to a root directory with only the files for the guest, like the namespace's, and leave the host's.
+    """Change to a root directory that contains only the files for the guest, as the namespace's does.
 
-    This only hides the host's files; root in the guest can mount them again.
+    The host's files are only hidden: root in the guest can mount them again.
     """
     # Imported on demand: loading it takes longer than most of the startup.
     if TYPE_CHECKING:

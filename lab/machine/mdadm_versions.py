@@ -1,4 +1,4 @@
-"""Other versions of mdadm for machines on this computer's files: ``mdadm=4.4`` or ``mdadm=FOLDER`` in a target.
+"""Other versions of mdadm for machines that use this computer's files: ``mdadm=4.4`` or ``mdadm=FOLDER`` in a target.
 
 A distribution's mdadm is fetched from this computer's package sources with the libraries of its own suite, since those
 of this computer may be too old for it. Only machines run it; nothing on this computer changes.

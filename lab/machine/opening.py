@@ -126,7 +126,7 @@ def _start(
 def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
 ) -> tuple[EmbeddedKernel, Machine]:
-    """Start with the first accelerator with which the agent answers; repeat a start that a race in QEMU ends."""
+    """Start with the first accelerator with which the agent answers; try again if a race in QEMU ends the start."""
     starts = [
         accelerator
         for accelerator in accelerators(target, host.files)

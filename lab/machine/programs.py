@@ -23,7 +23,7 @@ Change = Callable[[str], str]
 
 
 def unchanged(text: str) -> str:
-    """Return the text as it is."""
+    """Return the text unchanged."""
     return text
 
 

@@ -85,7 +85,7 @@ class QemuKernel(EmbeddedKernel):
 
 
 class Silence:
-    """Decides how long a machine may stay silent, not counting time in which it waits for a processor."""
+    """Limits how long a machine may stay silent, not counting time in which it waits for a processor."""
 
     def __init__(self, waited_seconds: Callable[[], float | None]) -> None:
         self._waited_seconds = waited_seconds
@@ -152,7 +152,7 @@ def can_start(processes: Processes, files: HostFiles) -> bool:
 
 
 def startable_images(processes: Processes) -> list[RootImage]:
-    """Return the root images for whose architecture QEMU is installed: those of this computer's own first."""
+    """Return the root images for whose architecture QEMU is installed: this computer's own architecture is first."""
     found = [image for image in root_images() if processes.find(f"qemu-system-{image.facts.architecture}")]
     return sorted(found, key=lambda image: image.facts.architecture != platform.machine())
 
@@ -253,7 +253,7 @@ def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str
         image = find_root_image(root)
         if options.shown or options.mdadm:
             raise SpecError(
-                "a machine with a root image sees none of this computer's files", hint="use qemu: without root="
+                "a machine with a root image cannot see this computer's files", hint="use qemu: without root="
             )
         check_path(image.folder)
         write_initramfs(image, agent_files(AGENT_FOLDER, _IMAGE_PYTHON, ()), folder / "initramfs")

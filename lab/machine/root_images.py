@@ -67,7 +67,7 @@ class RootImage:
 
 
 def root_images() -> Iterator[RootImage]:
-    """The root images that are found by name; a damaged one is left out."""
+    """The root images that can be found by name, except damaged ones."""
     found = {path.parent.name for folder in built_folders() for path in folder.glob(f"{_FOLDER}*/{FACTS_FILE}")}
     for name in sorted(name.removeprefix(_FOLDER) for name in found):
         try:
@@ -77,11 +77,12 @@ def root_images() -> Iterator[RootImage]:
 
 
 def find_root_image(chosen: str) -> RootImage:
-    """Return the image in a folder, or with a name, which is Debian's for its architecture. Raises LabError."""
+    """Return the image in a folder, or the one that is named after this Debian architecture. Raises LabError."""
     build = f"make root-image ARCH={chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(
-            f"'{shortened(chosen)}' is not the name of a root image", hint=f"give a folder, or amd64: {build}"
+            f"'{shortened(chosen)}' is not the name of a root image",
+            hint=f"give a folder, or a name such as amd64: {build}",
         )
     folder = Path(chosen).absolute() if "/" in chosen else built_part(f"{_FOLDER}{chosen}")
     if not os.access(folder / FACTS_FILE, os.F_OK):

@@ -183,7 +183,7 @@ class Vigil:
         file = self._store_evidence(group)
         return MachineLost(
             f"the embedded kernel is hung: {what}",
-            hint=f"{RUN_AGAIN}: arrays remain on their disks; report the hang, with {file}",
+            hint=f"{RUN_AGAIN}: the arrays remain on their disks; report the hang, and attach {file}",
         )
 
     def _store_evidence(self, group: int) -> Path:

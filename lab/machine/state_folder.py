@@ -1,4 +1,4 @@
-"""The state folder: running machines, lab disks and results, each guarded by a lock that ends with its holders.
+"""The state folder: running machines, lab disks and results, each guarded by a lock.
 
 A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
 every process of its kernel are gone. That is how the leftovers of a killed client are recognised; they are reported and
@@ -73,7 +73,7 @@ def memory_room_bytes(folder: Path) -> int:
 
 
 def executable_room_bytes(folder: Path) -> int:
-    """Return the room for an executable file; 0 if the folder is missing or mounted noexec."""
+    """Return the free space for an executable file; 0 if the folder is missing or mounted noexec."""
     try:
         room = os.statvfs(folder)
     except OSError:
@@ -316,7 +316,7 @@ class StateFolder:
         return f"{owner or 'An earlier raidlab'} ended without closing its machine; {what}"
 
     def _one_maker(self) -> AbstractContextManager[None]:
-        """Make creation and locking of a folder one step for other clients, so that an unlocked one may be removed."""
+        """Make creating and locking a folder atomic for other clients, so that they may remove an unlocked one."""
         return locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True)
 
     def _remove_if_free(self, folder: Path) -> bool:

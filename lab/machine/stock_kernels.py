@@ -72,10 +72,10 @@ def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
 
 
 def find_stock_kernel(chosen: str = "") -> StockKernel:
-    """Return the kernel that a target names by the path of its image, or by its release, which may be cut off (7.2).
+    """Return the kernel that a target names by the path of its image, or by its release, which may be shortened (7.2).
 
     Without a name it is the running kernel if it can be read, else the newest. Raises ToolMissing, which names the
-    command that fetches one, and NotTrusted if another user may have written it.
+    command that fetches one, and NotTrusted if another user may have written the kernel.
     """
     kernel = _of_image(Path(chosen)) if "/" in chosen else _of_release(chosen)
     require_trusted(kernel.image, "the kernel")
@@ -232,7 +232,7 @@ def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = 
         elif is_complete and name not in built_in:
             raise LabError(
                 f"the kernel's folder of drivers {folder} lacks {name}",
-                hint="a kernel with virtio, and 9p or squashfs, is needed: raidlab kernels list",
+                hint="choose a kernel with virtio, and 9p or squashfs: raidlab kernels list",
             )
     return [folder / path for path in found]
 
@@ -302,8 +302,8 @@ def fast_image(image: Path, processes: Processes) -> Path:
 def payload_in(image: bytes) -> bytes:
     """Return the compressed kernel in an x86 image. Raises ValueError if there is none.
 
-    Source: Documentation/arch/x86/boot.rst, fields setup_sects, payload_offset and payload_length. Its last four bytes
-    are the size, which is part of the format only with gzip.
+    Source: Documentation/arch/x86/boot.rst, fields setup_sects, payload_offset and payload_length. The payload ends
+    with the uncompressed size (four bytes), which is part of the format only with gzip.
     """
     if image[0x202:0x206] != b"HdrS" or int.from_bytes(image[0x206:0x208], "little") < 0x208:
         raise ValueError("not an x86 kernel image with a payload")

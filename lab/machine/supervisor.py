@@ -146,7 +146,7 @@ def become_kernel(
 
 
 def is_virtual_time(argv: Sequence[str]) -> bool:
-    """Whether the kernel's clock is its own."""
+    """Whether the kernel runs in virtual time."""
     return any(word.startswith("time-travel") for word in argv)
 
 
@@ -163,9 +163,9 @@ def own_id(proc: int) -> int:
 def stay_as_init() -> None:
     """Continue as a child; this process remains as init and ends with the child.
 
-    When the first process of a PID namespace ends, so do all others in it (pid_namespaces(7)). Otherwise guest
-    programs that are no longer traced would continue as programs of the host. The kernel cannot be the first process:
-    that gets no signal from within, and User Mode Linux ends a panic by signals to itself.
+    When the first process of a PID namespace ends, so do all others in it (pid_namespaces(7)). Otherwise guest programs
+    that are no longer traced would continue as programs of the host. The kernel cannot be the first process: that
+    receives no signals from within the namespace, and after a panic User Mode Linux ends by sending itself signals.
     """
     kernel = os.fork()
     if kernel == 0:
@@ -180,11 +180,11 @@ def stay_as_init() -> None:
 def own_processor() -> tuple[int | None, socket.socket | None]:
     """Return the processor for a kernel and its child processes, and the socket that reserves the processor.
 
-    The kernel and its guest's processes take turns and never run simultaneously; moving the turn to another processor
-    costs more than the turn itself (linux.uml(1) advises one processor too; measured on an idle host of two processors:
-    boot 1.4 s instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two
-    kernels that start at the same time would often choose the same processor and leave the other idle. So each binds a
-    name for its processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
+    The kernel and its guest's processes take turns and never run simultaneously; switching to another processor costs
+    more than the turn itself (linux.uml(1) also advises one processor; measured on an idle host of two processors: boot
+    1.4 s instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two kernels
+    that start at the same time would often choose the same processor and leave the other idle. So each binds a name for
+    its processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
     """
     try:
         # The processor that it last ran on.
@@ -246,7 +246,7 @@ class RoomKeeper:
     """Pauses the kernel before the host's disk is full, and ends it if the user frees no space.
 
     md treats a write that fails for lack of space as a disk failure: it would fail every member of an array within a
-    second. A pause and a kill look like a power failure to md, which loses no acknowledged write.
+    second. To md, a pause followed by a kill looks like a power failure, which loses no acknowledged write.
     """
 
     def __init__(self, kernel: int, writable: Sequence[str], spare_bytes: int) -> None:
@@ -260,7 +260,7 @@ class RoomKeeper:
 
     @property
     def seconds(self) -> float:
-        """Time until the next check: during the shorter one a fast disk fills only some MiB."""
+        """Time until the next check: even a fast disk writes only a few MiB during the shorter one."""
         return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
 
     def room_bytes(self) -> int:

@@ -102,7 +102,9 @@ def parse_target(text: str) -> Target:
     if kind is TargetKind.VAGRANT and host and not _is_name(host):
         raise SpecError(f"'{text}' names no machine in a Vagrantfile", hint="write vagrant: or vagrant:NAME")
     if kind in (TargetKind.UML, TargetKind.QEMU, TargetKind.LOCAL) and host:
-        raise SpecError(f"'{text}': {kind}: does not accept a host", hint=f"write {kind}: alone, or options after '?'")
+        raise SpecError(
+            f"'{text}': {kind}: does not accept a host", hint=f"write '{kind}:' alone, or add options after '?'"
+        )
     options = _parse_options(query)
     for key, value in options.items():
         _check_option(text, kind, key, value)
@@ -162,7 +164,9 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
     if key in ("mem", "memory"):
         parse_bytes(value, what=key)
     if key == "cpus" and not 0 < (digits(value) or 0) <= MOST_CPUS:
-        raise SpecError(f"'{text}': cpus cannot be '{value}'", hint=f"give a number from 1 to {MOST_CPUS}: cpus=2")
+        raise SpecError(
+            f"'{text}': cpus cannot be '{value}'", hint=f"give a number from 1 to {MOST_CPUS}, such as cpus=2"
+        )
     if key == "accel" and value not in ACCELERATORS:
         raise SpecError(f"'{text}': accel cannot be '{value}'", hint=f"choose {' or '.join(ACCELERATORS)}")
     if key in _NEED_VALUE and not value:

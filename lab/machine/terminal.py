@@ -54,7 +54,7 @@ class TerminalMachine(Protocol):
 
 
 class MarkFilter:
-    """Removes the shell's marks from a terminal's output. Only the shell knows ``word``."""
+    """Removes the shell's marks from a terminal's output. Marks contain ``word``, which only the shell knows."""
 
     def __init__(self, word: str, on_command: Callable[[TypedCommand], None]) -> None:
         self._word = word

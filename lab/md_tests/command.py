@@ -64,11 +64,11 @@ def md_tests(
         Path | None, Parameter(name=["--output", "-o"], help="Also write the table: .md, .csv, .json or .txt.")
     ] = None,
 ) -> int:
-    """Run mdadm's own tests and report the outcome of each one: passed, failed, or failed as known upstream.
+    """Run mdadm's own tests and report the outcome of each one: passed, failed, or failed but marked as broken upstream.
 
     They run only in an embedded kernel: uml: (in virtual time if such a kernel was built) or qemu:. The checkout is
     only read, and each result is stored immediately. The exit status is 0 if each test passed, was skipped, or failed
-    as known upstream.
+    but is marked as broken upstream.
     """
     context = current()
     suite = find_suite(checkout)

@@ -41,7 +41,7 @@ STAND_INS = {
 
 
 def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0) -> None:
-    """Mount a file system, or with MS_BIND a file over another. Raises OSError."""
+    """Mount a file system or, with MS_BIND, one file over another. Raises OSError."""
     words = [word.encode() for word in (source, target, kind)]
     if ctypes.CDLL(None, use_errno=True).mount(*words, ctypes.c_ulong(flags), options.encode()) != 0:
         number = ctypes.get_errno()

@@ -297,7 +297,8 @@ def is_test(name: str) -> bool:
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
     """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests if it is empty.
 
-    The order is that of the suite. Raises SpecError, with the nearest name, for a word that does not match any test.
+    The order is that of the suite. Raises SpecError, which suggests the nearest name, for a word that does not match
+    any test.
     """
     found: set[str] = set()
     for word in words:

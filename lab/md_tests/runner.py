@@ -327,7 +327,7 @@ def run_tests(
                 if not journal.results and result.outcome is SuiteOutcome.UNSTARTED:
                     raise LabError(
                         f"mdadm's suite stopped before its first test: {result.why}",
-                        hint="run it in a machine of another kernel (raidlab kernels list), or use a complete checkout",
+                        hint="run it with another kernel (raidlab kernels list), or use a complete checkout",
                     )
                 needs_logs = result.outcome is not SuiteOutcome.PASSED or result.kernel
                 yield journal.add(result, logs if needs_logs else {})
