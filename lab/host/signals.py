@@ -137,7 +137,7 @@ def at_worst(end: Callable[[float], object]) -> Callable[[], None]:
 
 @contextmanager
 def unhurried() -> Iterator[None]:
-    """Allow ``UNHURRIED_SECONDS`` for resources that leave traces on a real computer if they are not closed."""
+    """Allow ``UNHURRIED_SECONDS`` to close resources that would otherwise leave traces on a real computer."""
     with _ending.calm:
         _ending.unhurried += 1
     try:

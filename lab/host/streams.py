@@ -1,4 +1,4 @@
-"""Standard input, output and error; and the user's terminal in raw mode.
+"""Standard input, output and error, and the user's terminal in raw mode.
 
 Guarantee: all three streams are open, so no other file takes their descriptors, and a stream that cannot be written to
 ends the command with a message, or silently if no user could read one. A terminal that is read key by key while another

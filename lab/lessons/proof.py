@@ -1,4 +1,4 @@
-"""The proof of a lesson, which works through the lesson as a student would, and the labs for proofs."""
+"""Proves a lesson by working through it as a student would, and opens the labs for this."""
 
 from __future__ import annotations
 

@@ -487,7 +487,7 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
 
 
 def _facts_of_cell(cell: CellRecord) -> CellFacts:
-    """The facts about its measurement that a stored cell still contains."""
+    """The facts that a stored cell still contains about its measurement."""
     return CellFacts(
         name=cell.key,
         phase=cell.phase,

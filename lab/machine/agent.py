@@ -198,7 +198,7 @@ class Agent:
             self.is_over = True
 
     def serve(self) -> None:
-        """Serve until the client sends exit, hangs up or is gone; then kill all processes that it started."""
+        """Serve until the client sends exit, hangs up or is gone; then kill all processes that the agent started."""
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -51,7 +51,7 @@ class CommandResult:
     stderr: str
     duration_seconds: float
     started_seconds: float
-    """Start on the machine's monotonic clock, as is the duration."""
+    """The start time on the machine's monotonic clock, which also measures the duration."""
     waited_seconds: float | None = None
     """How long the client waited for it, on the host's clock; None if equal to the duration."""
 

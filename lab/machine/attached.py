@@ -85,7 +85,7 @@ def _local_loss(status: int, output: str) -> LabError:
 
 
 def ssh_arguments(target: Target) -> list[str]:
-    """The ssh client's arguments without the remote command; never asks for a password."""
+    """The ssh client's arguments without the remote command; with them it never asks for a password."""
     options = target.options
     argv = [*_SSH_OPTIONS, "-o", "ClearAllForwardings=yes"]
     for key, flag in (("config", "-F"), ("identity", "-i"), ("port", "-p")):

@@ -77,7 +77,7 @@ def counted_seconds(passed: float, waited: float | None) -> float:
 
 
 def is_understood(verb: str, message: Message) -> bool:
-    """Whether a message is a valid answer to a request of this verb."""
+    """Whether a message is a valid answer to a request with this verb."""
     try:
         convert(message, _Answer)
     except msgspec.ValidationError:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -IS
-"""Limits permanently which files a process can read and write, before the process becomes the embedded kernel.
+"""Permanently limits which files a process can read and write, before the process becomes the embedded kernel.
 
 All code in the embedded kernel, including its root user and its drivers, can read the system's programs and settings
 (SYSTEM, SETTINGS) and the files given to it, and can write only the files given for writing. Three layers of the host's

@@ -107,7 +107,7 @@ class EmbeddedOptions:
     layers: tuple[str, ...] | None = None
     """Layers that confine the kernel (lab/machine/confinement.py); None for all that the host has."""
     shown: tuple[Path, ...] = ()
-    """Files and folders that the guest sees besides the system's and the lab's own, each at its own path."""
+    """Files and folders that the guest sees in addition to the system's and the lab's, each at its own path."""
     mdadm: Path | None = None
     """The folder of an mdadm that replaces this computer's."""
     keeps_logs: bool = False

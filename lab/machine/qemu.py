@@ -2,8 +2,8 @@
 
 It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
 the files that the confined QEMU sees, read-only, over 9p, or those of a root image (root_images.py); the agent answers
-on a virtio port. It is modelled on drgn's vmtest, and on virtme-ng, whose guest can read everything that the user can
-read and does not stop when the client is killed.
+on a virtio port. It is modelled on drgn's vmtest and on virtme-ng. Unlike virtme-ng's guest, it cannot read everything
+that the user can read, and it stops when the client is killed.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def can_answer(files: HostFiles, folder: Path) -> bool:
 
 
 def ask_management_console(folder: Path, command: str) -> str | None:
-    """Return the answer of a machine's management console, or None. A long answer may lack parts (the log has all)."""
+    """Return the answer of a machine's management console, or None. A long answer may be incomplete."""
     answer = b""
     own = folder / "mconsole-client"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:

@@ -147,7 +147,7 @@ class FolderLock:
             self.fd = -1
 
     def discard(self) -> None:
-        """Remove all files of a running machine, whose folder this is, and release the lock."""
+        """Remove all files of the running machine that owns this folder, and release the lock."""
         remove_instance(self.folder)
         self.close()
         _remove_emptied(self.folder)

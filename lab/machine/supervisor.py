@@ -243,7 +243,7 @@ def kick(kernel: int) -> None:
 
 
 class RoomKeeper:
-    """Pauses the kernel before the host's disk is full, and ends it if the user frees no space.
+    """Pauses the kernel before the host's disk is full, and ends it if the user does not free any space.
 
     md treats a write that fails for lack of space as a disk failure: it would fail every member of an array within a
     second. To md, a pause followed by a kill looks like a power failure, which loses no acknowledged write.

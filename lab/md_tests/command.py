@@ -64,7 +64,7 @@ def md_tests(
         Path | None, Parameter(name=["--output", "-o"], help="Also write the table: .md, .csv, .json or .txt.")
     ] = None,
 ) -> int:
-    """Run mdadm's own tests and report the outcome of each one: passed, failed, or failed but marked as broken upstream.
+    """Run mdadm's own tests and report each outcome: passed, failed, or failed but marked as broken upstream.
 
     They run only in an embedded kernel: uml: (in virtual time if such a kernel was built) or qemu:. The checkout is
     only read, and each result is stored immediately. The exit status is 0 if each test passed, was skipped, or failed

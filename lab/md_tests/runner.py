@@ -80,7 +80,7 @@ class SuiteMachine:
         self.mdadm = (version.stdout or version.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
-        """Run one test until it ends or reaches a limit, or until the machine is lost, which is not raised as an error.
+        """Run one test until it ends, it reaches a limit, or the machine is lost; the loss does not raise an error.
 
         Also returns the logs, by the endings of their names: ``log`` of the test, ``kernel.log``, and ``state.log``,
         which the suite saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
