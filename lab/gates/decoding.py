@@ -209,7 +209,7 @@ def shown(value: float) -> str:
 
 
 def bounds(kind: Any) -> str:
-    """The valid range of one of the types above, or of its union with None, in words; empty for another type."""
+    """Describe the valid range of one of the types above, or of its union with None; empty for any other type."""
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Annotated and get_args(each)[0] in (int, float):
             return _range(each)

@@ -249,7 +249,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[int]:
-    """Open a file's folder: later operations use this descriptor, even if the folder's name is replaced meanwhile."""
+    """Open a file's folder: later operations use this descriptor, even if the path leads elsewhere by then."""
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor

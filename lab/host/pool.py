@@ -35,7 +35,7 @@ def processors() -> int:
 
 @contextmanager
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
-    """Yield the results of ``work`` for all jobs as they arrive, in no particular order. At the end no worker is left.
+    """Yield the results of ``work`` for all jobs as they arrive, in no particular order. No worker remains at the end.
 
     ``work`` must be a module-level function; jobs and results must be picklable. Each worker imports the program's main
     module, so importing it must have no side effects, and has one job at a time: there are never more waiting results

@@ -116,8 +116,8 @@ def _vagrant_arguments(config: str) -> dict[str, list[str]]:
 def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[str]]:
     """Ask Vagrant how to reach the machine; returns its name, and the ssh client's arguments without the command.
 
-    Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target matches several,
-    and LabError if the folder has no Vagrantfile or the machine is not running.
+    Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target matches several
+    machines, and LabError if the folder has no Vagrantfile or the machine is not running.
     """
     vagrant = processes.find("vagrant")
     if not vagrant:

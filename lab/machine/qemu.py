@@ -175,11 +175,11 @@ class Boot:
     kernel: Path
     initramfs: Path
     parameters: str
-    """The kernel's parameters, besides those that every machine has."""
+    """The kernel's parameters, in addition to those of every machine."""
     devices: tuple[str, ...]
     """QEMU's arguments for the root file system."""
     readable: tuple[str, ...]
-    """Files that QEMU reads besides the system's own."""
+    """Files that QEMU reads in addition to the system's."""
     listable: tuple[str, ...] = ()
     """Folders in which QEMU may list the names."""
 

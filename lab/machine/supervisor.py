@@ -349,7 +349,7 @@ def wait_for_end(
 
 
 def reap(group: int) -> None:
-    """Kill the kernel's process group and all other children of this process, until none is left."""
+    """Kill the kernel's process group and all other children of this process, until none remains."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):

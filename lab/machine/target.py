@@ -26,7 +26,7 @@ class TargetKind(StrEnum):
 
 MOST_CPUS = 64
 ACCELERATORS = ("kvm", "tcg")
-"""How QEMU runs the processor: by the host's kernel, or by translation of its instructions."""
+"""How QEMU runs the guest's code: with KVM in the host's kernel, or by translating it."""
 _OPTIONS = {
     TargetKind.UML: ("name", "mem", "time", "kernel", "mdadm", "show"),
     TargetKind.QEMU: ("name", "kernel", "mdadm", "root", "cpus", "memory", "accel", "show"),

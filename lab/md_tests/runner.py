@@ -139,7 +139,7 @@ class SuiteMachine:
         return shown
 
     def has_arrays(self) -> bool:
-        """Whether arrays are left, so that the suite would refuse the next test; also True if that is unknown."""
+        """Whether arrays remain, so that the suite would refuse the next test; also True if this is unknown."""
         try:
             text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
         except LabError:
