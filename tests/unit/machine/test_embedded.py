@@ -144,7 +144,7 @@ def test_a_processor_with_more_registers_needs_the_library_that_writes_them_all(
     cpuinfo.write_text("flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n")
     with pytest.raises(ToolMissing, match="AMX") as missing:
         wide_registers(files)
-    assert missing.value.hint.startswith("provision/host/setup.sh lab")
+    assert missing.value.hint.startswith("run provision/host/setup.sh lab")
     library = tmp_path / "cache" / "raidlab" / "kernels" / "wide_registers.so"
     library.parent.mkdir(parents=True)
     library.touch()
