@@ -74,7 +74,7 @@ def test_the_machine_has_none_of_this_computers_files_and_cannot_change_the_imag
     assert processes_of(tmp_path / "state") == []
     shown = EmbeddedOptions(shown=(secret,))
     with (
-        pytest.raises(SpecError, match="sees none of this computer's files"),
+        pytest.raises(SpecError, match="cannot see this computer's files"),
         open_machine(parse_target(f"qemu:?root={image}"), host_at(tmp_path / "state"), embedded=shown),
     ):
         pass
