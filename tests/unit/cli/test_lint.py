@@ -95,7 +95,7 @@ def test_a_file_in_which_there_is_nothing_to_judge_is_an_error(
 
 def test_options_before_a_section_are_reported_with_their_proper_place(tmp_path: Path, typed: Typed) -> None:
     (tmp_path / "a.fio").write_text("bs=4k\n[a]\ntime_based\nruntime=9\n")
-    assert "put options of fio below a [section]" in typed("lint", str(tmp_path / "a.fio")).out
+    assert "put fio options into a [section]" in typed("lint", str(tmp_path / "a.fio")).out
 
 
 def test_a_missing_result_is_reported(typed: Typed) -> None:
