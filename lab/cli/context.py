@@ -106,9 +106,9 @@ def pairs(values: Mapping[str, object]) -> str:
 
 
 def use_width() -> None:
-    """Limit the width to values at which rich can print, and without gigabytes of memory.
+    """Limit the width to values at which rich prints in seconds, without using gigabytes of memory.
 
-    With fewer columns rich takes minutes; a terminal that reports 0 has an unknown size.
+    With fewer columns rich takes minutes; a terminal that reports 0 columns has an unknown size.
     """
     for name in ("COLUMNS", "LINES"):
         typed = os.environ.pop(name, "")
@@ -140,7 +140,7 @@ class ProgressBar:
         self.show(progress.label, progress.fraction, progress.left_seconds, progress.step_seconds)
 
     def show(self, label: str, fraction: float, left_seconds: float | None = None, step_seconds: float = 0.0) -> None:
-        """Show the step and the fraction done; ``left_seconds`` None: estimated from the progress so far."""
+        """Show the step and the fraction done. Without ``left_seconds``, it is estimated from the fraction done."""
         if self._quiet or not label:
             return
         if not self.is_terminal:
@@ -177,7 +177,7 @@ class Command(NamedTuple):
     help: str
 
     def add_to(self, app: App, words: Collection[str] | None = None) -> None:
-        """Add it to a group; if it is not among the given ``words``, add only its name and help, and import nothing."""
+        """Add the command to a group; if ``words`` lacks its name, add only its name and help, and import nothing."""
         from cyclopts import App
 
         name = self.words.rpartition(" ")[2]
@@ -222,7 +222,10 @@ class ClusterCalls(ABC):
 
     @abstractmethod
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """The result of ``function``, which every worker must be able to import. Raises LabError if it does."""
+        """The result of ``function``, which every worker must be able to import.
+
+        Raises LabError if ``function`` does.
+        """
 
 
 class Cluster(NamedTuple):
@@ -234,7 +237,7 @@ class Cluster(NamedTuple):
 
 ON_VARIABLE = "RAIDLAB_ON"
 _FOLDED = 4
-"""Minimum length of a sequence of commands, equal except for the last word, that is reported in one line."""
+"""Minimum length of a sequence of commands, equal except for the last argument, that is reported in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +253,7 @@ class Options:
 
 
 class _Run:
-    """Consecutive commands of a plan that differ only in the last word: one line reports them."""
+    """Consecutive commands of a plan that differ only in the last argument: one line reports them."""
 
     def __init__(self, commands: Sequence[tuple[str, ...]]) -> None:
         self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
@@ -395,7 +398,7 @@ CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's addr
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:
-    """Raises SpecError for files that a cluster cannot prove: it has only the files shipped with raidlab."""
+    """Raises SpecError for files that a cluster cannot prove: its workers have only the files shipped with raidlab."""
     if not is_proof:
         raise SpecError("--cluster requires --prove", hint="add --prove, or omit --cluster")
     own = {path.resolve() for path in known}
@@ -419,5 +422,5 @@ def calls_on(cluster: str, context: Context) -> Iterator[ClusterCalls | None]:
 
 
 def is_terminal() -> bool:
-    """Whether the user can be prompted: standard input and error are a terminal."""
+    """Whether the user can be prompted: standard input and standard error are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()

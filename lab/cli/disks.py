@@ -86,7 +86,7 @@ def _device(lab: Lab, word: str) -> BlockDevice:
 def _show(made: Calibration) -> None:
     mechanics = made.model.mechanics
     if mechanics is None:
-        raise LabError("the calibration found no rotating mechanics")
+        raise LabError("the calibrated drive shows no sign of rotating")
     seeks = [
         (f"{share:.1%}", human_seconds(seconds), human_seconds(mechanics.seek_seconds(share * mechanics.cylinders)))
         for share, seconds in made.seeks
@@ -188,7 +188,8 @@ def add(
     context, asked = current(), known_word(DiskKind, kind, "kind of disk")
     if (path is not None) != (asked is DiskKind.PHYSICAL):
         raise SpecError(
-            "kind physical needs a path, which no other kind accepts", hint="raidlab disks add /dev/sdX --kind physical"
+            "kind 'physical' needs a path, and no other kind accepts one",
+            hint="use a path with it: raidlab disks add /dev/sdX --kind physical",
         )
     if asked is DiskKind.PHYSICAL and path:
         _confirm_physical(path, confirm)
@@ -238,7 +239,7 @@ add_verbs(app, (Slow,), _slow)
 
 @app.command
 def pull(name: str, *, break_array: BreakArrayFlag = False, plan: PlanFlag = False) -> None:
-    """Let a disk vanish, as if its cable were pulled."""
+    """Make a disk disappear, as if its cable had been pulled."""
     _act(current(), lambda session: breaking.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
 
 
@@ -250,7 +251,7 @@ def plug_in(name: str, *, plan: PlanFlag = False) -> None:
 
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
-    """Cut a spindle's power for an instant: data that only its write cache held are lost."""
+    """Cut a spindle's power for an instant: data held only in its write cache are lost."""
     _act(current(), lambda session: operations.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 

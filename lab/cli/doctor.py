@@ -9,7 +9,9 @@ from lab.machine import TargetKind, open_machine
 
 
 def doctor(*, machine: bool = False) -> int:
-    """Check this computer for the chosen target, and for ssh: and vagrant: also the machine; status 3: not ready.
+    """Check this computer for the chosen target and, with ssh: or vagrant:, the machine too.
+
+    Exits with status 3 if a requirement of the target is missing.
 
     Parameters
     ----------

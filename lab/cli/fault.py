@@ -52,7 +52,7 @@ Names = Annotated[str, Parameter(help="Scenarios, by number or id.")]
 
 @app.command(name="list")
 def list_scenarios(*names: Names) -> None:
-    """List the scenarios, or show what some of them break and what must hold."""
+    """List the scenarios, or show what some of them break and what must hold afterwards."""
     context = current()
     chosen = [find_scenario(name) for name in names] or list(all_scenarios())
     if context.json:
@@ -71,10 +71,10 @@ def run(
     seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
     keep: Annotated[bool, flag("Store all output of the machine, beside the outcomes.")] = False,
 ) -> int:
-    """Play scenarios on tiny arrays on a separate machine, and check that each ends as it must.
+    """Run scenarios with tiny arrays on a separate machine, and check that each ends as expected.
 
     They run in virtual time on the lab's own kernel, or in real time with --on 'uml:?time=real'. Every outcome is
-    stored as soon as it is known. The exit status is 0 only if all are as expected.
+    stored as soon as it is known. The exit status is 0 only if all outcomes are as expected.
     """
     context = current()
     if bool(names) == every:
@@ -121,7 +121,7 @@ def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Seq
 
 
 def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
-    """The exit status. A lost machine takes precedence over a verdict, and a verdict over an untried scenario."""
+    """The exit status. A lost machine takes precedence over a verdict, and a verdict over a scenario not tried."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
     if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
@@ -166,7 +166,7 @@ def campaign(
     shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int:
-    """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level's arithmetic.
+    """Run random fault histories, each generated from its seed, on tiny arrays; judge them by the level's arithmetic.
 
     A violation is stored as a finding, with an id to replay it, and is shrunk to the fewest operations and writes.
     """
@@ -213,7 +213,7 @@ def _run(
 
 
 def _print_campaigns(context: Context, summaries: list[campaigns.CampaignSummary], *, is_hunt: bool) -> int:
-    """The exit status: a finding is a failure, and so is a planted bug that a hunt has not found."""
+    """Returns the exit status: a finding is a failure, and so is a planted bug that a hunt has not found."""
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
@@ -291,7 +291,7 @@ def replay(
 ) -> int:
     """Replay a history and judge it; in virtual time the verdict is the same each time.
 
-    On a stock kernel (--on qemu:) it says in how many runs the finding was seen, and with how many processors.
+    On a stock kernel (--on qemu:) it prints in how many runs the finding was seen, and with how many processors.
     """
     context = current()
     if output is not None and output.exists():
@@ -411,7 +411,7 @@ def points(
     listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
-    """Cut the power at many moments of a load, for each member separately, and judge the result by md's promises."""
+    """Cut the power at many points during a load, for each member separately, and judge the result by md's promises."""
     context = current()
     if listed:
         show_list(context)
@@ -479,7 +479,7 @@ def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfigur
 
 
 def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
-    """The exit status. A lost machine takes precedence over a broken promise, and that over an untried point."""
+    """The exit status: a lost machine comes before a broken promise, and a broken promise before a point not tried."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST
@@ -489,7 +489,7 @@ def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
 
 
 def _print_broken(context: Context, explored: crash_points.Explored) -> None:
-    """The broken promises, and the commands that reproduce them."""
+    """Print the broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     again = f"--recording {explored.recording}" if explored.recording else f"{name} --seed {seed}"
     if explored.error:
@@ -541,7 +541,8 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
 def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
     if not name:
         raise SpecError(
-            "--cut needs exactly one configuration", hint="give its full name, as in 'raidlab fault points --list'"
+            "--cut needs exactly one configuration",
+            hint="give its full name, as printed by 'raidlab fault points --list'",
         )
     cut = asked_cut(word)
     configuration = crash_points.find_configuration(name)
@@ -554,7 +555,7 @@ def _one_cut(context: Context, name: str, seed: str, word: str, operations: int 
 
 
 def asked_cut(word: str) -> Cut:
-    """The crash point that a word describes. Raises SpecError."""
+    """The crash point with the printed name ``word``. Raises SpecError if there cannot be one."""
     try:
         return cut_of(word)
     except ValueError:
@@ -564,7 +565,7 @@ def asked_cut(word: str) -> Cut:
 
 
 def stored_cuts(context: Context, stored: crash_points.StoredRecording, word: str | None) -> int:
-    """Judge crash points of a stored recording, or only one; the array is started by mdadm."""
+    """Judge the crash points of a stored recording, or only the one named ``word``; mdadm starts the array."""
     recording = crash_points.recording_of(stored)
     cuts = [asked_cut(each) for each in ((word,) if word else stored.cuts)]
     for cut in cuts:

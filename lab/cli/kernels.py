@@ -1,4 +1,4 @@
-"""``raidlab kernels`` and ``raidlab mdadm``: what the machines of the lab can run, stored here or to be fetched."""
+"""``raidlab kernels`` and ``raidlab mdadm``: what the lab's machines can run, stored here or yet to be fetched."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def get(
 ) -> None:
     """Fetch a distribution's kernel from this computer's package sources, without root.
 
-    apt verifies it. It is stored in the cache folder, 80 to 250 MB, and nothing else on this computer changes.
+    apt verifies it. It takes 80 to 250 MB in the cache folder; nothing else on this computer changes.
     """
     kernel = find_stock_kernel(_fetch(packaged_kernels(), release))
     current().out(
@@ -65,7 +65,7 @@ def list_mdadms(*, all_: All = False) -> None:
 def get_mdadm(
     version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4: the newest that matches is fetched.")],
 ) -> None:
-    """Fetch an mdadm with its libraries from this computer's package sources, without root.
+    """Fetch a version of mdadm with its libraries from this computer's package sources, without root.
 
     apt verifies it. It is stored in the cache folder, and only the lab's machines use it: --on 'uml:?mdadm=4.4'.
     """

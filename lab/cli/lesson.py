@@ -68,7 +68,7 @@ class Unproved:
 
 
 def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved:
-    """Carry out one proof. A failure is returned, so that it is reported with the others, which continue."""
+    """Carry out one proof. A failure is returned and not raised, so that the other proofs continue."""
     try:
         return job()
     except RequirementMissing:
@@ -93,7 +93,7 @@ class _ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prove_requested(payload: bytes) -> bytes:
-    """On a worker: carry out the proof, and return it, or the reason why it was not completed."""
+    """On a worker: carry out the proof, and return it or the reason why it was not completed."""
     request = decode_json(payload, _ProofRequest)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(request.target), host)
@@ -180,7 +180,7 @@ def print_page(markdown: str) -> None:
 
 
 def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
-    """Print the files without errors (id, path, kind, shell lines), and the commands that foreign ones would run."""
+    """Print the files without errors (id, path, kind, shell lines), and what those not from raidlab would run."""
     notes = {path: foreign_note(path, kind, lines) for _, path, kind, lines in files}
     foreign = [(name, foreign_lines(lines)) for name, path, _, lines in files if notes[path]]
     if context.json:
@@ -217,7 +217,7 @@ def show_lesson(opened: LessonSession) -> None:
 
 
 def _ask_figures(opened: LessonSession, step: ReadyStep) -> None:
-    """Name the measurements of the step and, after the prediction, the number to read off."""
+    """Print the measurements of the step and, after the prediction, the question about a number to read off."""
     words, read = opened.words, step.read
     for each in step.apart:
         if isinstance(each, RunMeasurement):
@@ -492,7 +492,7 @@ def _show(context: Context, opened: LessonSession) -> None:
 
 
 def _print_results(context: Context, opened: LessonSession, view: StepView | None) -> int:
-    """The results of the checks, and the next step if this one is done."""
+    """Print the results of the checks, and the next step if this one is done. Returns the exit status."""
     is_done = view is None or view.is_done
     if context.json:
         out_json(view_value(opened, view))

@@ -144,7 +144,7 @@ def watch(
     *,
     count: Annotated[int | None, number(LookCount, help="Stop after this many samples; default: until Ctrl-C.")] = None,
 ) -> None:
-    """Show arrays, members and rebuilds as they change. On uml:, syncs advance while this runs."""
+    """Show arrays, members and rebuilds as they change. On uml:, syncs advance only while a command like this runs."""
     context = current()
     if name:
         kind_of_name(name)

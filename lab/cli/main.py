@@ -1,4 +1,4 @@
-"""The ``raidlab`` command: one command line from its words to its exit status."""
+"""The ``raidlab`` command: runs one command line, from its arguments to its exit status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status.
 
     Args:
-        arguments: the words after ``raidlab``. None: those of this process, which is prepared for its one command.
+        arguments: those after ``raidlab``. None: those of this process, which is prepared for its one command.
     """
     is_process = arguments is None
     if arguments is None:

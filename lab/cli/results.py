@@ -1,4 +1,4 @@
-"""``raidlab results``, ``lint``, ``compare``, ``report``, ``export``: stored results, trust in them, and documents."""
+"""``raidlab results``, ``lint``, ``compare``, ``report``, ``export``: stored results, checks of them, and documents."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def export(
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
     With --practice, the file also has the work in lessons and drills, to hand in; 'raidlab class' reads it.
-    With --fio-plot, a folder gets, for each array and workload, fio's document for the repeat with the median IOPS,
-    unchanged, and the commands that draw the plots.
+    With --fio-plot, it writes a folder: for each array and workload, fio's document for the repeat with the median
+    IOPS, unchanged, and the commands that draw the plots.
     """
     option = "--fio-plot" if fio_plot else ""
     exporter = next((each for each in extensions(Exporter) if each.option == option), None)
@@ -184,7 +184,7 @@ def lint(
     *,
     explain: Annotated[str | None, Parameter(help="Explain one rule: why it exists, what to do, its source.")] = None,
 ) -> int:
-    """Name what makes a measurement untrustworthy, and what is not judged. Exits with status 1 if a rule is broken."""
+    """List what makes a measurement untrustworthy, and what is not checked. Exits with status 1 if a rule is broken."""
     context = current()
     if explain is not None:
         _show_rule(find_rule(explain), context)
@@ -203,7 +203,7 @@ def lint(
 
 
 def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
-    """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
+    """The findings for ``name``, of any kind. Raises LabError if its kind is unknown or it cannot be read."""
     path = Path(name)
     added = {each.suffix: each.lint for each in extensions(FileLint)}
     lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added.get(path.suffix)
@@ -292,9 +292,9 @@ def compare(
 ) -> None:
     """Compare results: two from one machine cell by cell, those from several machines by ratios.
 
-    For two results, it shows by how much the second is faster or slower. For several machines, it does not compare raw
+    For two results, it shows by how much the second is faster or slower. For several machines, it compares no raw
     figures, but the speed-up over each machine's own single disk, the share of theory, the order of the levels, the
-    CPU cost and the rebuild rate, and shows which conclusions of the first machine hold on the others, and which flip.
+    CPU cost and the rebuild rate. It also shows which conclusions of the first machine hold on the others.
     """
     if platforms or len(names) != 2 or any(map(is_file_name, names)):
         _show_platforms(names, margin)
@@ -387,7 +387,7 @@ def _compare_plain(found: PlatformComparison) -> dict[str, object]:
 
 
 def _platforms_text(experiment: str, found: PlatformComparison) -> str:
-    """Machines are abbreviated to letters, to keep the tables narrow."""
+    """The comparison as text. Machines are abbreviated to letters, to keep the tables narrow."""
     letters = [chr(ord("A") + place) if place < _LETTERS else str(place + 1) for place in range(len(found.platforms))]
     machines = [f"{letter}: {each.name}" for letter, each in zip(letters, found.platforms, strict=True)]
     tables = [
@@ -436,7 +436,7 @@ def report(
         str | None, Parameter(help="Also the verdicts of a run of fault scenarios: its id, or 'latest'.")
     ] = None,
 ) -> None:
-    """Write a report: figures with intervals, theory and published numbers beside them, plots, conditions, cautions.
+    """Write a report: figures with intervals, beside theory and published numbers; plots, conditions and cautions.
 
     HTML is one complete file, which opens without a network. Results that cannot be read are named in the report, which
     covers the rest. More than twelve results are shown as distributions.
@@ -486,7 +486,7 @@ def _is_of_collection(
     *,
     has_faults: bool,
 ) -> bool:
-    """Whether this is the report of a collection, such as a sweep; if so, it is written."""
+    """Write the report if it is that of a collection, such as a sweep; returns whether it is."""
     # With --json, without a format or output file, the report is the collection's own JSON document.
     kind = chosen or ("json" if context.json and output is None else "")
     reports = (
@@ -501,7 +501,7 @@ def _is_of_collection(
 def _fitting(chosen: Format, output: Path | None, context: Context, *, has_faults: bool) -> Format:
     if output is None and context.json:
         raise SpecError(
-            "a report cannot be JSON", hint="'raidlab --json results show ID' prints all figures; or add --output"
+            "a report cannot be JSON", hint="use 'raidlab --json results show ID' to print all figures, or add --output"
         )
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
         raise SpecError("an HTML report cannot be shown on a terminal", hint="add --output report.html")

@@ -117,7 +117,9 @@ def _require_fitting(
             hint="the result records its experiment: omit the name",
         )
     if resume and is_plan:
-        raise SpecError("--plan shows a whole experiment", hint="name one, without --resume: raidlab run NAME --plan")
+        raise SpecError(
+            "--plan cannot be combined with --resume", hint="name an experiment instead: raidlab run NAME --plan"
+        )
     if verify_repeat and not name:
         raise SpecError("--verify-repeat needs an experiment", hint="name one: raidlab run NAME --verify-repeat")
     if seed is not None and not name and not resume:
@@ -155,7 +157,7 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
 
 
 def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
-    """Run every study; a failed one is reported, and the others still run. Returns the exit status.
+    """Run every study; a failed one is reported, and the others are still run. Returns the exit status.
 
     Raises ExperimentError at the end if any failed; with --json the failures are in the document instead.
     """

@@ -72,7 +72,10 @@ def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
-    """The verb for these words; None for other commands and for options that only the command has. Raises SpecError."""
+    """The verb for these arguments; None for other commands, or with options that only the command has.
+
+    Raises SpecError.
+    """
     if not words or words[0].startswith("-"):
         return None
     try:
@@ -112,7 +115,7 @@ def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
 
 
 def _annotation(field: Field) -> Any:
-    """The type for cyclopts: words are parsed by ``_values``, whose errors have hints."""
+    """The type for cyclopts: enumerations are parsed by ``_values``, whose errors have hints."""
     plain = _plain(field.type)
     argument = field.argument
     name, help_text = [argument.option or f"--{field.name.replace('_', '-')}"], argument.help
@@ -144,8 +147,8 @@ def _bounded(kind: Any) -> Any:
 def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
     """The given fields, converted to their types.
 
-    Raises SpecError with the nearest word of an enumeration, and for an empty word where that would mean "omitted":
-    an empty word usually comes from an unset shell variable.
+    Raises SpecError, which suggests the nearest value, for an unknown value of an enumeration. Also raises it for an
+    empty string where that would mean "omitted", since an empty string usually comes from an unset shell variable.
     """
     found: dict[str, Any] = {}
     for field in fields_of(kind):

@@ -51,7 +51,9 @@ class WayOut:
 def shell() -> int:
     """Open a terminal on the machine with its arrays running, as root; exits with bash's status."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise SpecError("a shell needs a terminal", hint="for one command, or a script: raidlab exec -- COMMAND")
+        raise SpecError(
+            "a shell needs a terminal", hint="for a single command or in a script, use: raidlab exec -- COMMAND"
+        )
     context = current()
     with open_session(client_of(context)) as session:
         if not context.quiet:
@@ -101,9 +103,9 @@ def execute(
         str, Parameter(allow_leading_hyphen=True, help="The command, after '--'; a single word is a shell line.")
     ],
 ) -> int:
-    """Run a command on the machine with its arrays running; its output and its status are passed on."""
+    """Run a command on the machine with its arrays running; prints its output and exits with its status."""
     if not words:
-        raise SpecError("no command was given", hint="raidlab exec -- cat /proc/mdstat")
+        raise SpecError("no command was given", hint="give one after '--': raidlab exec -- cat /proc/mdstat")
     context = current()
     line = words[0] if len(words) == 1 else shlex.join(words)
     with open_session(client_of(context)) as session:
