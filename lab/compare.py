@@ -112,7 +112,7 @@ def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """The differences in ``allowed``. Raises UnlikeRuns with all others, SpecError for an unknown word."""
+    """The differences in ``allowed``. Raises UnlikeRuns, which lists all others, and SpecError for an unknown word."""
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -193,7 +193,7 @@ def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
 
 
 def _rows(before: _Figures, after: _Figures, margin: float) -> Iterator[Compared]:
-    """All comparisons. They are judged as one family, since among many some differ by chance alone."""
+    """All comparisons. They are judged as one family, since some of many comparisons differ by chance alone."""
     tests = {key: _test(before[key], after[key]) for key in before if key in after}
     asked = {
         key: Asked(test, is_time=key[-1].endswith("seconds"))
@@ -263,7 +263,7 @@ def _cpu_costs(row: Row) -> dict[int, float]:
 
 
 def is_speed(value: float) -> bool:
-    """Whether the value is above 0, and large enough that a quotient with it as the divisor is finite."""
+    """Whether the value is above 0, and large enough that dividing by it gives a finite number."""
     return math.isfinite(value) and value > _SMALLEST
 
 
@@ -296,7 +296,7 @@ class Transfer(StrEnum):
     CARRIES_OVER = "carries over"
     FLIPS = "flips"
     CHANGES = "changes"
-    """A difference here, none there."""
+    """A difference on one platform, none on the other."""
     CANNOT_TELL = "cannot tell"
 
 
@@ -329,8 +329,8 @@ class PlatformRow:
 class Agreement:
     """How similarly two platforms order the arrays.
 
-    For three or four arrays measured six times, no meaningful interval of tau exists; the known part of the order is
-    the set of pairs of arrays with a verdict on both platforms.
+    For three or four arrays measured six times, tau has no meaningful interval. What is known of the order is the set
+    of pairs of arrays with a verdict on both platforms.
     """
 
     platform: str
@@ -371,7 +371,7 @@ class PlatformComparison:
 
 
 def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
-    """The platforms of each experiment; only equal experiments are comparable."""
+    """Experiment -> its platforms; only results of the same experiment are comparable."""
     return grouped(platforms, lambda platform: platform.record.experiment)
 
 
@@ -390,7 +390,7 @@ def platform_words(record: ResultRecord) -> str:
 
 
 def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_MARGIN) -> PlatformComparison:
-    """Compare every platform with the first; those with no common figure are left out. Raises SpecError."""
+    """Compare every platform with the first; one that shares no figure with it is left out. Raises SpecError."""
     check_margin(margin)
     if len(platforms) < 2:
         raise SpecError("one platform cannot be compared", hint="name the results of two or more machines")
@@ -433,7 +433,7 @@ def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
 
 
 def _distinction(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
-    """Properties that only this one has; its id if there are none."""
+    """Properties that distinguish this result from its twins; its id if there are none."""
     differing = [distinction for distinction in _DISTINCTIONS if len({distinction(each) for each in twins}) > 1]
     for chosen in (*([each] for each in differing), differing):
         words = [tuple(distinction(each) for distinction in chosen) for each in twins]
@@ -546,7 +546,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterato
     ]
     if len(pairs) > MOST_PAIRS:
         raise SpecError(
-            f"{len(pairs):,} pairs of arrays are too many to compare together: {MOST_PAIRS:,} at most",
+            f"{len(pairs):,} pairs of arrays are too many to compare together; at most {MOST_PAIRS:,} are possible",
             hint="compare smaller results, or two results of one machine cell by cell",
         )
     iops = [{key: _iops(row) for key, row in found.items()} for found in figures]

@@ -429,7 +429,7 @@ def _confinement(host: Host) -> Found:
 
 
 def _namespace_switch(host: Host) -> str:
-    """Fix for a sysctl that forbids mount namespaces to unprivileged users; if there is none, an alternative."""
+    """The fix if a sysctl denies mount namespaces to unprivileged users, or another fix if none does."""
     for path, value, setting in (
         # Ubuntu since 23.10; Debian until 10; every distribution.
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -482,7 +482,7 @@ def _privilege(host: Host, *, is_root: bool) -> Found:
 
 
 def _kvm(host: Host) -> Found:
-    """Checks an x86 processor's flags: /dev/kvm may exist, and even open, on computers where guests then hang."""
+    """Check an x86 processor's flags: on some computers /dev/kvm exists and can be opened, but guests then hang."""
     flags: set[str] = set()
     for line in (host.files.read("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
@@ -601,7 +601,7 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 
 
 def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
-    """Whether arrays support atomic writes: without an array on such disks, only the kernel's version shows it."""
+    """Whether arrays support atomic writes, judged by the kernel's version: only arrays on such disks show more."""
     units = [int(text) for text in largest if text.isdecimal()]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"

@@ -43,20 +43,20 @@ def is_kernel_drive(disk: LabDisk) -> bool:
 
 
 def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
-    """Make the drive take ``seconds`` for each request from now on; 0: its own pace."""
+    """Make the drive take ``seconds`` for each request from now on; with 0, it runs at its own pace again."""
     number = _number(disk.node)
     return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
 
 
 def kernel_power_step(disk: LabDisk, why: str) -> Step:
-    """Interrupt the drive's power for an instant."""
+    """Interrupt the drive's power for an instant; the data in its write cache are lost."""
     return _line(("power", _number(disk.node)), why, danger=Danger.DATA, writes=disk.node)
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
     """Name -> checksum of the disk's content, for disks whose driver reports one; empty in real time.
 
-    It takes no virtual time, and one second of this computer's time for each 300 MiB of data.
+    This takes no virtual time, and one second of this computer's time for each 300 MiB of data.
     """
     found = {}
     for disk in disks if machine.facts.is_virtual_time else ():
@@ -112,7 +112,8 @@ def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
             return disk
     raise LabError(
         f"no free lab disk is large enough for the spindle {spec.name}",
-        hint="blank one with 'raidlab disks reset NAME' ('raidlab disks' lists them), or get more: RAIDLAB_DISKS=16",
+        hint="blank one with 'raidlab disks reset NAME' ('raidlab disks' lists them), or create the machine again with "
+        "more disks: RAIDLAB_DISKS=16",
     )
 
 
@@ -139,7 +140,7 @@ def pause_socket(disk_name: str) -> str:
 
 
 def pace_note(disk_name: str) -> str:
-    """The file that names the process and the drive model that set a spindle's pace; absent at its own pace."""
+    """The file that names the process and the drive model that set a spindle's pace; absent if the pace is its own."""
     return f"{RUN_FOLDER}/{disk_name}.pace"
 
 
@@ -240,7 +241,7 @@ def _connect(name: str, node: str) -> Step:
 
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
-    """Reconnect a spindle's server, which kept running, to its device."""
+    """Reconnect a spindle's server to its device. The server has continued to run."""
     if is_kernel_drive(disk):
         why = "The cable is plugged in again: the drive returns with the data on its medium."
         return (_line(("plug", _number(disk.node)), why),)
@@ -249,7 +250,7 @@ def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
 
 
 def disconnect_step(disk: LabDisk, why: str) -> Step:
-    """Drop the connection while the device is in use; the server keeps the data."""
+    """Disconnect the device, even while it is in use; the server keeps the data."""
     if is_kernel_drive(disk):
         number = _number(disk.node)
         return _line(("pull", number), why, undo=f"plug {number}", writes=disk.node)

@@ -44,8 +44,8 @@ def reasons_against(
 ) -> tuple[str, ...]:
     """Why the lab may not write to ``device``; empty if it may.
 
-    ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name. Unused
-    partitions may be ignored: see ``Step``.
+    ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name. With
+    ``ignores_partitions``, partitions are allowed if they are unused: see ``Step``.
     """
     if device.members:
         return _reasons_against_array(device, disks, devices)
@@ -75,7 +75,7 @@ def _reasons_against_array(
 
 
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
-    """Kernel names of the devices at the bottom of this one's stack; a device not in ``devices`` counts as one."""
+    """Kernel names of the devices at the bottom of this one's stack. Those missing from ``devices`` count as bottom."""
     found: dict[str, None] = {}
     for member in device.members:
         below = devices.get(member)
@@ -120,7 +120,7 @@ class Guard:
         self._disks = {disk.kernel_name: disk for disk in disks}
 
     def check(self, step: Step) -> None:
-        """Raises DeviceRefused, which names every refused device of the step and the reasons."""
+        """Raises DeviceRefused, which names every refused device of the step and why it was refused."""
         if not step.writes_devices:
             return
         names = kernel_names(self._machine, step.writes_devices)
@@ -150,7 +150,7 @@ class Guard:
         return node not in self._never_written
 
     def expect_data(self) -> None:
-        """Assume that any disk may hold data from now on: the machine was used without this lab's knowledge."""
+        """From now on, assume that any disk may hold data: the machine was used without this lab's knowledge."""
         self._never_written.clear()
 
     def refusals(self) -> tuple[Refusal, ...]:

@@ -35,7 +35,7 @@ def bytes_each(first: int, last: int) -> int:
 
 
 def read(fd: int, view: memoryview, offset: int) -> None:
-    """Read all at once if possible; otherwise page by page, with zeros for unreadable pages."""
+    """Fill ``view`` in one read if possible; otherwise page by page, with zeros for unreadable pages."""
     if offset < 0:
         return
     try:

@@ -186,7 +186,10 @@ def _folders(names: Iterable[str]) -> list[str]:
 
 
 def _attributes(name: str) -> tuple[str, ...]:
-    """Relative paths of the files that the device can have. Only these: a read takes an embedded kernel 0.2 ms."""
+    """Relative paths of the files that the device can have.
+
+    No others are read, because each read takes an embedded kernel 0.2 ms.
+    """
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
         return (*common, "loop/backing_file")

@@ -153,7 +153,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def service_seconds(self) -> float:
-        """Time from a small request to its answer on an idle drive; with mechanics the mean over random places."""
+        """Time from a small request to its answer on an idle drive; with mechanics, the mean over random places."""
         return self.service_milliseconds / 1000 if self.mechanics is None else self.mechanics.mean_random_seconds
 
     @property
@@ -331,7 +331,7 @@ def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
         )
     names = [*others, *(spec.name for spec in wanted)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SpecError(f"there are several disks named {', '.join(twice)}", hint="choose other names")
+        raise SpecError(f"several disks are named {', '.join(twice)}", hint="choose other names")
     for spec in wanted:
         spec.validate()
 

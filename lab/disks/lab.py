@@ -110,7 +110,7 @@ class DiskImages:
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing images, sparse and of the exact size. Raises LabError, with none created, if one fails."""
+        """Create missing images, sparse and of the exact size. Raises LabError if one fails; then none is left."""
         try:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
@@ -133,7 +133,7 @@ class DiskImages:
                 raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
 
     def check(self, spec: DiskSpec) -> bool:
-        """Whether the disk has an image. Raises LabError for one of another size, which the lab did not create."""
+        """Whether the disk has an image. Raises LabError for one of the wrong size, which the lab did not create."""
         found = self.find(spec.name)
         if found and found.st_size != spec.size_bytes:
             raise LabError(
@@ -160,7 +160,7 @@ class DiskImages:
         )
 
     def flush(self, name: str, *, forgets: bool = False) -> None:
-        """Flush an image to this computer's disk; ``forgets``: also drop it from the page cache (posix_fadvise(2))."""
+        """Flush an image to this computer's disk; ``forgets`` also drops it from the page cache (posix_fadvise(2))."""
         descriptor = self.open(name, os.O_RDWR)
         try:
             os.fdatasync(descriptor)
@@ -174,7 +174,7 @@ class DiskImages:
         available = room.f_bavail * room.f_frsize
         if needed_bytes > available:
             raise LabError(
-                f"the disks need up to {human_bytes(needed_bytes)}, and {self._folder} has "
+                f"the disks need up to {human_bytes(needed_bytes)}, but {self._folder} has "
                 f"{human_bytes(available)} left",
                 hint=f"free some space, ask for smaller or fewer disks, {_ELSEWHERE}",
             )
@@ -207,7 +207,7 @@ class LabFolder:
         return self.images.path(spec.name)
 
     def add(self, further: Sequence[DiskSpec]) -> None:
-        """Add disks to the list for the next start. Raises LabError, with nothing changed, if that is impossible."""
+        """Add disks to the list for the next start. If that is impossible, raises LabError and changes nothing."""
         files = [spec.name for spec in further if spec.kind is DiskKind.FILE]
         # A blank image that is on no list was left by a killed command.
         for name in filter(self.images.is_never_written, files):
@@ -322,8 +322,8 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
         message = error.message if isinstance(error, SpecError) else error
         raise LabError(
             f"the list of disks {REGISTRY} on {machine.facts.target} is damaged: {message}",
-            hint="remove that file there; disks that it named stay attached until they are detached by hand "
-            "(losetup --list), or the machine starts again",
+            hint="remove that file there; the disks that it listed stay attached until you detach them by hand "
+            "(losetup --list) or restart the machine",
         ) from None
     devices = read_devices(machine)
 
@@ -419,7 +419,7 @@ class Lab:
         for what, (most, needed) in rooms.items():
             if needed > most:
                 raise SpecError(
-                    f"the disks need {human_bytes(needed)}, and {self.machine.facts.target} has {human_bytes(most)} "
+                    f"the disks need {human_bytes(needed)}, but {self.machine.facts.target} has {human_bytes(most)} "
                     f"of {what}",
                     hint="ask for smaller or fewer disks",
                 )
@@ -439,8 +439,8 @@ class Lab:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
             if any(disk.kind is DiskKind.RAM for disk in self.disks):
                 raise SpecError(
-                    "there are already ram disks, and more cannot be added",
-                    hint="remove them, then add all that you need in one command",
+                    "there are already ram disks, so more cannot be added",
+                    hint="remove these, then add all that you need in one command",
                 )
             disks, plan = ram_attachments(specs)
             self.execute(plan)
@@ -518,9 +518,7 @@ class Lab:
         """Detach disks. Raises DeviceRefused for a disk in use, SpecError if only some of the ram disks are given."""
         left = {disk.name for disk in self.disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
-            raise SpecError(
-                "ram disks can only be removed all together", hint=f"remove {', '.join(sorted(left))} as well"
-            )
+            raise SpecError("ram disks can only be removed together", hint=f"remove {', '.join(sorted(left))} as well")
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
         # Ram disks share a driver, and are detached together.
         ram = [disk for disk in disks if disk.kind is DiskKind.RAM]
@@ -543,7 +541,7 @@ class Lab:
         self.execute(self.reset_plan(disks))
 
     def reset_plan(self, disks: Sequence[LabDisk], *, used: Collection[str] | None = None) -> Plan:
-        """The plan of ``reset``, which does not check whether the disks are in use.
+        """The plan of ``reset``. This does not check whether the disks are in use.
 
         ``used``: nodes of the disks that belong to arrays; if given, other disks without signatures count as blank.
         """
@@ -652,9 +650,9 @@ def open_lab(
 
     Without ``wanted`` this is the persistent lab: the named lab of the embedded kernel (``uml:?name=…``, nine file
     disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
-    blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio if it has them,
-    otherwise loop. ``seed`` is new at each opening by default: new objects in a persistent lab must not have the UUIDs
-    of existing ones. ``seed``, ``shown`` and ``keeps_logs``: see EmbeddedOptions.
+    blank, and they are removed when it closes; ``file`` then means the machine's plain disks: virtio if it has them,
+    otherwise loop. By default each opening has a new ``seed``, because new objects in a persistent lab must not have
+    the UUIDs of existing ones. ``seed``, ``shown`` and ``keeps_logs``: see EmbeddedOptions.
     """
     if not target.is_embedded:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
@@ -686,9 +684,9 @@ def open_lab(
 
 
 def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool = False) -> int:
-    """The memory of an embedded kernel with these disks, without file disks and, in virtual time, spindles.
+    """The memory that an embedded kernel needs for these disks.
 
-    These lie outside the guest.
+    File disks and, in virtual time, spindles do not count, because their data lie outside the guest.
     """
     outside = (DiskKind.FILE, DiskKind.SPINDLE) if is_virtual_time else (DiskKind.FILE,)
     memory = DEFAULT_MEMORY_BYTES
@@ -724,7 +722,7 @@ def with_fitting_time(
 def _settle(lab: Lab) -> None:
     """Unmount file systems and stop arrays, so that the next start finds clean arrays.
 
-    Does nothing on a machine that is lost, or whose guest computes without end: in virtual time nothing preempts it.
+    Does nothing if the machine is lost or does not answer. In virtual time, a program that never waits blocks it.
     """
     if not lab.machine.is_answering(SETTLE_SECONDS):
         return
@@ -783,7 +781,7 @@ def _open_attached(
 
 
 def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
-    """Give the lab exactly the requested disks, using the machine's own extra disks as far as they suffice."""
+    """Give the lab exactly the requested disks, using the machine's own extra disks as far as possible."""
     own = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
     free = free_disks(lab.machine, own)
     can_lie_below = any(disk.kind is DiskKind.VIRTIO for disk in free)

@@ -4,7 +4,7 @@
 
 CONTROL is the socket of nbdkit's pause filter: "r" resumes requests, "p" holds later ones and replies when those
 in progress are done. An "r" and a "p" every SECONDS let one request through, since the drive serves one at a time. NOTE
-is the file that holds NAME and the ID of the process that sends them, which ends when the server ends.
+is a file that holds NAME and the ID of the process that sends these commands; the process ends with the server.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """The lab's own drives on a stock kernel: a program on the machine serves them to the kernel's drivers nbd and cuse.
 
-It accepts the same commands as the embedded kernel's driver, and makes the same record (provision/kernel/served). It is
+It accepts the same commands as the embedded kernel's driver, and records requests in the same form
+(provision/kernel/served). It is
 compiled on this computer, since the machine in QEMU runs this computer's programs.
 """
 
@@ -42,7 +43,7 @@ def built_server(host: Host) -> Path:
         return program
     compiler = next((found for name in ("gcc", "cc", "clang") if (found := host.processes.find(name))), None)
     if compiler is None:
-        raise ToolMissing("there is no C compiler, which recorded drives need", hint="apt install gcc libc6-dev")
+        raise ToolMissing("recorded drives need a C compiler, and none is installed", hint="apt install gcc libc6-dev")
     make_folder(folder)
     includes = [f"-I{path}" for path in dict.fromkeys(each.parent for each in _SOURCES if each.suffix == ".h")]
     with tempfile.TemporaryDirectory() as unfinished:

@@ -13,7 +13,7 @@ Every change is stored immediately, so the next program finds the drill as it wa
 
 An exam is a drill without hints, with a time limit by the clock and numbered attempts; the first attempt counts.
 Another attempt must be requested explicitly, and its outcome records the number of the attempt. If a student deletes
-the state folder, the next one has another signing key, which ``raidlab class`` reports.
+the state folder, the next one has a different signing key, and ``raidlab class`` reports this.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_BYTES = MIB
 
 
 class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms of an exam that has begun."""
+    """The terms of an exam that has begun."""
 
     minutes: Annotated[float, msgspec.Meta(gt=0, le=MOST_MINUTES)]
     attempt: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
@@ -50,7 +50,7 @@ class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExamEnd(ExamTerms, frozen=True, kw_only=True):
-    """Terms of an exam, and its end."""
+    """The terms of an exam, and by how much it overran."""
 
     over_minutes: Annotated[float, msgspec.Meta(ge=0, le=10_000_000)] = 0.0
     """Time from the time limit to the end of the exam, by the clock; 0 if it ended in time."""
@@ -64,19 +64,19 @@ class _Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> None:
-    """Raises DrillError for an attempt after the first one without ``again``, and for an invalid time limit."""
+    """Raises DrillError for an invalid time limit, and without ``again`` for any attempt after the first."""
     if not 0 < minutes <= MOST_MINUTES:
         raise DrillError(f"an exam of {minutes:g} minutes is not possible", hint=f"1 to {MOST_MINUTES} minutes")
     before = _before(host, drill)
     if before and not again:
         raise DrillError(
             f"an exam with {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
-            hint="start it without --exam to practise; --again begins another attempt, which the outcome records",
+            hint="start it without --exam to practise; --again begins another attempt, and its number is recorded",
         )
 
 
 def begin_exam(host: Host, drill: str, *, seed: str, minutes: float, again: bool) -> ExamTerms:
-    """Record an attempt. Raises DrillError as ``require_attempt``, and ResultError if it cannot be stored."""
+    """Record an attempt. Raises DrillError as ``require_attempt`` does, and ResultError if it cannot be stored."""
     require_attempt(host, drill, minutes=minutes, again=again)
     before, now = _before(host, drill), utc_second_text(host.clock)
     host.state.make(host.state.root / "drills", what="the folder for drills")
@@ -101,7 +101,7 @@ def minutes_left(terms: ExamTerms, began_utc: str, now_utc: str) -> float:
 
 
 def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
-    """Raises DrillError when the time of an exam is over."""
+    """Raises DrillError if the time of an exam is over."""
     if terms is not None and minutes_left(terms, began_utc, now_utc) < 0:
         raise DrillError("the time of this exam is over", hint="'raidlab drill debrief --as-it-is' ends it")
 
@@ -113,7 +113,7 @@ def require_practice(terms: ExamTerms | None) -> None:
 
 
 def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:
-    """The exam of an outcome; None for practice."""
+    """The exam as its outcome records it; None for practice."""
     if terms is None:
         return None
     over = max(0.0, -minutes_left(terms, began_utc, now_utc))
@@ -128,12 +128,12 @@ def exam_words(terms: ExamTerms, began_utc: str, now_utc: str) -> str:
 
 
 def ended_words(exam: ExamEnd) -> str:
-    """An ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes after its time``."""
+    """An ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes late``."""
     parts = [f"exam of {counted(round(exam.minutes), 'minute')}, attempt {exam.attempt}"]
     if exam.attempt > 1:
         parts[0] += f" (the first began at {exam.first_utc})"
     if exam.over_minutes:
-        parts.append(f"ended {exam.over_minutes:.1f} minutes after its time")
+        parts.append(f"ended {exam.over_minutes:.1f} minutes late")
     return ", ".join(parts)
 
 
@@ -344,7 +344,7 @@ class DrillStore:
         return tuple(sorted(found, key=lambda outcome: (outcome.ended_utc, outcome.id)))
 
     def newest(self, word: str = "") -> DrillOutcome:
-        """The newest outcome, of one drill or with this id. Raises ResultError if there is none."""
+        """The newest outcome: of all, of one drill, or the one with this id. Raises ResultError if there is none."""
         outcomes = self.all()
         found, path = [each for each in outcomes if each.id == word], None
         if not found:

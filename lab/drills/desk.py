@@ -1,8 +1,8 @@
 """A drill on an open lab: it is created, reset, committed and closed here, and the student's work is counted.
 
-The disaster is made with the machine's clock at times in the past, so superblocks show when each member was last used.
-When the files of a drill are complete, the location and digest of each of their blocks are recorded, and those of the
-parity over them. When the drill is judged, the disks are searched for these blocks, whichever arrays are running and
+The disaster is made with the machine's clock set to times in the past, so superblocks show when each member was last
+used. When the files of a drill are complete, the location and digest of each of their blocks are recorded, as are those
+of their parity. When the drill is judged, the disks are searched for these blocks, whichever arrays are running and
 whatever the superblocks say. A block that is found, or can be computed from found blocks, can be recovered. All other
 blocks are destroyed.
 """
@@ -86,7 +86,7 @@ def require_blank(session: LabSession, drill: ReadyDrill) -> None:
 
 
 def require_possible(session: LabSession, drill: ReadyDrill) -> None:
-    """Raises DrillError or UnfitVersion if disks, kernel or mdadm do not suit; call it before data are deleted."""
+    """Raises DrillError or UnfitVersion if disks, kernel or mdadm are unsuitable; call it before data are deleted."""
     drill_disks(session, drill)
     require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
     require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
@@ -98,7 +98,7 @@ def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
 
 
 def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
-    """Variables for bash: ``$disk01`` is a device; a value that names disks becomes their devices, with spaces between.
+    """Variables for bash: ``$disk01`` is a device; a value that names disks becomes their devices, separated by spaces.
 
     ``nodes``: disk name -> device.
     """
@@ -111,7 +111,7 @@ def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
 
 
 def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
-    """Run lines for bash, with ``settle``, as root on the machine; returns the output.
+    """Run lines in bash, with ``settle`` defined, as root on the machine; returns the output.
 
     Raises CommandFailed with the error message of the failed line.
     """
@@ -165,14 +165,15 @@ def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[st
 
 
 def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
-    """Write the machine's caches to the disks, and invalidate the caches of these disks."""
+    """Write dirty pages to the machine's disks, and drop the page cache of these disks."""
     session.machine.call(_PROGRAM, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
 
 
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
-    """Do ``keep``, ``put_back`` or ``changed`` for all disks; on this computer if they are files of the lab's folder.
+    """Do ``work`` for all disks: ``keep``, ``put_back`` or ``changed``. Returns one result for each disk.
 
-    In that case the copies are in ``own_folder``. Returns one result for each disk. Raises DrillError, CommandFailed.
+    If the disks are files of the lab's folder, this runs on this computer, and the copies are in ``own_folder``.
+    Raises DrillError, CommandFailed.
     """
     if work == "put_back":
         why = "The disks as they were when the drill began."
@@ -184,7 +185,8 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
         found: list[list[list[int]]] = _work_on(session, disks, work, pairs)
     except OSError as error:
         raise DrillError(
-            f"the copies of the disks: {error}", hint="check the free space on the disk that holds them"
+            f"cannot copy, compare or restore the disks: {error}",
+            hint="check the free space on the disk that holds the copies",
         ) from None
     return found
 
@@ -254,7 +256,7 @@ def percent_of(count: int, total: int) -> float:
 def map_files(session: LabSession, place: str, node: str, file_system: str) -> dict[str, list[int]]:
     """The 4 KiB pages of ``node`` that hold the ``files`` and the ``meta`` data of its file system.
 
-    It must be mounted on ``place`` and synced. Raises CommandFailed.
+    The file system must be mounted on ``place`` and synced. Raises CommandFailed.
     """
     answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
     found = json.loads(answer)
@@ -308,7 +310,7 @@ def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> 
 
 
 def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
-    """What the disks hold now; None if the drill's data were not recorded. Caches must have been written out before."""
+    """What the disks hold now; None if the drill's data were not recorded. Caches must have been flushed."""
     noted, begun = _noted(folder), _begun_in(folder).read()
     if noted is None or begun is None:
         return None
@@ -370,7 +372,7 @@ def _slots(
     places = {disk.node: number for number, disk in enumerate(disks)}
     offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
     if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):
-        raise DrillError("the data of a drill must begin at a multiple of 8 sectors", hint="take another --data-offset")
+        raise DrillError("the data of a drill must begin at a multiple of 8 sectors", hint="use another --data-offset")
     members = _members(status)
     uuids = {pictures[disk.name].uuid for disk in disks if disk.node in members.values()}
     away = [disk.node for disk in disks if pictures[disk.name].uuid in uuids and disk.node not in members.values()]
@@ -462,7 +464,7 @@ _STRICT = "set -euo pipefail\n"
 
 
 class DisasterMaker:
-    """Runs the steps that make the disaster. The file system has ``uuid``, and its files have ``blocks`` of 4 KiB."""
+    """Runs the steps that make the disaster; stores the file system's ``uuid``, and its files' ``blocks`` of 4 KiB."""
 
     def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
         self.session, self.drill, self.folder = session, drill, folder
@@ -471,7 +473,7 @@ class DisasterMaker:
         self.environment = environment({disk.name: disk.node for disk in drill_disks(session, drill)}, drill)
 
     def do(self, step: DrillStep) -> None:
-        """Run one step, with the clock at its time. Raises DrillError with the failure."""
+        """Run one step, with the machine's clock set to the step's time. Raises DrillError if it fails."""
         try:
             self.clock.show(step.when)
             if step.data is None:
@@ -495,7 +497,7 @@ class DisasterMaker:
             machine.run(("bash", "-c", "echo 3 > /proc/sys/vm/drop_caches"))
             verdict = self._oracle().check()
             if not verdict.is_intact:
-                raise DrillError(f"drill {self.drill.id} does not begin with its data intact: {verdict.sentence}")
+                raise DrillError(f"the data of drill {self.drill.id} are damaged before it begins: {verdict.sentence}")
             self.blocks = sum(verdict.verdicts.values())
             list_sums = 'cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum'
             sums = machine.run(("bash", "-c", list_sums, "bash", PLACE)).stdout
@@ -505,7 +507,7 @@ class DisasterMaker:
             self._note(step, files)
 
     def _note(self, step: DrillStep, files: Mapping[str, list[int]]) -> None:
-        """Record the location of the data from here on; this is known for md arrays only."""
+        """Record the location of the data, if they are on an md array; for other devices it is unknown."""
         if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
             chunk = (digits(step.next_chunk) or 0) * KIB
             disks = drill_disks(self.session, self.drill)
@@ -654,7 +656,7 @@ class DrillDesk:
     def commit(self) -> int:
         """Record that the student writes to the disks from now on; returns the number of bytes written before.
 
-        Raises DrillError when the time of an exam is over.
+        Raises DrillError if the time of an exam is over.
         """
         with self.lock:
             self._update(is_last=True)
@@ -712,7 +714,7 @@ class DrillDesk:
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
-        """Start the arrays as the machine would at boot, and record what that writes: it is not the student's work."""
+        """Start the arrays as the machine would at boot, and record what this writes: it is not the student's work."""
         arrival = Arrival(
             title=self.case.drill.drill.title,
             script=guest_files(self.case.folder) + self.case.drill.drill.arrive,

@@ -1,11 +1,11 @@
-"""The disks of a drill: copies made when it began and compared later, and the location of its data.
+"""The disks of a drill: copies that are made when it begins and compared later, and the location of its data.
 
 This program runs in the agent of a machine, and in the client for disks that are the client's files.
 
 The location of the data is recorded when they are complete, and they are searched for when the drill is judged. A
-*cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity over data. A *row* consists
-of the cells at the same place of every member. A row with parity allows as many cells to be computed as it has
-parities. The required content is stored as digests, so no array is assembled, and no superblock is read.
+*cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity of data. A *row* consists of
+the cells at the same offset on every member. In a row with parity, as many cells can be reconstructed as it has parity
+cells. The required content is stored as digests, so no array is assembled, and no superblock is read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def size_of(fd: int) -> int:
 def write_at(fd: int, data: bytes, at: int) -> None:
     """Write all of the data.
 
-    If space is short, pwrite(2) writes a part, and fails only when it is called for the rest.
+    If space is short, pwrite(2) writes only a part, and fails only when it is called again for the rest.
     """
     view = memoryview(data)
     while view:
@@ -101,7 +101,7 @@ def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
     """
     end = size_of(disk)
     if size_of(image) != end:
-        raise OSError(f"the copy has {size_of(image)} bytes, and the disk {end}")
+        raise OSError(f"the copy has {size_of(image)} bytes, but the disk has {end}")
     numbers: set[int] = set()
     for fd in (disk, image):
         for at, length in pieces(fd, end):
@@ -115,7 +115,7 @@ def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 def put_back(disk: str, image: str) -> int:
-    """Restore a disk from its image, and write only the pieces that differ. Returns the number of bytes written."""
+    """Restore a disk from its image; only pieces that differ are written. Returns the number of bytes written."""
     written = 0
     with opened(disk, os.O_RDWR) as target, opened(image, os.O_RDONLY) as source:
         for at, length, before in differing(target, source):
@@ -142,7 +142,7 @@ def changed(disk: str, image: str) -> list[list[int]]:
 
 
 def flush(nodes: list[str]) -> None:
-    """Write the machine's caches to these disks, and invalidate their caches (BLKFLSBUF, linux/fs.h)."""
+    """Write dirty pages to all disks, and drop the page cache of these disks (BLKFLSBUF, linux/fs.h)."""
     os.sync()
     for node in nodes:
         with opened(node, os.O_RDONLY) as fd:
@@ -150,12 +150,12 @@ def flush(nodes: list[str]) -> None:
 
 
 def digest(page: bytes) -> str:
-    """Digest of 4 KiB; empty for zeros, which may be anywhere."""
+    """Digest of 4 KiB; empty for zeros, because pages of zeros prove nothing."""
     return "" if page == _ZEROS else hashlib.blake2b(page, digest_size=8).hexdigest()
 
 
 def note(asked: dict[str, Any]) -> dict[str, Any]:
-    """The rows of an array that hold some of the file system on it.
+    """The rows of an array that hold parts of the file system on it.
 
     The request has ``node``; ``files`` and ``meta``, its pages that hold files and those that may hold metadata;
     ``also``, other pages; and ``geometries``. A geometry has ``chunk`` and ``member`` in pages, ``parts`` of a member,
@@ -223,7 +223,7 @@ def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[A
 
 
 def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int]) -> list[list[Any]]:
-    """The cells of a row; ``begins``: the array's page of number 0, and the number of pages per number."""
+    """The cells of a row. ``begins``: the array's page with number 0, and the distance in pages to the next number."""
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
     }
@@ -244,7 +244,7 @@ def examine(asked: dict[str, Any]) -> dict[str, Any]:
 
     The request has ``noted``, the file with the answer of ``note``; ``disks``, their paths; and ``slots``, for each
     slot of the array the [index of the disk, first page of its data] of all disks that may be its member. A page that
-    is not all zeros counts wherever it is on any disk, at a multiple of 4 KiB. The answer has ``files`` and ``meta``,
+    is not all zeros counts on any disk, at any multiple of 4 KiB. The answer has ``files`` and ``meta``,
     the array's pages that are destroyed, and ``cells``, a letter for each cell: d for data, p for parity, in upper case
     if the member itself holds it.
     """

@@ -1,4 +1,4 @@
-"""The proof of a drill on real arrays: at first no data are saved, right ways save them, wrong ways show a mistake."""
+"""The proof of a drill on real arrays: every right way saves the data, and every wrong way shows its mistake."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class DrillProver(Prover):
             session = self._open_lab(self._stack)
             case = DrillCase.find(session.folder)
             if case is None:
-                raise DrillError("the drill is gone from its lab") from None
+                raise DrillError("the drill is no longer open in its lab") from None
             self._desk = DrillDesk(session, case)
             self._desk.reset()
         self._is_first_way = False

@@ -50,7 +50,7 @@ _FILLED = ("symptom", "setup", "arrive", "hints", "expert", "goal", "mistakes", 
 
 
 class DataStep(StrEnum):
-    """The work of the oracle on the drill's files while the disaster is made."""
+    """What the oracle does with the drill's files while the disaster is made."""
 
     BEGIN = "begin"
     """Make the file system on ``on``, mount it, and write the first files."""

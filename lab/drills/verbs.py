@@ -1,4 +1,4 @@
-"""Verbs of drills: commands, keys of the app, and words of the text mode."""
+"""Verbs of drills: commands, keys of the app, and lines typed in the text mode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StartDrill(Verb, frozen=True, kw_only=True):
 
 
 class DrillStatus(Verb, frozen=True, kw_only=True):
-    """Show the task, and the progress of the drill."""
+    """Show the task and the progress of the drill."""
 
     words = "drill status"
 

@@ -1,4 +1,4 @@
-"""The verdict of a drill: the share of the data that the oracle finds again, and the state of the array; and its texts.
+"""The verdict of a drill: the share of the data that the oracle can still read, and the state of the array; its texts.
 
 Arrays that a student created or repaired and that are not running are started first. ``drill hint`` and the like can be
 typed at the machine's shell: the machine cannot call the client, so a program on the machine writes a file, and the
@@ -50,7 +50,7 @@ _LONGEST = 300
 def _start_what_was_repaired(desk: DrillDesk, array: str) -> str:
     """Start an array with changed superblocks, if no running array has the data.
 
-    Arrays on overlays that still exist count too. Returns mdadm's messages if no array with the data could be started.
+    This includes arrays on existing overlays. Returns mdadm's messages if no array with the data could be started.
     """
     session = desk.session
 
@@ -254,7 +254,7 @@ def verdict_of(
     is_as_asked: bool,
     touched_bytes: int,
 ) -> DrillVerdict:
-    """The verdict, from the percentages of the data that can be read, and recovered from the disks (None if unknown).
+    """The verdict, from the percentages of the data that can be read and that the disks still hold (None if unknown).
 
     ``lost_percent`` of the data cannot be saved. If the state of the disks is unknown, nothing counts as destroyed.
     """
@@ -292,7 +292,7 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
 def _begin_rebuild(session: LabSession, status: ArrayStatus) -> None:
     """Let md begin a pending rebuild, which waits for the first write to an array started read-auto or read-only.
 
-    The disks have already been read by now, and the goal is about the array once it is in use.
+    The disks have already been examined, and the goal applies to the array once it is in use.
     """
     if status.awaits_rebuild and status.state in (ArrayState.READ_AUTO, ArrayState.READONLY):
         session.machine.run(("mdadm", "--readwrite", f"/dev/{status.name}"), check=False, timeout_seconds=_SECONDS)
@@ -325,7 +325,7 @@ def _is_drill_array(desk: DrillDesk, name: str, array: str) -> bool:
 
 
 def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
-    """Whether a member in sync is a device-mapper snapshot, a loop device or a RAM disk, whose data are in memory."""
+    """Whether an in-sync member is a device-mapper snapshot, a loop device or a RAM disk."""
     listed = session.machine.run(("dmsetup", "ls", "--target", "snapshot"), check=False).stdout
     # "over-ubda (254:0)", or with a comma: dmsetup(8).
     found = re.findall(r"^(\S+)\s+\([0-9]+[:,] ?([0-9]+)\)", listed, re.MULTILINE)
@@ -470,7 +470,7 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
-    """The complete debriefing. ``can_clear``: whether the drill's disks have not changed since its end."""
+    """The complete debriefing. ``can_clear``: whether the drill's disks are unchanged since its end."""
     words = drill_words()
     is_old = outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION
     old_texts = words.verdicts_of_format_1 if is_old else {}

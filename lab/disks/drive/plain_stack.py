@@ -1,7 +1,8 @@
 """Mark a shared object as needing no executable stack, where the compiler has not done so.
 
-tcc writes no PT_GNU_STACK header. The loader then assumes that the object needs an executable stack, and since glibc
-2.41 it refuses to load such an object into a running program. Sources: elf(5); glibc 2.41's release notes, dlopen.
+tcc writes no PT_GNU_STACK header. Without one, the loader assumes that the object needs an executable stack, and since
+glibc 2.41 it refuses to load such an object into a running program. Sources: elf(5); release notes of glibc 2.41,
+dlopen.
 """
 
 import struct

@@ -64,7 +64,7 @@ def test_too_little_room_is_reported_before_any_image_is_made(
 ) -> None:
     with scratch_folder(state, files()) as folder:
         monkeypatch.setattr("os.statvfs", lambda path: Room(15))
-        with pytest.raises(LabError, match=r"the disks need up to 16 MiB, and .* has 15 MiB left"):
+        with pytest.raises(LabError, match=r"the disks need up to 16 MiB, but .* has 15 MiB left"):
             folder.images.make(folder.specs)
         assert not folder.image(folder.specs[0]).exists()
         # Images that are there need no further room.

@@ -163,7 +163,7 @@ def test_time_goes_by_the_clock() -> None:
     assert "debrief" in caught.value.hint
     assert exam_words(TERMS, BEGAN, at(30)) == "attempt 1, 15 of 45 minutes left"
     assert "over" in exam_words(TERMS, BEGAN, at(50))
-    for minutes, over, words in ((44, 0, ""), (48, 3, ", ended 3.0 minutes after its time")):
+    for minutes, over, words in ((44, 0, ""), (48, 3, ", ended 3.0 minutes late")):
         end = ended(TERMS, BEGAN, at(minutes))
         assert end is not None
         assert end.over_minutes == over
