@@ -48,7 +48,7 @@ def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
 
 
 def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
-    """Raises ExperimentError for rules that refuse the run, unless allowed by name or the experiment ``keeps_going``.
+    """Raises ExperimentError for rules that refuse the run, unless they are allowed or the experiment ``keeps_going``.
 
     Raises SpecError for an unknown rule in ``allowed``.
     """
@@ -60,7 +60,7 @@ def require_sound(findings: Collection[LintFinding], experiment: Experiment, all
     lines = "".join(f"\n  - {finding.stamp}" for finding in refusing)
     rules = " ".join(f"--allow {name}" for name in dict.fromkeys(finding.rule_id for finding in refusing))
     raise ExperimentError(
-        f"experiment '{experiment.id}' would measure something other than it claims:{lines}",
+        f"experiment '{experiment.id}' would not measure what it claims to measure:{lines}",
         hint=f"{refusing[0].rule.remedy}; to run it anyway: {rules}",
     )
 
@@ -96,13 +96,13 @@ class PlannedLoad(NamedTuple):
 
     @property
     def has_own_seeds(self) -> bool:
-        """Whether each repeat has its own addresses. Those of a recipe are checked on the measured cells."""
+        """Whether each repeat has its own addresses. A recipe's addresses are checked on its measured cells."""
         it = self.workload
         return it.vary_seed or it.pattern is not AccessPattern.RANDOM or bool(it.recipe)
 
 
 class LintedPlan(NamedTuple):
-    """An experiment as written, and its loads including that of its rebuilds."""
+    """An experiment as written, and its loads, including the one during its rebuilds."""
 
     experiment: Experiment
     loads: tuple[PlannedLoad, ...]
@@ -170,7 +170,7 @@ def _file_exceeds_fs(plan: LintedPlan) -> Iterator[Seen]:
 
 
 def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
-    """Usable bytes of an array; None if they are unknown before it is built, as the size of existing disks is."""
+    """Usable bytes of an array; None if they are unknown before it is built, as with existing disks."""
     if experiment.disks.kind not in _BLANK_AT_START:
         return None
     with suppress(SpecError):
@@ -254,7 +254,7 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 
 @lru_cache(maxsize=4096)
 def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> Expected | None:
-    """Prediction for one array, or None. Cached: it is the same for each chunk and block size of a sweep."""
+    """Prediction for one array, or None. Cached: a sweep needs the same one for each chunk and block size."""
     disk = nominal_rates(find_drive_model(model))
     with suppress(SpecError):
         level = level_with_layout(word, layout)
@@ -298,7 +298,7 @@ def stamps_of(
 ) -> tuple[str, ...]:
     """Stamps that lower the trust in a result, each as ``rule: sentence``; they are shown with it in every table.
 
-    They come from its plan, the machine's conditions, its arrays before the run and its cells.
+    They come from the experiment's plan, the machine's conditions, the arrays before the run, and the cells.
     """
     found = [*run_checks(CONDITION_CHECKS, conditions), *lint_plan(experiment), *bench]
     planned = {finding.rule_id for finding in found}

@@ -127,7 +127,7 @@ class BuiltArray:
 
     @property
     def parity_arrays(self) -> tuple[str, ...]:
-        """Names of the md arrays with parity, which are all arrays of a volume."""
+        """Names of the md arrays with parity; in a volume, these are all of its arrays."""
         if self.inner:
             return self.inner
         has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
@@ -146,7 +146,7 @@ _MEMORY = "memory"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of an experiment: what its bench, its cells and its rebuilds share."""
+    """The objects that the bench, the cells and the rebuilds of one run share."""
 
     lab: Lab
     experiment: Experiment
@@ -255,7 +255,7 @@ class Bench:
         return self._lab.disks[first : first + plan.members], number
 
     def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
-        """Make sure that disks are blank: they are after open_lab, and are reset after another array or a probe."""
+        """Make sure that disks are blank: those that another array or a probe has used are reset."""
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
@@ -290,7 +290,7 @@ class Bench:
         return LoadTarget(array, device, members, kind, free)
 
     def _write_files(self, built: BuiltArray) -> None:
-        """Write all files once; workloads with the same layout share them."""
+        """Write the files of all workloads; those with the same layout share files."""
         if not self._experiment.writes_files_first:
             return
         layouts: dict[tuple[int, int | None], Workload] = {}
@@ -312,7 +312,7 @@ class Bench:
 
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
-    """Whether a reset disk reads as zeros, as images and memory do; other drives may discard without erasing."""
+    """Whether a reset disk reads as zeros, as images and memory do; other drives may keep the data after a discard."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
 
 
@@ -379,7 +379,7 @@ RESULT_ROOM_BYTES = 16 * MIB
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """Where to run an experiment, and the callbacks."""
+    """Where and how to run an experiment, and the callbacks."""
 
     target: Target
     host: Host
@@ -416,7 +416,7 @@ def run_experiment(
     """Run an experiment from the start, or the missing cells of ``earlier``, an incomplete result of it.
 
     ``text`` is the experiment's file, which is stored in the result; ``seed`` overrides the one in it.
-    Raises the error that stops the run; the cells measured until then are stored as an incomplete result.
+    Raises the error that stops the run; the cells measured before it are stored as an incomplete result.
     """
     experiment = seeded(experiment, seed)
     store = ResultStore(request.host.state.results)
@@ -498,16 +498,16 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
 
 
 def require_room(folder: Path, needed_bytes: int, what: str) -> None:
-    """Raises ResultError if the file system of the folder has less free space."""
+    """Raises ResultError if the folder's file system has less free space than ``needed_bytes``."""
     if shutil.disk_usage(folder).free < needed_bytes:
         raise ResultError(
-            f"{folder} has less than {human_bytes(needed_bytes)} left for {what}",
+            f"{folder} has less than {human_bytes(needed_bytes)} of free space for {what}",
             hint="free some space, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
         )
 
 
 def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
-    """Report the stored result: in the hint of a LabError, or as a notice before any other error."""
+    """Report the stored result: in the hint of a LabError; for any other error, as a notice."""
     resume = f"'raidlab run --resume {journal.record.id}' continues it"
     if not isinstance(error, LabError):
         if journal.record.done_keys:
@@ -546,7 +546,7 @@ class ExperimentRunner:
     def run(self) -> ResultRecord:
         """Measure the missing cells and finish the record.
 
-        If an error ends the run, the record is first finished as incomplete, then the error is raised.
+        If an error ends the run, the record is finished as incomplete before the error is raised.
         """
         status = RunStatus.INCOMPLETE
         try:
@@ -671,7 +671,7 @@ class ExperimentRunner:
         return f"{label}{', again: disturbed' if disturbed_before else ''}"
 
     def _measure_until_narrow(self) -> None:
-        """Repeat rounds over the cells with a wide interval, until none is wide or ``most_repeats`` is reached."""
+        """Repeat the cells with a wide interval in rounds, until no interval is wide or ``most_repeats`` is reached."""
         for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
             record = self._journal.record
             wide = wide_cells(self._experiment, record)
@@ -706,7 +706,7 @@ class ExperimentRunner:
     def _predict(
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
     ) -> LoadPrediction | None:
-        """Predict only for disks with a known service time: other disks are memory, limited by the processor."""
+        """Predict only for disks with a known service time: other disks are in memory, and limited by the processor."""
         if not self._experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
@@ -795,7 +795,7 @@ class RebuildRunner:
         return sum_files(self._lab.machine, mount_point(built.spec.device))
 
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
-        """Run one load while the array is healthy, degraded, rebuilding and restored, beside unwritten witness data."""
+        """Run one load while the array is healthy, degraded, rebuilding and restored; check data it does not write."""
         name = built.md.name
         if built.target.file_system is FileSystem.RAW:
             # On a bare device the load uses the start, and the witness data the end.

@@ -1,17 +1,17 @@
-"""The order of an experiment's measurements, the repetition of some of them, progress, and the accounting of time.
+"""The order of an experiment's measurements, the repetition of some of them, their progress, and the time they take.
 
 The order is deterministic for a given seed. Cells whose median is not yet precise enough get further repeats, and
 disturbed measurements are repeated.
 
 A cell is evaluated only after fixed numbers of repeats, with the interval of that look (lab.results.statistics), so
-that stopping as soon as the interval is narrow does not reduce its coverage. Between two looks every cell continues.
-Further rounds visit only some cells. Two cells are compared over the rounds that both have (lab.results.statistics), so
+that stopping as soon as the interval is narrow does not reduce its coverage. Between two looks every cell continues, so
+further rounds visit only some cells. Two cells are compared over the rounds that both have (lab.results.statistics), so
 a comparison stays balanced, and the number of its rounds does not depend on which of the two is faster.
 
 A measurement is discarded and repeated if the computer ran other work on the machine's processor. The rule depends on
 how long the machine waited and never on the measured figures, since selection by the outcome would bias them.
-Discarded measurements are counted in the record (``CellRecord.disturbed_before``); a disturbed measurement that is
-stored has the stamp ``disturbed``.
+Discarded measurements are counted in the record (``CellRecord.disturbed_before``). A disturbed measurement that is
+stored nevertheless has the stamp ``disturbed``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
-    """All of these repeats, on one array after another, with the arrays in the order of the first repeat."""
+    """These repeats of all cells, one array after another; the arrays are in the order of the first repeat."""
     block = [(array, workload, repeat) for repeat in repeats for array, workload in _round(experiment, repeat)]
     if len(repeats) > 1:
         arrays = list(dict.fromkeys(array for array, _, _ in block))
@@ -122,13 +122,13 @@ def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
 def extra_cells(
     experiment: Experiment, repeat: int, wanting: Collection[tuple[str, str]], first_index: int
 ) -> tuple[Cell, ...]:
-    """One more round over the cells (array, workload) in ``wanting``, in the random order of this repeat."""
+    """One more repeat of the cells (array, workload) in ``wanting``, in the random order of this repeat."""
     chosen = [(array, workload) for array, workload in _round(experiment, repeat) if (array, workload.id) in wanting]
     return tuple(Cell(array, workload, repeat, first_index + n) for n, (array, workload) in enumerate(chosen))
 
 
 def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
-    """All rebuilds, repeat by repeat over the arrays."""
+    """All rebuilds: the first repeat on every array, then the second, and so on."""
     if experiment.rebuild is None:
         return ()
     plan = experiment.rebuild
@@ -227,7 +227,7 @@ def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_
 class SpareMeasurements:
     """Number of measurements of a run that may still be repeated.
 
-    The limit is a quarter of the planned ones, or two if that is more: on a computer that is always busy, more
+    The limit is a quarter of the planned measurements, but at least two: on a computer that is always busy, more
     repetitions cost time without benefit. ``used``: repetitions in the finished part of an interrupted run.
     """
 
@@ -271,7 +271,7 @@ class ProgressMeter:
     """Converts events of a run to ``RunProgress``; steps are weighted by their expected time.
 
     In virtual time the expected time is the machine's; its ratio to the computer's time comes from finished steps.
-    ``done``: keys of what an interrupted run has measured.
+    ``done``: keys of the measurements that an interrupted run has completed.
 
     ``on_sample`` is called on the recorder's thread, the other methods on the thread that runs the experiment.
     """
@@ -348,7 +348,7 @@ class ProgressMeter:
 
 
 class Stopwatch:
-    """Accounts time to programs and to waits for resyncs; in virtual time also by the machine's clock.
+    """Attributes time to programs and to waits for resyncs; in virtual time also by the machine's clock.
 
     fio's time counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
     ``started_seconds``: start of the run on ``clock``, the clock of this process; None: now.
@@ -376,7 +376,7 @@ class Stopwatch:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Do not account commands, such as those of preparations, to their programs."""
+        """Do not attribute the time of commands, such as those of preparations, to their programs."""
         before, self._is_aside = self._is_aside, True
         try:
             yield
@@ -385,7 +385,7 @@ class Stopwatch:
 
     @contextmanager
     def resync(self) -> Iterator[None]:
-        """Account a wait for a resync or rebuild, including all commands during it."""
+        """Count the time of a wait for a resync or rebuild, including all commands during it."""
         begin, simulated = self._clock.monotonic_seconds(), self._machine_seconds()
         try:
             with self.aside():

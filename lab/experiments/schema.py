@@ -71,7 +71,7 @@ class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Disks of the arrays: as many equal disks as they need, or several pools from which they take some."""
+    """Disks of the arrays: as many equal disks as they need, or several pools from which the arrays take disks."""
 
     kind: DiskKind = DiskKind.FILE
     size_bytes: DiskBytes = DEFAULT_SIZE_BYTES
@@ -113,7 +113,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_volume(self) -> bool:
-        """Whether it consists of several md arrays."""
+        """Whether the array consists of several md arrays."""
         return kind_of_level(self.level) is not kinds()[0]
 
     @property
@@ -149,7 +149,9 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def check(self, disks: DiskPlan) -> None:
         """Raises SpecError for an invalid level, number of members or disks."""
         if self.take and not disks.pools:
-            raise SpecError(f"array '{self.id}' takes from pools, and there are none", hint="add [[disks.pools]]")
+            raise SpecError(
+                f"array '{self.id}' takes disks from pools, but no pools are defined", hint="add [[disks.pools]]"
+            )
         counts = {pool.id: pool.count for pool in disks.pools}
         for pool, count in self.take.items():
             if not 0 < count <= counts.get(pool, 0):
@@ -201,7 +203,7 @@ class Cache(StrEnum):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One workload of the catalogue, optionally with a different depth or times; then it needs its own id."""
+    """One workload of the catalogue, optionally with changes such as another depth; changed ones need their own id."""
 
     workload: str
     id: str = ""
@@ -331,7 +333,7 @@ class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def array(self, array_id: str) -> ArrayPlan:
-        """An array by id. Raises SpecError for an unknown id, with the nearest one."""
+        """An array by id. Raises SpecError, which suggests the nearest id, for an unknown one."""
         for array in self.arrays:
             if array.id == array_id:
                 return array
@@ -388,8 +390,8 @@ def check(experiment: Experiment) -> None:
         plan = experiment.array(name)
         if plan.is_volume:
             raise SpecError(
-                f"array '{name}' of experiment '{experiment.id}' is a volume of several arrays, and only the rebuild "
-                "of single arrays is measured",
+                f"array '{name}' of experiment '{experiment.id}' is a volume of several arrays, but only rebuilds "
+                "of single arrays are measured",
                 hint="omit it from [rebuild]",
             )
         level = level_with_layout(plan.level, plan.layout)
@@ -407,7 +409,7 @@ def check(experiment: Experiment) -> None:
     if seconds > MOST_SECONDS:
         raise SpecError(
             f"experiment '{experiment.id}' would measure for {seconds / 3600:,.0f} hours",
-            hint=f"choose fewer repeats or shorter runs: {MOST_SECONDS // 3600} hours at most",
+            hint=f"choose fewer repeats or shorter runs; the limit is {MOST_SECONDS // 3600} hours",
         )
 
 
@@ -424,7 +426,7 @@ def built_in_names() -> tuple[str, ...]:
 def find_experiment(name: str) -> tuple[Experiment, str]:
     """An experiment by name or path, and the text of its file.
 
-    Raises SpecError for an unknown name (and names the nearest) or an invalid file.
+    Raises SpecError for an invalid file, and for an unknown name, where it suggests the nearest.
     """
     path = file_of("experiment", name, BUILT_IN_FOLDER)
     text = toml_text(path)

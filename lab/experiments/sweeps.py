@@ -1,4 +1,4 @@
-"""Sweeps as screens show them: which exist, what a sweep would measure, and its status, here or in another process.
+"""Sweeps as screens show them: the list, what a sweep would measure, and its status, in this or another process.
 
 A plugin implements the sweeps themselves (``Sweeping``).
 """
@@ -105,7 +105,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def work(self, name: str) -> SweepWork:
-        """What ``run`` would do. Raises SpecError, ExperimentError and ToolMissing, as planning does."""
+        """What ``run`` would do. Raises SpecError, ExperimentError and ToolMissing."""
 
     @abstractmethod
     def newest_run(self, name: str) -> str:
@@ -113,7 +113,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def going_run(self, name: str) -> str:
-        """The newest run of the same file, if it is running now."""
+        """The id of the newest run of the same file if it is running now, otherwise empty."""
 
     @abstractmethod
     def status(self, run_id: str) -> SweepStatus:
@@ -121,7 +121,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> object:
-        """Measure the missing cells of this file's newest run, or begin one. Raises as ``work``, and RunCancelled."""
+        """Measure what this file's newest run lacks, or begin a run. Raises as ``work`` does, and RunCancelled."""
 
 
 class Sweeping(NamedTuple):

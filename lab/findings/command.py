@@ -37,7 +37,8 @@ def run(
     """Run scripts on blank disks, on every kernel with every mdadm, and print how often each finding was reproduced.
 
     A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already has are
-    not repeated, unless the script has changed. Half of the runs start arrays read-only, and half have udev.
+    not repeated, unless the script has changed. Half of the runs start arrays read-only and, independently of that,
+    half run with udev.
     """
     context = current()
     if not scripts:
@@ -51,7 +52,7 @@ def run(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SpecError(
             f"several scripts are named {', '.join(twice)}",
-            hint="name each script once, or rename one: the record distinguishes scripts by their names",
+            hint="give each script only once, or rename one: the record distinguishes scripts by their names",
         )
     if not output.absolute().parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")

@@ -1,7 +1,7 @@
 """Scripts that reproduce findings, the record of their runs, and the table of outcomes.
 
 A script's second or third line is a comment such as ``# As root: NAME.sh MEMBER MEMBER SPARE``: the script is given as
-many blank disks as there are words after its name, except those in brackets. Its exit status is the outcome.
+many blank disks as there are words after its name, without those in brackets. Its exit status is the outcome.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Script:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the script and of the disks that it needs; a comment can be reworded without another run."""
+        """SHA-256 of the script's disk count and its text without comments: rewording these needs no new runs."""
         return hashlib.sha256(f"{self.disks}\n{_COMMENT.sub('', self.text)}".encode()).hexdigest()
 
 
@@ -113,12 +113,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format_version: FormatVersion = FORMAT_VERSION
 
     def cell(self, script: Script, target: str) -> Cell | None:
-        """The runs on this target of a script with the same digest; None if there are none."""
+        """The runs of this script on this target, with the same digest; None if there are none."""
         same = (cell for cell in self.cells if (cell.script, cell.target) == (script.name, target))
         return next((cell for cell in same if cell.digest == script.digest), None)
 
     def with_cell(self, new: Cell) -> Record:
-        """The record with this cell, in place of any earlier one of the same script and target."""
+        """The record with this cell, which replaces any earlier one of the same script and target."""
         others = [cell for cell in self.cells if (cell.script, cell.target) != (new.script, new.target)]
         return Record(cells=tuple(sorted([*others, new], key=lambda cell: (cell.script, cell.target))))
 
@@ -131,7 +131,7 @@ def read_script(path: Path) -> Script:
     if not 0 < len(disks) <= MOST_DISKS:
         raise SpecError(
             f"'{path}' does not say which disks it needs",
-            hint=f"add a comment to it: # As root: {path.name} MEMBER MEMBER   (a word per disk, {MOST_DISKS} at most)",
+            hint=f"add a comment to it: # As root: {path.name} MEMBER MEMBER   (a word per disk, at most {MOST_DISKS})",
         )
     return Script(path.name, text, len(disks))
 
@@ -143,7 +143,7 @@ def read_record(path: Path) -> Record:
     found = read_own_json(path, Record)
     if found.format_version != FORMAT_VERSION:
         raise SpecError(
-            f"'{path}' has format {found.format_version}, and this raidlab reads {FORMAT_VERSION}",
+            f"'{path}' has format {found.format_version}, but this raidlab reads {FORMAT_VERSION}",
             hint="name another file, or use the raidlab version that wrote it",
         )
     return found

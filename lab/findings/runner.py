@@ -1,4 +1,4 @@
-"""Runs scripts of findings in embedded machines, with a new machine after each run that left something behind."""
+"""Runs scripts of findings on machines that raidlab starts; a run that leaves something behind ends its machine."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ScriptMachine:
     def run(self, script: Script, number: int, limit_seconds: float) -> tuple[Cell, bool]:
         """Run a script on blank disks; returns its cell, and whether the machine can run another.
 
-        Every second run starts arrays read-only until their first write, and every second pair of runs has udev.
+        Every second run starts arrays read-only until their first write; udev runs in every second pair of runs.
         """
         starts_read_only, has_udev = number % 2 == 0, number // 2 % 2 == 1
         seconds, is_prepared = 0.0, False

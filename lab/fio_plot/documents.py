@@ -5,7 +5,7 @@
     <folder>/<result>/<array>[-<phase>]/<block size>/<rw>-<queue depth>-<jobs>.json
 
 fio-plot (https://github.com/louwrentius/fio-plot) reads all ``.json`` files of a folder, and the options ``rw``,
-``iodepth``, ``numjobs`` and ``bs`` of each. It draws documents with the same options at the same place, so only the
+``iodepth``, ``numjobs`` and ``bs`` of each. It draws documents with the same options at the same position, so only the
 repeat with the median IOPS is exported.
 """
 
@@ -76,7 +76,7 @@ def _word(text: str) -> str:
 
 
 def _block_words(text: str) -> str:
-    """A block size in bench-fio's notation, such as ``4k`` for ``4096``; without larger units than ``m``."""
+    """A block size in bench-fio's notation, such as ``4k`` for ``4096``; the largest unit is ``m``."""
     count = int(text) if text.isdecimal() else 0
     for unit, factor in (("m", 1 << 20), ("k", 1 << 10)):
         if count and count % factor == 0:
@@ -96,7 +96,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        raise ResultError("it has no single document of fio: data were written and read back, or dd was used") from None
+        raise ResultError("it has no single fio document: data were written and read back, or dd was used") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"fio {document.get('fio version', '')} lacks {', '.join(missing)}")
@@ -106,7 +106,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
 
 
 def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
-    """A fio-plot command for each kind of I/O, with all arrays on which it was measured."""
+    """A fio-plot command for each kind of I/O, which draws all arrays on which it was measured."""
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
     for each in drawn:
         for path in each.files:

@@ -171,7 +171,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 
 
 def _assumptions(found: Figures) -> Iterator[str]:
-    """What the variants count, and the formula of their MTTDL; variants with the same text are combined."""
+    """What the variants count, and the formula of their MTTDL; variants with the same text share a line."""
     for word, texts in (
         ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
         ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),
@@ -186,7 +186,7 @@ def _shares(figures: LossFigures) -> list[str]:
 
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
-    """Bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
+    """Bounds for causes that were rarely or never seen; none without any loss, since all figures are bounds then."""
     more = "More --trials narrow this." if figures.is_biased else "More --trials, or run.method=biased, narrow this."
     return [
         f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "

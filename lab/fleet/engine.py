@@ -3,13 +3,13 @@
 All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
 step. Some quantities are not drawn. The number of latent defects on a drive is Poisson at any time (Elerath and Pecht's
 "usage dependent data corruptions"): its mean is their rate times the hours since each place was last read, so
-probabilities are added instead of counts. The probability that people lose a stopped array is not drawn either.
+probabilities are added instead of counts. Whether people lose the data of a stopped array is not drawn either.
 
-Rare losses are found by importance sampling. An *episode* begins when a member fails in an array without failed
+Rare losses are estimated by importance sampling. An *episode* begins when a member fails in an array without failed
 members, and ends when all members are rebuilt. The main path of an array has the true distribution. At the beginning of
 each episode it creates a copy of itself, in which the hazards of groups with failed members are multiplied until the
 episode ends, and whose losses are weighted with the likelihood ratio (failure biasing: Lewis and Böhm, Nuclear
-Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5, 1995). Only losses of copies are then counted. The sum of
+Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5, 1995). Only the losses of copies are counted. The sum of
 the weighted losses over an array's episodes has the same mean as a count on the main path, because each copy starts in
 the state of the main path. A weight covers only one episode, so weights remain bounded over any number of years.
 
@@ -77,7 +77,7 @@ class Arrays:
     seen: Floats | None = None
     """(groups, arrays) Time at which ``work`` was up to date."""
     before: Floats | None = None
-    """(members, arrays) Cumulative hazard up to which the life of the drive is in ``log_weight``."""
+    """(members, arrays) Cumulative hazard of the drive that ``log_weight`` already includes."""
     log_weight: Floats | None = None
     """(arrays,) Logarithm of the likelihood ratio, up to the cumulative hazards in ``before``."""
     bias: Floats | None = None
@@ -96,7 +96,7 @@ class Arrays:
         return len(self.trial)
 
     def next_events(self) -> tuple[Floats, Columns]:
-        """Time and member of the next event of each array; of several members, the first."""
+        """Time and member of the next event of each array; of simultaneous events, that of the first member."""
         due = self.due
         when: Floats = due.min(axis=0)
         # The same result as argmin on this axis, in a tenth of the time.
@@ -146,7 +146,7 @@ def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
 
 
 def cumulative_hazard(model: FleetModel, now: Floats, born: Floats, factor: Floats | None) -> Floats:
-    """Cumulative hazard of drives that were new at ``born``, for the Weibull distribution of their life."""
+    """Cumulative hazard of drives that were new at ``born``, for the Weibull distribution of their lifetime."""
     lived: Floats = now - born
     # Equal times may differ by rounding, and a power of a negative number is nan.
     numpy.maximum(lived, 0, out=lived)
@@ -167,7 +167,7 @@ def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
 
 
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
-    """(members, arrays) bool: members that are up in a group with failed ones, whose hazard is therefore multiplied."""
+    """(members, arrays) bool: members whose hazard is multiplied, because they are up in a group with failed ones."""
     is_up = arrays.state == UP
     if model.groups == 1:
         return is_up
@@ -175,7 +175,7 @@ def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
 
 
 def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
-    """Add to the weights the hazard since the last call of members that are up, where it is multiplied."""
+    """Update the weights for the time since the last call, in which members with multiplied hazards did not fail."""
     if arrays.before is None or arrays.bias is None or arrays.log_weight is None:
         return
     lived = cumulative_hazard(model, now, arrays.born, arrays.factor)
@@ -190,7 +190,7 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
 
     Other groups of the array keep their hazards: a failure there loses no data, and would only add work and variance.
 
-    The end of the rebuild is already drawn. So no weight grows by more than e to the power of ``aim`` in one such
+    The end of the rebuild is already drawn, so no weight grows by more than e to the power of ``aim`` in one such
     window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
     have been settled. Failures after the end of the window are not drawn: this function is called again at that time.
     """
@@ -364,7 +364,7 @@ class _Walk:
             self._step(going, slots, now)
 
     def run_copies(self, slots: Columns, now: Floats) -> None:
-        """Simulate from the failure of one member of each array to the end of its episode, or of the mission."""
+        """Simulate each array from the failure of one member to the end of its episode or of the mission."""
         self._fail(numpy.arange(self._arrays.count), slots, now)
         while not self._over.all():
             if self._over.any():
@@ -393,7 +393,7 @@ class _Walk:
         return values[groups * self._model.group_members + self._inside, columns]
 
     def _weights(self, columns: Any) -> Floats:
-        """Likelihood ratio of the past, true distribution over sampled distribution. Weights must have been settled."""
+        """Likelihood ratio of the past: true over sampled distribution. The weights must have been settled."""
         if self._arrays.log_weight is None:
             return numpy.ones(len(self._arrays.trial[columns]))
         found: Floats = numpy.exp(self._arrays.log_weight[columns])
@@ -408,7 +408,7 @@ class _Walk:
         arrays.alive[columns] *= 1 - chance
 
     def _fail(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Members fail, or good ones are pulled."""
+        """Process members that fail, and good members that are pulled."""
         model, arrays = self._model, self._arrays
         if not self._is_copy:
             self.failures += len(columns)
@@ -478,7 +478,7 @@ class _Walk:
         self._go_on(columns, slots, now)
 
     def _go_on(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Set members to up, and draw their remaining lives."""
+        """Set members to up, and draw their remaining lifetimes."""
         arrays = self._arrays
         arrays.state[slots, columns] = UP
         if arrays.pulled is not None:
@@ -580,7 +580,7 @@ class _Walk:
             self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Subtract the work that rebuilds of these groups have done, if rebuilds share the rate."""
+        """Subtract the work that the rebuilds of these groups have done, if rebuilds share a rate."""
         arrays = self._arrays
         if arrays.work is None or arrays.seen is None:
             return
@@ -591,7 +591,7 @@ class _Walk:
         arrays.seen[groups, columns] = now
 
     def _retime(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Set the ends of running rebuilds of these groups, if rebuilds share the rate."""
+        """Set the ends of the running rebuilds of these groups, if rebuilds share a rate."""
         arrays = self._arrays
         if arrays.work is None:
             return
@@ -641,7 +641,7 @@ class Moments(msgspec.Struct, frozen=True):
 
     @property
     def seen(self) -> float:
-        """Effective number of events: that of equal weights with the same variance; without weights, the count."""
+        """Effective number of events: that of equal weights with this sum and variance; without weights, the count."""
         return self.total**2 / self.squares if self.squares else 0.0
 
 
@@ -692,7 +692,7 @@ class LossTally:
         self._copies, self._weights, self._squares = 0, 0.0, 0.0
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
-        """Record losses with probability ``chance``, which are the array's first with probability ``alive``."""
+        """Record losses with probability ``chance``; each is the array's first with probability ``alive``."""
         numpy.add.at(self._losses[cause], trials, weights * chance)
         numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
         numpy.add.at(self._first[cause], trials, weights * alive * chance)
@@ -742,8 +742,8 @@ MOST_NINES = 300.0
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
     """Interval of the expected sum of weights of rare events; valid for few events and for none.
 
-    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for counts, and conservative
-    for weighted events. ``one`` is the weight of an event if none was seen.
+    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), which is exact for counts and
+    conservative for weighted events. ``one`` is the weight of an event if none was seen.
     """
     from scipy.special import gammaincinv
 
@@ -769,7 +769,7 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
 
 
 def most_lost(model: FleetModel) -> dict[Cause, float]:
-    """Possible cause -> maximum loss by one such event, as a share of the array's data.
+    """Possible cause -> maximum loss in one such event, as a share of the array's data.
 
     With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
     """
@@ -885,7 +885,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
 
 
 def counted_words(model: FleetModel) -> str:
-    """A sentence about what the figures count: two fleets can be compared only if it is the same."""
+    """A sentence about what the figures count: two fleets can be compared only if their sentences are equal."""
     rebuilt = f"rebuilt in {model.rebuild.mean_hours:.3g} h"
     noticed = f"noticed after {model.detection_hours:g} h, " if model.detection_hours else ""
     if model.spares:
@@ -904,7 +904,7 @@ def counted_words(model: FleetModel) -> str:
 
 
 def at_least_once(chance: float, of: int) -> float:
-    """The probability that an event occurs in at least one of ``of`` independent cases."""
+    """The probability that an event of probability ``chance`` occurs in at least one of ``of`` independent cases."""
     return 1.0 if chance >= 1 else -math.expm1(of * math.log1p(-chance))
 
 

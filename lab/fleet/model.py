@@ -1,7 +1,7 @@
-"""Fleets: their files, and the numeric model of one: drive lives, rebuilds, scrubs, spares and human errors.
+"""Files of fleets, and the numeric model of a fleet: drive lifetimes, rebuilds, scrubs, spares and human errors.
 
 A ``FleetModel`` is the complete input of the engine, so any process can simulate a block of arrays from it and the
-number of the block. Times are hours, sizes bytes.
+number of the block. Times are in hours, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.location_hours + self.scale_hours * math.gamma(1 + 1 / self.shape)
 
     def most_renewals(self, hours: float, factor: float = 1.0) -> float:
-        """Upper bound for the mean number of consecutive lives that end within these hours.
+        """Upper bound for the mean number of consecutive lifetimes that end within these hours.
 
         Lorden's bound t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of independent
         trials, each of which must end within the hours. ``factor`` multiplies the hazard. Not for measured values.
@@ -167,7 +167,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A part of the work. Its random numbers depend only on the seed and the number of the block."""
+    """Some of the arrays to simulate. Their random numbers depend only on the seed and the number of the block."""
 
     number: int
     trials: int
@@ -183,9 +183,9 @@ MOST_FAILURES = 10**10
 Hours = Annotated[float, msgspec.Meta(ge=1e-3, le=MOST_HOURS)]
 HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
 LifeHours = Annotated[float, msgspec.Meta(ge=100, le=MOST_HOURS)]
-"""Scale of a drive's life. In accelerated tests some drives live for weeks, none for less."""
+"""Scale of a drive's lifetime. In accelerated tests some drives last only weeks, but none fails sooner."""
 LifeShape = Annotated[float, msgspec.Meta(ge=0.4, le=20)]
-"""Shape of a drive's life. Published fits have 0.7 to 1.5; with less, nearly all drives would fail in their first
+"""Shape of a drive's lifetime. Published fits have 0.7 to 1.5; with less, nearly all drives would fail in their first
 hours.
 """
 TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
@@ -194,7 +194,7 @@ TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
 def within(value: float, kind: Any, what: str) -> float:
     """Return ``value`` if it is within the bounds of ``kind``.
 
-    Raises SpecError with the bounds in its message, because errors from Structs are shown without hints.
+    Otherwise raises SpecError, with the bounds in its message because errors from Structs are shown without hints.
     """
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
@@ -220,7 +220,7 @@ class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The distribution of drive lives, given by exactly one of these keys."""
+    """The distribution of drive lifetimes, given by exactly one of these keys."""
 
     afr_percent: Annotated[float, msgspec.Meta(ge=1e-3, le=99)] | None = None
     """Share of drives that fail within a year, at a constant rate: from a thousandth of the rates that operators report
@@ -232,7 +232,7 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _one_of("failures", afr_percent=self.afr_percent, weibull=self.weibull)
         if self.weibull and self.weibull.location_hours:
             raise SpecError(
-                "a drive's life begins at 0, so failures have no location_hours",
+                "a drive can fail from hour 0 on, so failures have no location_hours",
                 hint="leave it out, or use another scale",
             )
         if self.weibull:
@@ -275,7 +275,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def spread(self, disk_bytes: float, measured: Measured) -> Spread:
         """The distribution for the engine; at a measured rate the duration depends on the drive's size.
 
-        Raises as ``measured``.
+        Raises as ``measured`` does.
         """
         if self.weibull:
             return self.weibull.spread()
@@ -315,7 +315,7 @@ class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Scrubs at a fixed interval, or a random delay for each defect. With neither there are no scrubs."""
+    """Scrubs at a fixed interval, or a random delay until each defect is found. With neither, there are no scrubs."""
 
     interval_hours: Hours | None = None
     duration_hours: HoursOrZero = 0.0
@@ -415,7 +415,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise SpecError(f"two variants have the id '{twice}'", hint="give each variant a different id")
 
     def _require_bounded(self) -> None:
-        """Limit the total of failures: bounds on single numbers do not suffice, as lives, years and trials multiply."""
+        """Limit the number of failures: bounds on single keys are not enough, since their effects multiply."""
         batches = self.batches or Batches(bad_share=0.0, factor=1.0)
         life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
         good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
@@ -426,7 +426,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         ):
             if count > most:
                 message = f"in {what} up to {count:,.0f} drives fail within the years, and {most:,} is the maximum"
-                raise SpecError(message, hint="write fewer years or trials, or longer lives in [failures]")
+                raise SpecError(message, hint="write fewer years or trials, or longer lifetimes in [failures]")
 
     def layout(self) -> tuple[int, int, int, float]:
         """Groups, members per group, failures that a group tolerates, and number of data members in total.
@@ -495,7 +495,7 @@ def model_of(spec: FleetSpec, measured: Measured) -> FleetModel:
 
 
 def lost_in_drills(folder: str) -> float:
-    """The share of first attempts at drills, in the bundles of a class, after which data were lost.
+    """The share of first attempts at drills in which data were lost, from the bundles of a class.
 
     Raises SpecError if no part of raidlab reads bundles, or no student in the class ended a drill.
     """

@@ -14,7 +14,7 @@ from lab.tomlfile import read_toml
 
 
 class PublishedArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Details of an array as a study prints them; None if it gives none, or says N/A."""
+    """Details of an array as a study prints them; those that it does not give, or marks N/A, are None."""
 
     id: str
     metadata: str
@@ -109,7 +109,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @cache
 def find_published(study: str) -> Published | None:
-    """The numbers of a study; None for one without a file."""
+    """The published numbers of a study; None for a study without a file."""
     path = catalogue(Path(__file__).parent).get(study)
     return read_toml(path, Published) if path else None
 
