@@ -106,7 +106,7 @@ def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, 
 
 
 def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
-    """Whether the memory is equal, apart from a few MiB of the kernel's own use, which differ from boot to boot."""
+    """Whether the memory is equal, apart from a few MiB that the kernel uses and that vary from boot to boot."""
     least, most = sorted((first.memory_bytes, second.memory_bytes))
     return most - least <= _MEMORY_SLACK * most
 
@@ -393,7 +393,7 @@ def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_
     """Compare every platform with the first; one that shares no figure with it is left out. Raises SpecError."""
     check_margin(margin)
     if len(platforms) < 2:
-        raise SpecError("one platform cannot be compared", hint="name the results of two or more machines")
+        raise SpecError("a comparison needs at least two platforms", hint="name the results of two or more machines")
     first, *others = _with_names(platforms)
     compared, figures, left_out = [first], [figures_of(first.record)], []
     for platform in others:

@@ -334,7 +334,7 @@ def make_report(
 
 
 def machine_kinds(report: DoctorReport) -> list[tuple[Kind, bool]]:
-    """All kinds of machine, each with whether it has everything that it requires."""
+    """All kinds of machine, and whether each has everything that it requires."""
     ready = set(report.ready_targets())
     has_time = any(check.name == "virtual-time" and check.outcome is Outcome.OK for check in report.checks)
     ready |= {f"{UML}?time=virtual"} if UML in ready and has_time else set()

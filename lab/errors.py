@@ -109,7 +109,7 @@ class WorkloadError(LabError):
 
 
 class MeasurementDisturbed(WorkloadError):
-    """The host was paused too long; the measured time is unreliable."""
+    """The host was paused for too long; the measured time is unreliable."""
 
 
 class ExperimentError(LabError):

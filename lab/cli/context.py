@@ -259,7 +259,7 @@ class _Run:
         self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
 
     def lines_after(self, result: CommandResult) -> list[str]:
-        """The lines to print after a command: none until the last one has run or one has failed."""
+        """The lines to print after a command: none until the last command has run, or one has failed."""
         if result.status:
             self._left.clear()
             return [*self._line(result.argv), f"$ {shlex.join(result.argv)}  {_how(result)}"]

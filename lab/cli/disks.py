@@ -95,13 +95,13 @@ def _show(made: Calibration) -> None:
         (f"{zone.share:.0%}", f"{mechanics.sequential_bytes_per_second(zone) / 1e6:.1f}") for zone in mechanics.zones
     ]
     facts = [
-        ("turns a minute", f"{mechanics.rpm:.1f}"),
+        ("rotation, rpm", f"{mechanics.rpm:.1f}"),
         ("overhead", human_seconds(mechanics.overhead_ms / 1000)),
-        ("random read, alone", human_seconds(mechanics.mean_random_seconds)),
+        ("single random read", human_seconds(mechanics.mean_random_seconds)),
         ("commands that it may reorder", str(mechanics.queue_depth)),
         ("reads ahead", "yes" if mechanics.read_ahead_bytes else "no"),
         ("write cache", "on; its size is a guess" if mechanics.write_cache_bytes else "off"),
-        ("phases alike", f"{made.coherence:.2f} of 1"),
+        ("phase coherence", f"{made.coherence:.2f} of 1"),
         ("seek curve off by", human_seconds(made.seek_error_seconds)),
     ]
     out(table(("found", ""), facts))
@@ -154,7 +154,7 @@ def _uses(disk: LabDisk, device: BlockDevice | None, session: LabSession) -> str
 
 
 def _carried(session: LabSession, devices: Mapping[str, BlockDevice]) -> dict[str, tuple[str, ...]]:
-    """Node -> types of signatures; unused disks with written data are probed more closely."""
+    """Node -> types of signatures; unused disks that may hold data are searched with wipefs too."""
     guard, found = session.lab.guard, dict(session.found.carried)
     idle = [disk.node for disk in session.disks if (device := devices.get(disk.kernel_name)) and not device.holders]
     try:
@@ -165,7 +165,7 @@ def _carried(session: LabSession, devices: Mapping[str, BlockDevice]) -> dict[st
 
 
 def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> str:
-    """The content of a disk, and the array that its metadata belong to; a running array is shown as its user."""
+    """The content of a disk, and the array to which its metadata belong unless it is running."""
     holder = session.found.holder_of(disk.node)
     array = holder or session.found.former_holder_of(disk.node)
     if holder and holder in session.found.started:
@@ -179,7 +179,7 @@ def add(
     path: Annotated[str | None, Parameter(help="A physical disk, such as /dev/sdX.")] = None,
     *,
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
-    count: Annotated[int, number(DiskCount, help="How many.")] = 1,
+    count: Annotated[int, number(DiskCount, help="Number of disks.")] = 1,
     size: Annotated[str, Parameter(help="Size of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
     model: Annotated[str | None, Parameter(help="Drive model of a spindle: see 'raidlab disks models'.")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,
@@ -318,7 +318,7 @@ def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
         made = add_to_list(folder, spec, count)
     if spec.kind is not DiskKind.FILE:
         context.narrator.notice(
-            f"{spec.kind} disks live in the embedded kernel's memory: each command starts with blank ones"
+            f"{spec.kind} disks are in the embedded kernel's memory, so each command starts with blank ones"
         )
     return list(made)
 

@@ -152,7 +152,9 @@ ALL = "all"
 @app.command
 def campaign(
     *,
-    seeds: Annotated[int | None, number(PointCount, help="Histories; 1000 unless minutes are given.")] = None,
+    seeds: Annotated[
+        int | None, number(PointCount, help="Number of histories; 1000 unless --minutes is given.")
+    ] = None,
     minutes: Annotated[float | None, number(Seconds, help="Stop after this many minutes.")] = None,
     first: Annotated[int, number(Seed, help="The first seed.")] = 1,
     level: Annotated[str, Parameter(help="Only this level: 1, 4, 5, 6 or 10.")] = "",
@@ -160,7 +162,7 @@ def campaign(
         str, Parameter(help="Only this consistency policy: resync, bitmap, ppl, journal or write-back.")
     ] = "",
     planted: Annotated[
-        str, Parameter(help="With this bug planted in md, until it is found; 'all': each bug in turn.")
+        str, Parameter(help="Plant this bug in md, and stop when it is found; 'all': each bug in turn.")
     ] = "",
     resume: Annotated[str | None, Parameter(help="Continue a campaign: its id, or 'latest'.")] = None,
     shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
@@ -399,9 +401,9 @@ def points(
     every: Annotated[bool, flag("Every crash point of a short recording.")] = False,
     operations: Annotated[
         int | None,
-        number(PointCount, help="Operations of the load; by default as many as show something."),
+        number(PointCount, help="Number of operations of the load; by default that of the configuration."),
     ] = None,
-    seed: Annotated[str, Parameter(help="Seed of the load and of the choice.")] = "1",
+    seed: Annotated[str, Parameter(help="Seed of the load and of the choice of crash points.")] = "1",
     cut: Annotated[
         str | None, Parameter(help="Try this crash point again, named as it was printed; mdadm starts the array.")
     ] = None,
@@ -604,7 +606,7 @@ def _judged_by_mdadm(
     if context.json:
         out_json(values[0] if len(values) == 1 else values)
     if len(found) < len(cuts):
-        raise LabError("the machine did not answer about the crash point", hint="try it again")
+        raise LabError("the machine returned no result for a crash point", hint="try it again")
     return 1 if PointJudgement.BROKEN in found else 0
 
 

@@ -125,7 +125,7 @@ def prove_and_print(
     seeds: Sequence[str] | None,
     cluster: str = "",
 ) -> None:
-    """Prove all these lessons and drills with each seed. Raises LessonError for failed proofs."""
+    """Prove these lessons and drills with each seed. Raises LessonError for failed proofs."""
     words = seeds or PROOF_SEEDS
     target = quickest(context.target, context.host.processes, context.host.files)
     time = "virtual time" if target.is_virtual_time else "real time"
@@ -197,7 +197,7 @@ def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Seq
 
 
 def show_lesson(opened: LessonSession) -> None:
-    """The student's position: the result of the last step with its reason, and the current task."""
+    """Print the student's position: the result of the last step, why it is so, and the current task."""
     words, lesson = opened.words, opened.lesson
     step, done = opened.step, opened.done_count
     if done:

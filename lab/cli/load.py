@@ -1,4 +1,4 @@
-"""``raidlab load``, ``workloads`` and ``watch``: one workload on one array, and arrays with their rebuilds, live."""
+"""``raidlab load``, ``workloads`` and ``watch``: one workload on one array, the catalogue, and arrays live."""
 
 from __future__ import annotations
 

@@ -438,7 +438,7 @@ def report(
 ) -> None:
     """Write a report: figures with intervals, beside theory and published numbers; plots, conditions and cautions.
 
-    HTML is one complete file, which opens without a network. Results that cannot be read are named in the report, which
+    An HTML report is one self-contained file. Results that cannot be read are named in the report, which
     covers the rest. More than twelve results are shown as distributions.
     """
     from lab.faults.scenario_run import load_run, outcome_table

@@ -100,7 +100,8 @@ def _show(terminal: Terminal, console: Console, failures: list[BaseException]) -
 
 def execute(
     *words: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="The command, after '--'; a single word is a shell line.")
+        str,
+        Parameter(allow_leading_hyphen=True, help="The command, after '--'; a single argument is run by the shell."),
     ],
 ) -> int:
     """Run a command on the machine with its arrays running; prints its output and exits with its status."""

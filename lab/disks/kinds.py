@@ -109,7 +109,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.overhead_ms / 1000 + seek + self.revolution_seconds / 2
 
     def sequential_bytes_per_second(self, zone: Zone) -> float:
-        """Throughput of one long transfer in a zone: each track takes a revolution and a switch."""
+        """Throughput of a long sequential transfer in a zone: each track takes a revolution and a switch."""
         track, cylinder = self.track_switch_ms / 1000, max(self.track_switch_ms / 1000, self.seek_seconds(1))
         switch = ((self.surfaces - 1) * track + cylinder) / self.surfaces
         return zone.sectors_per_track * SECTOR_BYTES / (self.revolution_seconds + switch)

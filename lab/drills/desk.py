@@ -1,4 +1,4 @@
-"""A drill on an open lab: it is created, reset, committed and closed here, and the student's work is counted.
+"""A drill on an open lab: it is created, reset, committed and closed here, and the student's writes are counted.
 
 The disaster is made with the machine's clock set to times in the past, so superblocks show when each member was last
 used. When the files of a drill are complete, the location and digest of each of their blocks are recorded, as are those

@@ -26,7 +26,7 @@ class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a sweep has got."""
+    """The progress of a sweep."""
 
     done: int
     """Cells already measured, including those of earlier sweeps."""
@@ -78,7 +78,7 @@ class SweepWork:
 
 @dataclass(frozen=True, slots=True)
 class SweepStatus:
-    """Status of a sweep that was begun."""
+    """The status of a sweep that has begun."""
 
     progress: SweepProgress | None
     is_running: bool

@@ -37,9 +37,9 @@ _LONGEST_YEARS = 1e15
 """Greater values are shown as a power of ten."""
 
 _WHY_NOT_MTTDL = """\
-MTTDL is a mean over unlimited time in which nothing ages and nothing but whole drives fails: no latent defects, no
-human errors, no bad batches, and repairs at a constant rate. An array is used for some years, and the figures above are
-for those."""
+MTTDL is a mean over unlimited time in which nothing ages and only whole drives fail: no latent defects, no human
+errors, no bad batches, and repairs at a constant rate. An array is used only for some years, to which the figures above
+apply."""
 
 
 def fleet(
@@ -56,9 +56,11 @@ def fleet(
             help="Also compute it with this key changed, such as repair.spares=2; repeatable.",
         ),
     ] = None,
-    trials: Annotated[int | None, number(TrialCount, help="Arrays to simulate; more give narrower intervals.")] = None,
+    trials: Annotated[
+        int | None, number(TrialCount, help="Number of arrays to simulate; more give narrower intervals.")
+    ] = None,
     seed: Annotated[int | None, number(Seed, help="Seed of the random numbers; 0 or more.")] = None,
-    workers: Annotated[int | None, number(JobCount, help="Processes; all processors if left out.")] = None,
+    workers: Annotated[int | None, number(JobCount, help="Number of processes; by default, one per processor.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Show how often a fleet of arrays loses data over the years, how much, and why.

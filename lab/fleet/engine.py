@@ -228,7 +228,7 @@ _AT_ONCE = 1e-6
 
 
 def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Floats) -> Floats:
-    """Mean over a drive's places of the hours in which a defect could have occurred and remained undetected.
+    """Mean, over all places on a drive, of the hours in which a defect could have occurred and remained undetected.
 
     Args:
         model: the model with its scrubs.
