@@ -278,7 +278,7 @@ def _read_list(path: Path) -> tuple[DiskSpec, ...]:
         check_specs(listed)
         odd = next((spec for spec in listed if spec.kind not in _KINDS_TO_LIST or spec.backing), None)
         if odd:
-            raise SpecError(f"disk {odd.name} is of a kind that the embedded kernel does not have")
+            raise SpecError(f"disk {odd.name} cannot be a disk of the embedded kernel")
         return listed
     except LabError as error:
         message = error.message if str(path) in error.message else f"'{path}' is damaged: {error.message}"

@@ -81,7 +81,7 @@ def test_disks_that_a_lab_cannot_have_together() -> None:
     with pytest.raises(SpecError, match="65 disks are too many") as caught:
         check_specs(specs(MOST_DISKS, DiskKind.LOOP), ["disk99"])
     assert "at most 64" in caught.value.hint
-    with pytest.raises(SpecError, match="several disks named disk01"):
+    with pytest.raises(SpecError, match="several disks are named disk01"):
         check_specs([*specs(2, DiskKind.FILE), *specs(1, DiskKind.FILE)])
     with pytest.raises(SpecError, match="1M to 16T"):
         check_specs([DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=MOST_DISK_BYTES + 512)])

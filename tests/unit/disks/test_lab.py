@@ -88,7 +88,7 @@ def test_too_few_free_devices(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_is_refused_before_anything_runs(tmp_path: Path) -> None:
     machine = loops(0)
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])
-    with pytest.raises(SpecError, match="several disks named disk01"):
+    with pytest.raises(SpecError, match="several disks are named disk01"):
         lab.attach(specs(1, DiskKind.LOOP, size_bytes=MIB))
     assert machine.runs == []
 
