@@ -203,7 +203,7 @@ class DrillCase:
             if record is None:
                 return None
             if (found := record.format_version) != FORMAT_VERSION:
-                raise DrillError(f"the drill in '{folder}' has format {found}, and this raidlab reads {FORMAT_VERSION}")
+                raise DrillError(f"the drill in '{folder}' has format {found}, but this raidlab reads {FORMAT_VERSION}")
             path = find_drill(record.drill)
             return cls(folder, record, ready(read_drill(path), path, record.seed))
         except LabError as error:
