@@ -393,9 +393,10 @@ def main() -> None:
         status = wait_for_end(child, wake_read, received, room, is_kicked=is_kicked)
     finally:
         reap(kernel)
-        with contextlib.suppress(OSError):
-            # The folder of the kernel's memory file, which has no name any more.
-            os.rmdir(os.environ.get("TMPDIR", ""))
+        if is_user_mode(argv):
+            with contextlib.suppress(OSError):
+                # The folder of the kernel's memory file, which has no name any more. For QEMU, TMPDIR is the user's.
+                os.rmdir(os.environ.get("TMPDIR", ""))
     sys.exit(0 if status is None else status % 256)
 
 

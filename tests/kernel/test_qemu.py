@@ -108,7 +108,13 @@ def test_a_crash_is_reported_in_the_kernels_own_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_survives_a_client_that_is_killed(number: int, tmp_path: Path) -> None:
-    environment = {**os.environ, "RAIDLAB_STATE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    (users_folder := tmp_path / "tmp").mkdir()
+    environment = {
+        **os.environ,
+        "RAIDLAB_STATE": str(tmp_path),
+        "PYTHONPATH": str(REPOSITORY),
+        "TMPDIR": str(users_folder),
+    }
     argv = [sys.executable, "-c", CLIENT]
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -119,6 +125,7 @@ def test_nothing_survives_a_client_that_is_killed(number: int, tmp_path: Path) -
     wait_until(lambda: not processes_of(tmp_path), 20)
     host_at(tmp_path).state.sweep()
     assert list((tmp_path / "machines").glob("[0-9]*")) == []
+    assert users_folder.is_dir()
 
 
 def test_nothing_survives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
