@@ -188,7 +188,7 @@ class Pacing:
             pacer.go(STEP)
 
     def set_by_word(self, word: str) -> bool:
-        """Apply a typed word; False if it is not a word about the pace."""
+        """Carry out a typed command for the pace; False if it is not one."""
         from lab.session.pace import SPEEDS, Pace
 
         words: dict[str, Callable[[], object]] = {

@@ -1,4 +1,4 @@
-"""The app as a plugin of the command line."""
+"""The app as a plugin for the command line."""
 
 from __future__ import annotations
 

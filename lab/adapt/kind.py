@@ -916,7 +916,7 @@ class AdaptKind(ArrayKind):
             if is_given:
                 raise SpecError(
                     f"{option} is not possible with level {options.level}",
-                    hint="omit it; 'raidlab array add' replaces a failed disk",
+                    hint="omit it; 'raidlab array add' replaces a failed disk" if option == "--spares" else "omit it",
                 )
         return VolumeSpec(
             options.members,

@@ -97,7 +97,7 @@ def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
 
 
 def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
-    """An ended drill from a bundle. Raises ResultError for invalid values or a newer format."""
+    """A finished drill from a bundle. Raises ResultError for invalid values or a newer format."""
     outcome = _decoded(data, DrillOutcome, source)
     refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
     sizes = (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)

@@ -217,7 +217,7 @@ def show_lesson(opened: LessonSession) -> None:
 
 
 def _ask_figures(opened: LessonSession, step: ReadyStep) -> None:
-    """Print the measurements of the step and, after the prediction, the question about a number to read off."""
+    """Print the step's measurements and, once the prediction has been made, the question about a number to read off."""
     words, read = opened.words, step.read
     for each in step.apart:
         if isinstance(each, RunMeasurement):

@@ -656,7 +656,7 @@ class DrillDesk:
     def commit(self) -> int:
         """Record that the student writes to the disks from now on; returns the number of bytes written before.
 
-        Raises DrillError if the time of an exam is over.
+        Raises DrillError if the time for an exam is up.
         """
         with self.lock:
             self._update(is_last=True)
@@ -675,7 +675,7 @@ class DrillDesk:
 
         Hints and time are not reset.
 
-        Raises DrillError if a program that uses the disks cannot be stopped, or if the time of an exam is over.
+        Raises DrillError if a program that uses the disks cannot be stopped, or if the time for an exam is up.
         """
         with self.lock:
             self._update(is_last=True)

@@ -740,7 +740,7 @@ MOST_NINES = 300.0
 
 
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
-    """Interval of the expected sum of weights of rare events; valid for few events and for none.
+    """Confidence interval of the expected total weight of rare events; valid for few events and for none.
 
     The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), which is exact for counts and
     conservative for weighted events. ``one`` is the weight of an event if none was seen.

@@ -529,7 +529,7 @@ def _runtime_short(sections: _Sections) -> Iterator[Seen]:
             or (section.direction == "write" and section.flushes_each_write)
         )
         if section.moves_data and not is_timed and not ends_by_itself:
-            yield Seen(section.subject, "ends when its file is covered", "time_based and runtime")
+            yield Seen(section.subject, "ends once its whole file has been read or written", "time_based and runtime")
         elif section.moves_data and "runtime" in section.options:
             # ramp_time precedes runtime, and its I/Os are not counted.
             warmup, measured = (seconds_of(section.value(name, "0")) for name in ("ramp_time", "runtime"))

@@ -1,4 +1,4 @@
-"""The agent's verbs for programs of raidlab, loaded when a client first needs one. Stand-alone like the agent.
+"""The agent's verbs for raidlab's own programs, loaded when first needed. Stand-alone like the agent.
 
     install  folder, files: {path: text}  -> {}
     call     folder, module, arguments    -> {"out" or "failed": text, "seconds", "started"}

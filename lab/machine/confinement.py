@@ -15,8 +15,8 @@ kernel enforce this. An ordinary user can use each of them; all available layers
     seccomp    refuses the system calls that change a file without opening it for writing, those that send to a
                socket by its address, and io_uring (seccomp(2)). By itself it prevents neither reading nor writing
 
-A stand-alone file beside the supervisor. Run by itself, it prints as JSON which layers this host has: for each layer an
-empty text, or the reason why it is not available.
+This file is stand-alone, like supervisor.py: it imports nothing of the lab. Run by itself, it prints as JSON which
+layers this host has: for each layer an empty text, or the reason why it is not available.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def console_of(folder: Path) -> Path:
 def can_answer(files: HostFiles, folder: Path) -> bool:
     """Whether a kernel's management console can answer at all.
 
-    It cannot if the state folder's path is too long for a socket (unix(7)), or if the filter of system calls, without
-    a namespace, does not let it send (confinement.py).
+    It cannot if the state folder's path is too long for a socket (unix(7)), or if the kernel is confined by seccomp
+    but not by a namespace: the filter then does not let it send (confinement.py).
     """
     record = files.read(str(folder / KERNEL_RECORD)) or ""
     is_mute = '"seccomp"' in record and '"namespace"' not in record

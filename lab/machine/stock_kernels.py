@@ -334,7 +334,7 @@ def static_busybox(processes: Processes) -> Path:
     for candidate in (processes.find("busybox"), "/usr/lib/initramfs-tools/bin/busybox"):
         if is_static_program(candidate):
             return Path(str(candidate))
-    raise ToolMissing("busybox is not installed as a static program", hint="apt install busybox-static")
+    raise ToolMissing("no statically linked busybox is installed", hint="apt install busybox-static")
 
 
 def is_static_program(path: str | None) -> bool:

@@ -278,7 +278,7 @@ def find_suite(folder: Path) -> Suite:
     if lacking:
         raise SpecError(
             f"{quoted} has no {lacking[0]}: it is not a folder of mdadm's sources",
-            hint="name the top folder of a clone of its git repository (github.com/md-raid-utilities/mdadm)",
+            hint="name the top-level folder of a git clone of mdadm (github.com/md-raid-utilities/mdadm)",
         )
     names = sorted(path.name for path in (folder / "tests").iterdir())
     tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())

@@ -35,7 +35,7 @@ from lab.arrays.geometry import (
     geometry_of,
 )
 from lab.arrays.levels import is_array_name, md_path, node_of
-from lab.arrays.status import parse_count, parse_flags
+from lab.arrays.status import SyncAction, parse_count, parse_flags
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decoded_json, whole
 from lab.machine import GuestProgram, Machine
@@ -160,6 +160,12 @@ class MappedArray:
     @property
     def is_syncing(self) -> bool:
         return self.files["sync_action"] not in ("", "idle", "frozen")
+
+    @property
+    def sync_noun(self) -> str:
+        """The running sync_action, such as rebuild for md's recover."""
+        action = self.files["sync_action"]
+        return SyncAction.RECOVER.noun if action == SyncAction.RECOVER else action
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
         """The members in this slot; two during a replacement."""
@@ -335,7 +341,7 @@ def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[
     if shape.reshaping:
         return None, "a reshape is running, and md itself writes"
     if shape.is_syncing:
-        return None, f"a {shape.files['sync_action']} is running, and md itself writes"
+        return None, f"a {shape.sync_noun} is running, and md itself writes"
     if not shape.files["suspend_hi"]:
         return None, f"md cannot suspend writes to a {shape.level}"
     if shape.files["suspend_hi"] != "0":

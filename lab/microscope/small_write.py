@@ -377,7 +377,7 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
         )
     if shape.is_syncing:
         raise ArrayError(
-            f"a {shape.files['sync_action']} is running on {shape.name}, and its I/O would be counted too",
+            f"a {shape.sync_noun} is running on {shape.name}, and its I/O would be counted too",
             hint=f"wait until it ends: raidlab array wait {shape.name}",
         )
 

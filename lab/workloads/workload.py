@@ -267,7 +267,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     direct: bool = True
     """O_DIRECT: bypass the page cache."""
     runtime_seconds: Seconds = 30.0
-    """Measured time; a verify workload that re-reads ends when its file is covered instead."""
+    """Measured time; a verify workload that re-reads ends once its whole file has been read instead."""
     warmup_seconds: SecondsOrZero = 10.0
     """Time before the measurement, excluded from the figures (fio's ramp_time)."""
     distribution: str = "random"

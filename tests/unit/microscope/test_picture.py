@@ -187,6 +187,7 @@ def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
     ("words", "why"),
     [
         ({"sync_action": "check"}, "a check is running"),
+        ({"sync_action": "recover"}, "a rebuild is running"),
         ({"suspend_hi": "64"}, "another program suspends writes"),
         ({"suspend_hi": ""}, "md cannot suspend writes to a raid5"),
     ],
