@@ -31,7 +31,7 @@ def _page_at(offset: float) -> int:
 
 
 def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The rates, made non-increasing towards the inside: increases are averaged as noise (pool adjacent violators)."""
+    """The rates, made non-increasing towards the inner tracks: increases are averaged out (pool adjacent violators)."""
     pools: list[tuple[float, list[int]]] = []
     for offset, rate in rates:
         pools.append((rate, [offset]))
@@ -44,7 +44,7 @@ def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Maps shares of the arm's stroke to bytes: fast zones hold more bytes in each part of the stroke."""
+    """Maps fractions of the arm's stroke to byte offsets: fast zones hold more bytes per unit of stroke."""
 
     bounds: tuple[float, ...]
     """Start offsets of the zones, then the size of the disk, in bytes."""
@@ -55,7 +55,7 @@ class Stroke:
 
     @classmethod
     def along(cls, rates: Sequence[tuple[int, float]], size_bytes: int) -> Stroke:
-        """Group neighbouring places of about the same rate into zones."""
+        """Group neighbouring places with about the same rate into zones."""
         groups: list[list[tuple[int, float]]] = []
         for place in falling(rates):
             middle = statistics.median(rate for _, rate in groups[-1]) if groups else 0.0
@@ -99,9 +99,9 @@ class Curve:
 
 
 def _fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
-    """Least-squares fit of a square root up to a distance, and a line from there on.
+    """Least-squares fit of a square root up to a certain distance, and of a line beyond it.
 
-    ``seeks``: six or more pairs of a share of the stroke and seconds, sorted by distance.
+    ``seeks``: six or more pairs (distance as a fraction of the stroke, seconds), sorted by distance.
     """
     fits: list[tuple[float, Curve]] = []
     for split in range(3, len(seeks) - 2):
@@ -172,7 +172,7 @@ class Calibration:
 
 
 def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
-    """Measure the drive behind ``read``; takes about 25 s on a drive of 7200 rpm.
+    """Measure the drive that ``read`` reads; takes about 25 s on a 7200 rpm drive.
 
     Raises SpecError if the disk is too small, LabError if no rotation is detected.
     """
@@ -287,10 +287,10 @@ def _coherence(ends: Sequence[float], period: float) -> float:
 
 
 def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int, float]]:
-    """Transfer rates of bursts of sequential reads: byte offset, bytes per second.
+    """Transfer rates of bursts of sequential reads, as pairs of byte offset and bytes per second.
 
-    A drive with read-ahead streams at queue depth 1 with small reads; on others, the next request must be queued in
-    time.
+    A drive that reads ahead reaches its full rate with small reads at queue depth 1; on others, the next request must
+    already be queued when the previous one ends.
     """
     length, depth = (STREAM_BYTES, 1) if reads_ahead else (BURST_BYTES, BURST_DEPTH)
     count = _page_at(min(BURST_READS * BURST_BYTES, size_bytes / RATE_PLACES)) // length
@@ -307,7 +307,7 @@ def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int,
 def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -> tuple[float, bool]:
     """Minimum time of a read in seconds, and whether the drive reads ahead.
 
-    A second read shortly behind the first has no rotational delay if its sector is about to pass under the head.
+    A second read just after the first has no rotational delay if its sector is about to pass under the head.
     """
     places: list[Place] = []
     for gap in range(GAPS):

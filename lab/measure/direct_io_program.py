@@ -7,7 +7,7 @@ import os
 
 
 def open_direct(path: str, flags: int) -> int:
-    """Open with O_DIRECT where supported; file systems in memory do not support it, and have no cache either."""
+    """Open with O_DIRECT where supported; file systems in memory may not support it, but read nothing from a disk."""
     try:
         return os.open(path, flags | os.O_DIRECT, 0o600)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""One measured fio job on one array: its processes, figures, CPU time and live values; and the measuring conditions.
+"""One measured fio job on one array (its processes, figures, CPU time and live values), and the measuring conditions.
 
 The load was in a steady state if five equal slices of the measured interval agree.
 
 Conditions are stored with every result. An emulated drive completes an I/O slightly later than its model specifies,
-since the computer must wake up its server. Its service times are therefore measured at queue depth 1, as in the tables
-of docs/theory.md.
+since the computer must first wake up the drive's server process. Its service times are therefore measured at queue
+depth 1, as in the tables of docs/theory.md.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> Steady
 
 
 def steady_figures(values: Sequence[float]) -> SteadyFigures:
-    """Apply the thresholds to a figure of consecutive slices."""
+    """Apply the thresholds to the values of one figure in consecutive slices."""
     mean = statistics.fmean(values)
     slope = statistics.linear_regression(range(len(values)), values).slope
     range_fraction = (max(values) - min(values)) / mean
@@ -213,7 +213,7 @@ def steady_figures(values: Sequence[float]) -> SteadyFigures:
 
 
 def _busy_end(samples: Sequence[Sample], device: str, seconds: float) -> Sequence[Sample]:
-    """Samples of the measured interval without its edges, where a sampling interval lies only partly inside."""
+    """Samples of the measured interval; at its edges, sampling intervals that are only partly inside are left out."""
     counts = [_count(sample, device) if device in sample.disks else 0 for sample in samples]
     busy = [place for place in range(1, len(samples)) if counts[place] > counts[place - 1]]
     if not busy:
@@ -229,7 +229,7 @@ def _count(sample: Sample, device: str) -> int:
 
 
 def _slice_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
-    """I/Os per second of each slice; none if there are too few, or a sample lacks the device."""
+    """I/Os per second of each slice; empty if there are too few I/Os or samples, or if a sample lacks the device."""
     counted = [(sample.time_seconds, _count(sample, device)) for sample in samples if device in sample.disks]
     if len(counted) <= SLICES or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < SLICES * FEWEST_IOS:
         return
@@ -289,7 +289,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes moved by the members from fio's start to the last sample, which is more than the measured interval."""
+    """Bytes transferred by the members from fio's start to the last sample: longer than the measured interval."""
 
     read_bytes: int
     written_bytes: int
@@ -341,7 +341,8 @@ def run_workload(
     """Run one repeat of a workload while sampling.
 
     ``is_cancelled`` is called at every sample; fio is stopped when it returns true.
-    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, and RunCancelled.
+    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled if
+    ``is_cancelled`` returns true.
     """
     job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
     if workload.program is LoadProgram.DD:
@@ -433,7 +434,7 @@ def member_bytes(
 def account(samples: Sequence[Sample], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
     """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample.
 
-    None without two samples with CPU counters.
+    None with fewer than two samples, or if the first or the last has no CPU counters.
     """
     if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
         return None
@@ -588,7 +589,7 @@ def _depends_on(lab: Lab) -> dict[str, str]:
 def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:
     """SHA-256 of each input that, with the experiment and its seed, determines the figures in virtual time.
 
-    In real time the figures depend on the computer as well. Raises ToolMissing if there is no such kernel.
+    In real time the figures depend on the computer as well. Raises ToolMissing if the kernel is not installed.
     """
     kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
     files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
@@ -604,7 +605,7 @@ _programs_known: dict[_Stamps, str] = {}
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:
-    """Size and mtime of the files, to cache their digest: a worker measures thousands of cells with the same files."""
+    """Size and mtime of the files, the cache key of their digest: workers measure thousands of cells with one set."""
     return tuple((path, (found := path.stat()).st_size, found.st_mtime_ns) for path in files)
 
 
@@ -653,7 +654,7 @@ def _version(lab: Lab, program: str) -> str:
 
 
 def _cpu_model(text: str) -> str:
-    """The first model name; the embedded kernel reports the host's in the field ``host``."""
+    """The first processor's model name; the embedded kernel reports the host's in the field ``host``."""
     names = dict(line.split(":", 1) for line in reversed(text.splitlines()) if ":" in line)
     fields = {key.strip(): value.strip() for key, value in names.items()}
     return fields.get("model name") or fields.get("host", "")
@@ -665,10 +666,10 @@ _PROBED_BYTES = 256 * 1024 * 1024
 
 
 def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuilds: bool) -> DiskRates:
-    """Measure those of a disk's rates that theory needs for these workloads and for rebuilds.
+    """Measure the rates of a disk that theory needs for these workloads and for rebuilds.
 
     These are sequential rates, measured for one second in each direction, and the service times of an emulated drive.
-    A drive with mechanics has the service time of its model: on a few blocks only short strokes would be measured.
+    The service time of a mechanical drive comes from its model: a probe of few blocks would measure only short seeks.
     Rates that are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
     """
     target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)

@@ -4,7 +4,7 @@ Runs in the agent; uses only the standard library:
 
     write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
 
-Every block of 4 KiB is derived from the seed and its number alone (SHAKE-128), so a comparison needs no stored copy.
+Every 4 KiB block is derived only from the seed and the block's number (SHAKE-128), so no copy is needed to compare.
 Returns JSON: ``{"changed": [[start, length], …], "unreadable": [[start, length], …]}``,
 in bytes from the mark's start. Raises OSError with the system's message if the device or file cannot be opened or
 written.
@@ -95,7 +95,7 @@ def add(stretches: list[list[int]], place: int) -> None:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run one action (see above)."""
+    """Run the action in ``arguments``, as the module's docstring describes."""
     action, path, offset, length, seed = arguments
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
     try:

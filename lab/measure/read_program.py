@@ -1,4 +1,4 @@
-"""Reads places of a disk with direct I/O and reports the start and end of each read. Runs in the agent.
+"""Reads parts of a disk with direct I/O and reports when each read starts and ends. Runs in the agent.
 
     DEVICE DEPTH PLACES
 

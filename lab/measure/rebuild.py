@@ -1,4 +1,4 @@
-"""Measured and predicted rebuilds, and the lab's programs that read, mark and sum data."""
+"""Measured and predicted rebuilds, and the lab's programs that read, mark and checksum data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sum_device(machine: Machine, device: str, length_bytes: int = 0, *, skip_byt
 
 
 def sum_files(machine: Machine, folder: str) -> DataSum:
-    """Checksum of all files directly in a folder, in order of their names; subfolders are skipped."""
+    """Checksum of all files directly in a folder, in the order of their names; subfolders are skipped."""
     names = machine.list_dirs([folder])[folder]
     return _sum(machine, [f"{folder}/{name}" for name in names], 0, 0)
 
@@ -126,7 +126,7 @@ def measure_rebuild(
 
 
 def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> float | None:
-    """Mean size of a read or write of these disks between the first and the last sample; None without I/O."""
+    """Mean size of a read or write on these disks between the first and the last sample; None without I/O."""
     first, last = samples[0].disks, samples[-1].disks
     moved = [last[name].since(first[name]) for name in members if name in first and name in last]
     count = sum(each.reads + each.writes for each in moved)

@@ -52,7 +52,7 @@ class DiskCounters:
 
 @dataclass(frozen=True, slots=True)
 class CpuTicks:
-    """The first line of /proc/stat, in clock ticks over all CPUs."""
+    """The first line of /proc/stat, in clock ticks summed over all CPUs."""
 
     busy: int
     idle: int
@@ -104,7 +104,7 @@ class ThreadTicks:
 
 
 def read_sample(raw: RawSample, array: str | None, threads: ThreadTicks) -> Sample:
-    """Convert one raw sample of a request; ``threads`` has the ticks of all earlier samples."""
+    """Convert one raw sample of a request; ``threads`` holds the ticks from all earlier samples."""
 
     def text(path: str) -> str:
         return (raw.files.get(path) or "").strip()

@@ -2,9 +2,10 @@
 
 The geometry is read from sysfs, never from the arguments of the array's creation. Files:
 Documentation/admin-guide/md.rst. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show
-and chunk_size_show in drivers/md/md.c). Members are read at one moment, bypassing caches. Sectors of a member are
-counted from the start of its device. Sources for areas: struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h),
-super_90_load() and super_1_load() in drivers/md/md.c, md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
+and chunk_size_show in drivers/md/md.c). Members are read while writes are suspended, bypassing the page cache. Sectors
+of a member are counted from the start of its device. Sources for areas: struct mdp_superblock_1
+(include/uapi/linux/raid/md_p.h), super_90_load() and super_1_load() in drivers/md/md.c, md_bitmap_storage_alloc() in
+drivers/md/md-bitmap.c.
 """
 
 from __future__ import annotations
@@ -321,7 +322,7 @@ class BytesRead:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Several ranges, and whether they were read at one moment."""
+    """The content of several ranges, and whether it is one consistent snapshot."""
 
     places: tuple[BytesRead, ...]
     is_one: bool
@@ -337,7 +338,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """The writes to suspend while members are read, or None and the reason: md's own writes cannot be suspended."""
+    """The writes to suspend while members are read, or None and the reason. Writes of md itself cannot be suspended."""
     if shape.reshaping:
         return None, "a reshape is running, and md itself writes"
     if shape.is_syncing:
@@ -356,7 +357,7 @@ def read_moment(
     array: str = "",
     hold: tuple[str, int, int] | None = None,
 ) -> Moment:
-    """Read all places, at most MOST_BYTES in total. ``array`` is flushed first; ``hold`` comes from ``hold_of``.
+    """Read all ranges, at most MOST_BYTES in total. ``array`` is flushed first; ``hold`` comes from ``hold_of``.
 
     Raises LabError if the program fails, or its answer is damaged.
     """
@@ -375,7 +376,8 @@ def read_moment(
         data = b""
     if len(data) != total:
         raise LabError(
-            "the members' bytes came back damaged", hint="try again; if it happens again, check the machine's memory"
+            "the data read from the members arrived damaged",
+            hint="try again; if it happens again, check the machine's memory",
         )
     found, at = [], 0
     for number, place in enumerate(places):
@@ -468,7 +470,7 @@ def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
 
 
 def _bitmap_sectors(shape: MappedArray) -> int:
-    """Sectors of the bitmap: a header of 256 bytes and one bit per bitmap chunk, in whole pages."""
+    """Sectors of the bitmap: a header of 256 bytes and one bit per bitmap chunk, rounded up to whole pages."""
     assert shape.bitmap is not None
     covered = getattr(shape.geometry, "member_sectors", 0) * SECTOR_BYTES
     bits = -(-covered // shape.bitmap.chunk_bytes) if shape.bitmap.chunk_bytes else 0
@@ -530,7 +532,7 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
     if not 0 <= sector < shape.size_sectors:
         raise ArrayError(
             f"{shape.name} has no sector {sector}",
-            hint=f"its last is {shape.size_sectors - 1}, in block {(shape.size_sectors - 1) // BLOCK_SECTORS} of 4 KiB",
+            hint=f"the last is {shape.size_sectors - 1}, in 4 KiB block {(shape.size_sectors - 1) // BLOCK_SECTORS}",
         )
     reshaping = shape.reshaping
     is_before = reshaping is not None and reshaping.is_ahead(sector)
@@ -710,7 +712,7 @@ class LocatedFile:
 
 
 def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
-    """Locate a file. A relative path is one on the array's own file system, which is mounted if necessary.
+    """Locate a file. A relative path is resolved on the array's own file system, which is mounted if necessary.
 
     Raises ArrayError for a file that is not on this array, LabError with the system's message if it cannot be read.
     """
@@ -724,7 +726,7 @@ def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
     if (session.machine.read([number])[number] or "").strip() != found.device:
         raise ArrayError(
             f"{path} is not on {name}: it lies on the device {found.device}",
-            hint=f"'raidlab array show' lists the arrays; a relative path is one on {name}",
+            hint=f"'raidlab array show' lists the arrays; a relative path is resolved on {name}",
         )
     shape = read_shape(session, name)
     located = tuple(
@@ -769,9 +771,9 @@ class FoundPlace:
 
 
 def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
-    """Find the place of ``703``, ``block 33744``, ``disk03@4100`` (a sector of its device), or a file.
+    """Find a stripe (``703``), a block (``block 33744``), a sector of a member's device (``disk03@4100``), or a file.
 
-    Raises LabError if it does not exist or does not lie in a stripe.
+    Raises LabError if the place does not exist or does not lie in a stripe.
     """
     text = text.strip()
     if text.isdecimal():
@@ -784,7 +786,7 @@ def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
     located = locate_file(session, name, text)
     start = next((extent.start for extent in located.extents if extent.start), None)
     if start is None:
-        raise ArrayError(f"no part of {text} has a location on {name}", hint="write something to the file, and sync")
+        raise ArrayError(f"no block of {text} is allocated on {name}", hint="write something to the file, and sync")
     return _of_block(start, f"{text}, which begins in block {start.block}")
 
 

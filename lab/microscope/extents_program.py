@@ -45,7 +45,7 @@ def extents_of(fd: int, is_stopped: Callable[[], bool]) -> Iterator[list[int]]:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run the program (see above). Raises OSError with the file's name."""
+    """Run the program with these arguments; see the module's docstring. Raises OSError with the file's name."""
     (path,) = arguments
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,14 +1,14 @@
-"""Reads the content of members at one moment, bypassing caches. Runs in the agent; uses only the standard library.
+"""Reads a snapshot of members, bypassing the page cache. Runs in the agent; uses only the standard library.
 
     {"array": node or "", "hold": [folder, first, end] or null, "places": [[node, offset, length], ...]}
 
-``array`` is flushed first, so that md has received all writes. ``hold`` has the array's md folder and the sectors to
-which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); writes are resumed in
-any case. Offsets and lengths are bytes, multiples of 512.
+``array`` is flushed first, so that md has received all writes. ``hold`` has the array's md folder and the range of
+sectors to which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); writes are
+always resumed afterwards. Offsets and lengths are in bytes, multiples of 512.
 
 Returns JSON: ``data``, the content of all places in sequence, compressed, in base64, with zeros for places that could
-not be read; ``failed``, the index of each of these -> the system's message; ``held``, whether writes were suspended;
-and ``why_not``.
+not be read; ``failed``, which maps the index of each of these to the system's message; ``held``, whether writes were
+suspended; and ``why_not``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def flush(node: str) -> None:
 
 
 def read_place(node: str, offset: int, length: int) -> bytes:
-    """Read these bytes of a device by direct I/O of whole pages: some devices reject parts of a page."""
+    """Read these bytes of a device with direct I/O in whole pages, since some devices reject partial pages."""
     start = offset - offset % PAGE_BYTES
     end = offset + length
     size = -(-(end - start) // PAGE_BYTES) * PAGE_BYTES
@@ -92,7 +92,7 @@ def let_writes_wait(folder: str, first: int, end: int) -> str:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run the program (see above)."""
+    """Run the program with these arguments; see the module's docstring."""
     request: dict[str, Any] = json.loads(arguments[0])
     if request["array"]:
         # An array that has lost too many members cannot be flushed; its cached data are not on any member.

@@ -79,7 +79,7 @@ def scaled(data: bytes, factor: int) -> bytes:
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
-    """The exclusive-or of these parts, which is P if they are all data; zeros if there are none."""
+    """The exclusive-or of these parts, which is P if ``parts`` is all data of a stripe; zeros if there are none."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")
@@ -98,7 +98,7 @@ def one_from_q(q: bytes, others: Mapping[int, bytes], power: int) -> bytes:
 
 
 def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tuple[int, int]) -> tuple[bytes, bytes]:
-    """The two parts with these exponents, from P, Q and all other data."""
+    """The two parts with weights 2**power for these powers, from P, Q and all other data."""
     length = len(p)
     p_left = added((p, *others.values()), length)
     q_left = added((q, q_of(others, length)), length)
@@ -295,7 +295,7 @@ def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOC
 
 
 def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
-    """The one copy that differs from all others, which agree. md does not do this."""
+    """The one copy that differs from all others, if these agree. md itself does not take such a majority vote."""
     if len(copies) < 3:
         return None, "two copies without a third show only that they differ"
     counted = Counter(seen.data for seen in copies)
@@ -357,7 +357,8 @@ def read_stripe(
 ) -> StripePicture:
     """Read a stripe from the members and evaluate it: ``length_bytes`` of each chunk, from ``skip_bytes`` on.
 
-    None: the rest of the chunk, up to the maximum of one read. Raises ArrayError for a stripe that does not exist.
+    By default ``length_bytes`` is the rest of the chunk, up to the maximum of one read. Raises ArrayError for a stripe
+    that does not exist.
     """
     shape = read_shape(arrays, name)
     geometry, stripe, is_before = stripe_in(shape, number)
@@ -462,7 +463,7 @@ def parse_place(text: str) -> tuple[str, int]:
 
 
 def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
-    """A plan that inverts all bits of a byte of the stripe on the member on ``device``.
+    """A plan that inverts all bits of one byte of the stripe, on the member ``device``.
 
     ``byte`` counts from the beginning of the member's part of the stripe: its chunk, or its chunks in sequence. Raises
     ArrayError for a byte outside it, or one that the picture does not contain.
@@ -507,8 +508,8 @@ def _put(device: str, place: int, value: int) -> str:
 def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
     """Steps that empty md's stripe cache; none for levels without one.
 
-    md drops the oldest stripes first and keeps 17. So the cache is shrunk twice, with new stripes in between
-    (raid5_set_cache_size and drop_one_stripe in drivers/md/raid5.c).
+    md drops the oldest stripes first and keeps at least 17. Therefore the cache is shrunk twice, with new stripes in
+    between (raid5_set_cache_size and drop_one_stripe in drivers/md/raid5.c).
     """
     size = shape.files["stripe_cache_size"]
     if not shape.is_parity or not size.isdecimal():
@@ -532,7 +533,7 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
     if member.slot is None or not member.is_in_sync:
         raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.metadata_version[:2] != "1.":
-        raise ArrayError(f"{name} has no bad-block list", hint="only metadata 1.x has one (md(4))")
+        raise ArrayError(f"{name} has no bad-block list", hint="only arrays with metadata 1.x have one (md(4))")
     shape = read_shape(session, name)
     mapped = shape.member(member.device)
     if sector is None:
@@ -542,7 +543,7 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
         if found.kind is None or sector % BLOCK_SECTORS:
             raise ArrayError(
                 f"a block of {mapped.name} cannot begin at sector {sector}: {found.note or found.area}",
-                hint=f"choose a sector that holds data, a multiple of {BLOCK_SECTORS}; 'raidlab array map' shows them",
+                hint=f"choose a multiple of {BLOCK_SECTORS} that holds data; 'raidlab array map' shows the areas",
             )
     return array.awake_first(status, operations.list_bad_block(name, member.device, sector))
 
@@ -552,8 +553,8 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
     mark = mark_of(session, shape.name)
     if mark is None:
         raise ArrayError(
-            f"{shape.name} contains no known data for the bad block",
-            hint=f"write known data: raidlab array mark {shape.name}; or name a sector: --sector",
+            f"{shape.name} contains no known data in which to place the bad block",
+            hint=f"write known data: raidlab array mark {shape.name}; or specify a sector: --sector",
         )
     first, last = _mark_sectors(session, shape, mark)
     for sector in range(first, last, BLOCK_SECTORS):
@@ -571,7 +572,7 @@ def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tu
     if not mark.is_raw:
         pieces = [each.extent for each in locate_file(session, shape.name, mark.path).extents if each.start]
         if not pieces:
-            raise ArrayError(f"{mark.path} has no location on {shape.name}", hint="write the known data again")
+            raise ArrayError(f"no block of {mark.path} is allocated on {shape.name}", hint="write the known data again")
         longest = max(pieces, key=lambda piece: piece.length)
         start, length = longest.device_byte, longest.length
     first = (start + length // 2) // SECTOR_BYTES

@@ -1,10 +1,10 @@
 """A small write of one block: predicted, made and observed, and interrupted by a crash.
 
 For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
-determines additional reads if members are missing. md submits several writes from the last slot down (ops_run_io()),
-and for mirrors from the first copy up. When the power fails, any subset of the writes to members may have completed;
-the subsets that are prefixes in md's order are marked. Recovery with a partial parity log: ppl_recover_entry() in
-drivers/md/raid5-ppl.c.
+determines additional reads if members are missing. md submits the writes of a stripe in descending order of slots
+(ops_run_io()), and those of mirrors starting with the first copy. When the power fails, any subset of the writes to
+members may have completed; the subsets that are prefixes in md's order are marked. Recovery with a partial parity log:
+ppl_recover_entry() in drivers/md/raid5-ppl.c.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG_BYTES = 2 * BLOCK_BYTES
 
 
 class WriteWay(StrEnum):
-    """The method by which md writes less than a stripe."""
+    """The method that md uses to write less than a full stripe."""
 
     READ_MODIFY = "read-modify-write"
     """Read the old block and the old parity, and apply the difference to the parity."""
@@ -118,7 +118,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
     if sector % BLOCK_SECTORS or not 0 <= sector <= shape.size_sectors - BLOCK_SECTORS:
         raise ArrayError(
             f"{shape.name} has no whole block at sector {sector}",
-            hint=f"blocks of 4 KiB go up to {shape.size_sectors // BLOCK_SECTORS - 1}",
+            hint=f"the last block of 4 KiB is block {shape.size_sectors // BLOCK_SECTORS - 1}",
         )
     places = shape.geometry.places(sector)
     target, kinds = places[0], {place.slot: place.kind for place in places}
@@ -199,7 +199,7 @@ def _ios(
     written: tuple[int, ...],
     sector: int,
 ) -> tuple[MemberIo, ...]:
-    """I/O by slot. ``kinds``: those of the chunks that are written; ``reads`` and ``written``: slots.
+    """I/O by slot. ``kinds``: slot -> kind of the chunk that is written; ``reads`` and ``written``: slots.
 
     A member that is being rebuilt, and a replacement, are written too, and read where their data are current.
     """
@@ -366,7 +366,7 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
 
 
 def check_bare(session: LabSession, shape: MappedArray) -> None:
-    """Raises ArrayError for an array on which writing a block would do harm, or its I/O could not be counted."""
+    """Raises ArrayError if writing a block would damage data on the array, or if its I/O could not be counted."""
     mounted = session.array(shape.name).mounted_on
     holders = f"/sys/block/{shape.name}/holders"
     above = session.machine.list_dirs([holders])[holders]
@@ -453,7 +453,7 @@ class CrashState:
 
 
 def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState, ...]:
-    """All states that a crash can leave. ``picture`` has the content of each chunk at the block, and no more.
+    """All states that a crash can leave. ``picture`` has only the part of each chunk at that block.
 
     Raises ArrayError if the content of the members is unknown.
     """
@@ -466,7 +466,7 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
         before = filled_in(row, held, len(new))
         if before is None:
             raise ArrayError(
-                f"too much of stripe {write.stripe} is missing to determine what it holds",
+                f"too many members are missing to determine the content of stripe {write.stripe}",
                 hint="check the array's state",
             )
         most_lost = 1 if row.q_slot is None else 2
@@ -501,7 +501,7 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
 
 
 def _data_of(cells: Iterable[SeenCell]) -> dict[int, bytes]:
-    """Slot -> content, of the cells whose content is known."""
+    """Slot -> content of its chunk, if the content is known."""
     return {seen.cell.slot: seen.data for seen in cells if seen.data is not None}
 
 
@@ -604,7 +604,7 @@ def shape_words(shape: MappedArray) -> str:
 
 
 def moment_words(picture: StripePicture) -> str:
-    """Whether the picture was read at one moment."""
+    """Whether the picture is a consistent snapshot, in words."""
     if picture.is_one_moment:
         return "one moment: writes to this stripe waited while the members were read"
     return f"not one moment: {picture.why_not}"
