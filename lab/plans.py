@@ -26,7 +26,10 @@ class Danger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command with its purpose and its undo. ``argv`` runs without a shell: see ``write_file_step`` for /sys."""
+    """One command, its purpose, and the command that undoes it.
+
+    ``argv`` runs without a shell: see ``write_file_step`` for /sys.
+    """
 
     argv: tuple[str, ...]
     why: str
@@ -63,7 +66,7 @@ def write_file_step(path: str, text: str, why: str) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, with a title. Plans are values: the sum of two is a longer one."""
+    """Steps in order, with a title. The sum of two plans has the steps of both."""
 
     title: str
     steps: tuple[Step, ...] = field(default=())

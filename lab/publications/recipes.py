@@ -1,10 +1,10 @@
 """The lint of publications and of shell recipes: the use of mdadm, losetup, dd and fio in a shell text, and its rules.
 
-Other commands are ignored. mdadm commands are followed in order, so a disk is free again after its array was stopped or
-the disk was wiped. Commands whose execution is uncertain cause no findings.
+Other commands are ignored. mdadm commands are followed in order, so a disk is free again after its array has been
+stopped or the disk has been wiped. Commands whose execution is uncertain cause no findings.
 
-mdadm command lines: the mode, the array, the devices, and the action on each device. The options are data
-(mdadm_options.toml). As in getopt_long(3), a long option may be abbreviated to a unique prefix, and short options may
+mdadm command lines: the mode, the array, the devices, and the action on each device. The options are listed in
+mdadm_options.toml. As in getopt_long(3), a long option may be abbreviated to a unique prefix, and short options may
 be combined.
 """
 
@@ -83,12 +83,12 @@ class MdadmCall:
 
     @property
     def devices(self) -> list[Word]:
-        """All names except for the array and for keywords such as ``missing``."""
+        """All names except that of the array and keywords such as ``missing``."""
         return [word for word in self.names[1:] if word.text not in NO_DEVICE]
 
 
 def parse_mdadm(words: Sequence[Word]) -> MdadmCall:
-    """Parse the words after ``mdadm``."""
+    """Parse the arguments of ``mdadm``."""
     call = MdadmCall()
     if bare := next((word.unknown for word in words if word.is_bare), ""):
         call.problem = f"it contains {bare}"
@@ -569,7 +569,7 @@ def _device_missing(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _measured_dd(recipe: Recipe) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Source, target and words of each dd command that writes to a measured target.
+    """Source, target and arguments of each dd command that writes to a measured target.
 
     Images of loop devices, and disks that are wiped for an array, are not measured.
     """
@@ -631,7 +631,7 @@ class PublishedConclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One published study. A field is empty or None if the text does not say."""
+    """One published study. A field is empty or None if the text does not state it."""
 
     study: str
     source: str

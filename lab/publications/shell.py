@@ -1,4 +1,4 @@
-"""Parses shell scripts far enough to know the commands that they start and their words; nothing is run.
+"""Parses shell scripts far enough to know the commands that they run, with their arguments; nothing is executed.
 
 It processes quotes, continuation lines, comments, here-documents, pipes and lists, variables that the script itself
 sets, braces, ``for`` loops over words, ``sh -c '…'``, ``eval``, and commands inside ``$(…)``. Values that are known
@@ -317,7 +317,7 @@ class _Lexer:
 
 
 class _Runner:
-    """Follows tokens, and collects commands with the known values of variables."""
+    """Interprets tokens, and collects commands with the known values of variables."""
 
     def __init__(
         self, script: Script, variables: dict[str, str | None], *, depth: int = 0, is_conditional: bool = False

@@ -1,1 +1,1 @@
-"""Reports: tables as values, which the command line, the app and files render."""
+"""Reports: tables that the command line and the app show, and that are written to files."""

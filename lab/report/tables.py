@@ -346,7 +346,7 @@ def _covered_text(found: Estimate | None) -> str:
 
 
 def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """One row for each conclusion that some platform can check, one row for all others, and why they cannot be."""
+    """One row for each conclusion that some platform can check, one row for all others, and notes on the reasons."""
     undecided = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
     rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in undecided]
     if undecided:

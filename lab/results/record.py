@@ -294,7 +294,7 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
 
 
 def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
-    """Decode JSON to ``kind`` with all text made visible (lab.gates.text), so that it can be printed without checks.
+    """Decode JSON to ``kind``; control characters become visible (lab.gates.text), so that all text can be printed.
 
     ``change`` is applied to the tree first. Raises msgspec's errors.
     """
@@ -419,7 +419,7 @@ def digest(record: ResultRecord) -> str:
 
 
 def differences(first: ResultRecord, second: ResultRecord) -> Iterator[str]:
-    """One line for each value that differs: its place and both values."""
+    """One line for each value that differs: its path in the record and both values."""
     yield from _differences("", _measured_part(first), _measured_part(second))
 
 

@@ -100,7 +100,7 @@ def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
 def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, float]:
     """The order statistic that bounds the interval of ``n`` repeats, and the coverage.
 
-    With fewer repeats than the first look there was no decision yet, and the number counts as fixed. With a number
+    Before the first look no decision has been made, so the number of repeats counts as fixed. With a number
     between those of two looks (lost repeats, an interrupted run), the interval may miss the median as often as that of
     the next look.
     """
@@ -113,7 +113,7 @@ def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, f
 
 
 def _largest(n: int, misses: float) -> InterimLook:
-    """The narrowest interval that misses the median with probability ``misses`` at most; min..max if there is none."""
+    """The narrowest interval that misses the median with probability at most ``misses``; min..max if there is none."""
     found = InterimLook(n, 1)
     while found.k + 1 <= (n + 1) // 2 and (narrower := InterimLook(n, found.k + 1)).miss <= misses:
         found = narrower
@@ -193,7 +193,7 @@ _EXACT_PRODUCT = 2500
 
 
 class Side(StrEnum):
-    """Alternative hypothesis of a test: the ratio is different, greater or less."""
+    """Alternative hypothesis of a test: the ratio differs from, is greater than, or is less than the tested value."""
 
     TWO_SIDED = "two-sided"
     GREATER = "greater"
@@ -305,7 +305,7 @@ def smallest_p_value(first: int, second: int | None) -> float:
 
 
 def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
-    """Minimum repeats to detect one clear difference among this number of comparisons, if all others have none."""
+    """Minimum number of repeats to detect a clear difference in one of ``comparisons``, if the others show none."""
     count = 1
     while smallest_p_value(count, None if are_paired else count) > SIGNIFICANCE / comparisons:
         count += 1

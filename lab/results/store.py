@@ -1,6 +1,6 @@
-"""The folder of results, results outside it, and one result during its run.
+"""The folder of results, results outside it, and the result of a run in progress.
 
-Every finished cell is on the disk before the next one starts.
+Every finished cell is on disk before the next one starts.
 
 Outside the store are folders from other computers, and files of formats that plugins add. Imported and merely displayed
 results pass the same check: the record must be valid, and every document that it names must exist and decompress. An
@@ -103,7 +103,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
 
         The raw JSON of a cell and the ``timeline`` of a rebuild are written to separate files.
 
-        Raises ResultError; then the entry is not in the record, and the earlier ones are unchanged.
+        Raises ResultError if the entry cannot be stored; the record is then unchanged.
         """
         if isinstance(entry, CellRecord):
             if text := entry.figures.raw_json:
@@ -233,14 +233,12 @@ def checked_id(text: str) -> str:
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
-        raise ResultError(
-            f"'{text}' cannot be the name of a result: it has another meaning", hint="choose another name"
-        )
+        raise ResultError(f"'{text}' cannot be the name of a result: it is reserved", hint="choose another name")
     return text
 
 
 def is_document(name: str) -> bool:
-    """Whether it is the path of a fio document or timeline in a result's folder."""
+    """Whether ``name`` is the path of a fio document or timeline in a result's folder."""
     return _DOCUMENT.fullmatch(name) is not None
 
 
@@ -253,10 +251,10 @@ def unpacked(data: bytes, what: str) -> str:
 
 
 def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
-    """The record of ``result_id``. Raises ResultError like ``decode_record``, and if the record has another id.
+    """The record of ``result_id``. Raises ResultError as ``decode_record`` does, and if the record has another id.
 
-    A result copied from a virtual machine, if its name already exists, is stored with the machine's name appended
-    (provision/vagrant/results.rb); that name is then its id.
+    A result copied from a virtual machine is stored with the machine's name appended if its own name is already taken
+    (provision/vagrant/results.rb); the longer name is then its id.
     """
     record = decode_record(data, source=source)
     if checked_id(result_id).startswith(f"{record.id}-"):
@@ -280,7 +278,7 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{source}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
     if len(record.done_keys) < len(record.cells) + len(record.rebuilds):
-        raise ResultError(f"'{source}' is damaged: it has the same measurement twice", hint="restore it from a copy")
+        raise ResultError(f"'{source}' is damaged: it contains a measurement twice", hint="restore it from a copy")
     return record
 
 
@@ -365,7 +363,8 @@ class ResultStore:
         folder = self._folder(record_id)
         if not is_document(raw_file):
             raise ResultError(
-                f"'{raw_file}' is not a raw file of result '{record_id}'", hint="'show --json' lists its raw files"
+                f"'{raw_file}' is not a raw file of result '{record_id}'",
+                hint=f"'raidlab --json results show {record_id}' lists its raw files",
             )
         try:
             return read_inside(folder, raw_file, MOST_DOCUMENT_BYTES)
@@ -386,7 +385,7 @@ class ResultStore:
         return self.runs.ids()
 
     def find(self, name: str) -> str:
-        """Resolve an id, a unique prefix of one, or ``latest`` to an id. Raises ResultError for none or several.
+        """Resolve an id, a unique prefix of one, or ``latest`` to an id. Raises ResultError if none or several match.
 
         ``latest`` is the newest readable result measured here, by ``created_utc``: an imported result never is,
         whatever its name or date.
@@ -394,7 +393,10 @@ class ResultStore:
         return self.runs.find(name, self._latest)
 
     def delete(self, name: str) -> str:
-        """Delete one result and return its id. Raises MachineBusy if it is being written, ResultError."""
+        """Delete one result and return its id.
+
+        Raises MachineBusy if it is being written, ResultError if it does not exist or cannot be deleted.
+        """
         result_id = checked_id(self.find(name))
         self.runs.delete(result_id)
         return result_id
@@ -530,7 +532,7 @@ def read_files(file: Path) -> ResultFiles:
     # A file with any other name is read as well: anyone who downloads a bundle may rename it.
     found = _format_of(file) or extension(ResultFormat)
     if found is None:
-        raise ResultError(f"'{file}' is not a file of results", hint="name a result, a bundle, or a folder of either")
+        raise ResultError(f"'{file}' is not a results file", hint="name a result, a bundle, or a folder of either")
     return found.read(file)
 
 

@@ -274,7 +274,7 @@ def _groups(
 
 
 def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
-    """Warnings about deviations from theory; a mixed load is predicted as a whole, so both directions have the same."""
+    """Warnings about deviations from theory; a mixed load, predicted as a whole, has one for both directions."""
     shown = {(row.array, row.workload, row.phase) for row in compared}
     for each in beside:
         if each.is_off and (each.array, each.workload, each.phase) in shown:
@@ -283,7 +283,7 @@ def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels:
 
 
 def _timelines(each: Loaded, labels: ResultLabels, problems: list[str]) -> Iterator[Plot]:
-    """The timeline of the first rebuild that has one, for each array and load."""
+    """For each array and load, the timeline of the first rebuild that has one."""
     shown: set[tuple[str, str]] = set()
     for rebuild in each.record.rebuilds:
         key = (rebuild.array, rebuild.under_workload)
@@ -462,8 +462,8 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
 def csv_report(found: Collected) -> str:
     """The report as CSV: one result in the columns of its study, or all repeats of several results in one table.
 
-    More results than ``MOST_DETAILED`` give one line per ratio to the baseline; then ResultError is raised if no
-    result has two arrays.
+    With more than ``MOST_DETAILED`` results, there is one line per ratio to the baseline, and ResultError is raised if
+    no result has two arrays.
     """
     if len(found.listed) == 1 and found.detailed:
         return csv_of(found.detailed[0].record)
