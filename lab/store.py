@@ -66,7 +66,8 @@ class RunFolders:
     """The runs below ``root``, which is created with the first run.
 
     ``noun`` names one run in messages ("sweep"). A run's folder has at least one of the files ``header_names``.
-    ``begin_hint`` and ``list_hint`` are the hints if there is no run at all, or no run with a given name.
+    ``begin_hint`` and ``list_hint`` are the hints if there is no run at all and if there is none with a given name,
+    respectively.
     """
 
     root: Path
@@ -195,7 +196,7 @@ class RunFolders:
 
     @contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Hold the lock of a run. Raises MachineBusy if another process holds it, and ResultError."""
+        """Hold the lock of a run. Raises MachineBusy if another process holds it, ResultError if it cannot be taken."""
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
@@ -253,7 +254,7 @@ class RunFolders:
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove leftovers of killed commands, unless another process changes the store; return a sentence for each."""
+        """Remove what killed commands left, unless another process is changing the store; a sentence for each."""
         try:
             if not any(True for _ in self._leftovers()):
                 return []

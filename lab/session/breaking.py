@@ -73,8 +73,8 @@ def paces(session: LabSession) -> dict[str, str]:
 def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CORRUPTED_BYTES) -> Plan:
     """Overwrite part of a member with random bytes behind md's back.
 
-    The region lies in the data mark if there is one, else in the middle. If the member holds only parity there, the
-    parity is corrupted: no read returns wrong data, but a check detects it.
+    The region lies in the data mark if there is one, else in the middle of the member's data. If the member holds only
+    parity there, the parity is corrupted: no read returns wrong data, but a check detects it.
     """
     status = session.array(name).status()
     if "corrupt" in status.cannot:
@@ -83,7 +83,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
     if member.slot is None or not member.is_in_sync or member.data_offset_sectors is None:
         raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.reshape_position_sectors is not None:
-        raise ArrayError(f"{name} is being reshaped", hint="wait until it is complete")
+        raise ArrayError(f"{name} is being reshaped", hint="wait until the reshape is complete")
     start, length, kind = _region(session, status, member, length_bytes)
     plan = operations.corrupt(
         member.device,

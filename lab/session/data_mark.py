@@ -102,7 +102,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
 
 
 def _mount_of(session: LabSession, target: LoadTarget) -> str:
-    """The mount point of an array's file system. Raises ArrayError if it is not one of the lab's."""
+    """The mount point of an array's file system. Raises ArrayError if the lab did not mount it."""
     name, expected = target.array or "", filesystem.mount_point(target.device)
     folders = session.array(name).mounted_on
     if expected in folders:

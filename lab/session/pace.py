@@ -73,7 +73,7 @@ class Portions:
 class Pacer:
     """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a separate thread.
 
-    ``on_pace`` is called on the thread that chose a pace, with the pace as it begins and a note on it. ``on_end`` is
+    ``on_pace`` is called on the thread that chose a pace, with the new pace and a note on it. ``on_end`` is
     called once with the error that ended the thread, such as MachineLost, unless ``stop`` was called.
     """
 
@@ -174,7 +174,7 @@ class Pacer:
         self.go(PAUSED, "Nothing has happened to an array for an hour of machine time.", after=pace)
 
     def _settle(self) -> None:
-        """Wait until the related changes of an event have ended."""
+        """Wait until the changes that belong to an event have ended."""
         before: Mapping[str, str] = {}
         while (seen := self._watched()) != before and not self._stopping.is_set():
             before = seen

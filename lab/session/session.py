@@ -99,7 +99,7 @@ def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[Dis
     """``count`` disks like ``template``, named by numbers after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
     if template.kind is DiskKind.PHYSICAL and count != 1:
-        raise SpecError(f"{count} physical disks cannot be added together", hint="add one disk at a time")
+        raise SpecError(f"{count} physical disks cannot be added at the same time", hint="add one disk at a time")
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
     names = (f"disk{number:02d}" for number in range(first, first + count))
@@ -134,9 +134,9 @@ def _require_memory(folder: LabFolder, specs: Sequence[DiskSpec]) -> None:
     room = memory_room_bytes(folder.path)
     if needed > max(without, room):
         raise SpecError(
-            f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, and there is room for "
-            f"{human_bytes(room)}",
-            hint=f"disks that are not files may have {human_bytes(max(0, room - without))} in total: ask for "
+            f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, but only "
+            f"{human_bytes(room)} is available",
+            hint=f"disks that are not files may use {human_bytes(max(0, room - without))} in total: ask for "
             "smaller or fewer ones",
         )
 

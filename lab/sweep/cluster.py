@@ -50,7 +50,7 @@ def configure_dask() -> None:
     """Set Dask's configuration in this process; to be called before anything else imports Dask.
 
     Dask's environment variables that may name code to import (``DASK_CONFIG``, preloads, routes, plugins) are
-    removed. The variables for connections cannot do this, and remain.
+    removed. The variables that configure connections cannot load code, and are kept.
     """
     for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_RETAINED_VARIABLES)]:
         del os.environ[name]
@@ -61,12 +61,12 @@ def configure_dask() -> None:
 
 
 def require_dask() -> None:
-    """Prepare Dask. Raises RequirementMissing, with the command that installs it."""
+    """Prepare Dask. Raises RequirementMissing, whose hint is the command that installs Dask."""
     try:
         configure_dask()
         import distributed  # noqa: F401
     except ImportError:
-        raise RequirementMissing("a sweep is spread by Dask, which is not installed", hint=INSTALL) from None
+        raise RequirementMissing("sweeps are distributed by Dask, which is not installed", hint=INSTALL) from None
     # Dask's log messages are for its developers; raidlab reports errors itself.
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)

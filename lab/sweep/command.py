@@ -145,7 +145,8 @@ def _checked_dashboard(text: str) -> str:
     host, colon, port = text.rpartition(":")
     number = digits(port)
     if not colon or not host or number is None or number > 65535:
-        raise SpecError(f"'{text}' is not a dashboard address", hint=f"write HOST:PORT, such as {PAGES}, or none")
+        hint = f"write HOST:PORT, such as {PAGES}, or 'none' for no dashboard"
+        raise SpecError(f"'{text}' is not a dashboard address", hint=hint)
     return text
 
 

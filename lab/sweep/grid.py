@@ -168,7 +168,7 @@ def _sensitivity(title: str, grid: SweepGrid, numbers: Sequence[int], axes: Sequ
 
 
 def _groups(codes: Sequence[int], logs: Sequence[float]) -> Iterable[list[float]]:
-    """The values of each code."""
+    """The values in ``logs``, grouped by their code."""
     groups: dict[int, list[float]] = {}
     for code, value in zip(codes, logs, strict=True):
         groups.setdefault(code, []).append(value)
@@ -464,7 +464,7 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
 
 
 def is_off(row: CellRow) -> bool:
-    """Whether a row deviates from its prediction by more than ``OFF_THEORY``, and its interval does not contain it."""
+    """Whether a row is more than ``OFF_THEORY`` from its prediction, which also lies outside the row's interval."""
     if not row.predicted_iops:
         return False
     is_far = abs(row.iops / row.predicted_iops - 1) > OFF_THEORY
@@ -503,7 +503,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
 
 
 def sensitivity_table(grid: SweepGrid) -> Table:
-    """The share of the variance of log IOPS that each axis explains alone, and its factor on the speed."""
+    """The share of the variance of log IOPS that each axis explains alone, and how much it changes the speed."""
     found = sensitivities(grid)
     columns = (
         Column("figures of", False),

@@ -56,7 +56,7 @@ class _NoPages:
     http_server = None
 
     def start_http_server(self, *_: object, **__: object) -> None:
-        """Do nothing: any user of the computer could read what the server shows."""
+        """Start no server: any user of the computer could read its pages."""
 
 
 class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes without types

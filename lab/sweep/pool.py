@@ -1,9 +1,9 @@
 """A running cluster and a client of it: Dask's own clusters, with the workers and settings that a sweep needs.
 
 The scheduler runs in this process. On this computer Dask's Nanny starts and restarts the workers; dask-jobqueue
-provides Slurm's jobs. SpecCluster restarts whatever is still missing when ``Pool.tend`` requests it.
+provides Slurm's jobs. SpecCluster restarts any worker that is still missing when ``Pool.tend`` requests it.
 
-Three things are raidlab's own, each with a test that shows why:
+Three parts are raidlab's own, each with a test that shows why it is needed:
 
 - QuietScheduler, QuietWorker: Dask opens an HTTP server in each scheduler and worker; here each process has one port,
   which requires a certificate (test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each).
@@ -356,10 +356,10 @@ class Pool:
         while self._losses and self._losses[0] < now - LOSSES_SECONDS:
             self._losses.popleft()
         if len(self._losses) > max(MOST_LOSSES, 3 * self._count):
-            raise ClusterLost("workers exit again and again", hint=self._see_logs)
+            raise ClusterLost("workers keep exiting", hint=self._see_logs)
 
     def _start_again(self, now: float) -> None:
-        """Have SpecCluster start what is missing; a worker that ended before it connected waits ``AGAIN_SECONDS``."""
+        """Have SpecCluster start missing workers, after ``AGAIN_SECONDS`` if a worker ended before it connected."""
         if self._settling and not self._settling.done():
             return
         failure = self._settling.exception() if self._settling else None
@@ -395,7 +395,7 @@ class Pool:
         return found
 
     def _over(self, jobs: dict[str, str]) -> dict[str, str]:
-        """Name -> message, for the jobs that Slurm's queue does not have."""
+        """Name -> message, for the jobs that are not in Slurm's queue."""
         if not jobs:
             return {}
         listed = self._host.processes.run(("squeue", "--noheader", "--format=%i", "--me"))
@@ -407,7 +407,7 @@ class Pool:
         }
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
-        """Close the workers in ``ended``, and start those that are missing; ``_settling`` is the outcome."""
+        """Close the workers in ``ended``, and start those that are missing; ``_settling`` is the future of this."""
 
         async def settle() -> None:
             closing = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
@@ -428,7 +428,7 @@ class Pool:
         """Wait until all started workers are connected, or the first one of a queue or of an existing scheduler.
 
         ``tend`` limits the wait for the first worker, ``START_SECONDS`` the wait for all others.
-        Raises ClusterLost if none connects, RunCancelled.
+        Raises ClusterLost if none connects, RunCancelled if the user cancels.
         """
         begin = self.now()
         comes_slowly = self.spec.kind in (ClusterKind.ADDRESS, ClusterKind.SLURM)
