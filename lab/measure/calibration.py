@@ -151,9 +151,9 @@ SEEK_PAIRS = 40
 GAPS = 48
 QUEUE_READS, QUEUE_DEPTH = 96, 32
 QUEUE_GAIN = 1.25
-"""Threshold for the speed-up at queue depth 32: a drive that reorders commands gains far more, others hardly any."""
+"""Threshold for the speed-up at queue depth 32: drives that reorder commands gain far more, others hardly anything."""
 NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
-"""Typical values of drives, for the sizes that reads cannot measure."""
+"""Typical values for the properties of drives that reads cannot measure."""
 
 
 @dataclass(frozen=True, slots=True)

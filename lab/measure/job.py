@@ -517,7 +517,7 @@ class BackgroundLoad:
             what="the first I/O of the load",
             timeout_seconds=START_SECONDS,
             clock=self._lab.machine.clock,
-            hint="raidlab --verbose shows what was run",
+            hint="raidlab --verbose shows the commands that were run",
         )
 
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
@@ -722,7 +722,7 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     """
     drop = Step(
         ("sh", "-c", f"sync; sync {' '.join(drives)}; echo 3 > {DROP_CACHES}"),
-        "The kernel drops its clean pages, inodes and names, and drives write out their caches.",
+        "The kernel drops clean pages, dentries and inodes, and drives write out their caches.",
     )
     if kind is FileSystem.RAW:
         return Plan("Drop caches", (drop,))

@@ -591,7 +591,7 @@ def _note(member: MappedMember, sector: int, device_sector: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocatedSector:
-    """The content of a sector of a member's device."""
+    """What a sector of a member's device is used for."""
 
     array: str
     member: str
@@ -621,7 +621,7 @@ class LocatedSector:
 def on_member(
     shape: MappedArray, member: MappedMember, device_sector: int, areas: Sequence[MemberArea]
 ) -> LocatedSector:
-    """The content of a sector of a member's device. Raises ArrayError for a sector beyond its end."""
+    """What a sector of a member's device is used for. Raises ArrayError for a sector beyond its end."""
     area = next((each for each in areas if each.holds(device_sector)), None)
     if area is None:
         raise ArrayError(
@@ -807,7 +807,7 @@ def _of_sector(found: LocatedSector, name: str) -> FoundPlace:
 
 
 def sector_of_member(arrays: OpenArrays, name: str, disk: str, sector: int) -> LocatedSector:
-    """The content of a sector of a disk's device, with the areas read from the superblock."""
+    """What a sector of a disk's device is used for, with the areas read from the superblock."""
     shape = read_shape(arrays, name)
     member = shape.member(arrays.node(disk))
     start = superblock_sector(shape.metadata, member.device_sectors)

@@ -109,7 +109,7 @@ _Counts = tuple[int | None, int | None]
 
 
 def small_write(shape: MappedArray, sector: int) -> SmallWrite:
-    """The I/O of a write of the block that begins at this sector of the array.
+    """The I/O caused by writing the block that begins at this sector of the array.
 
     Raises ArrayError during a reshape, and for a block that does not exist.
     """
@@ -217,7 +217,7 @@ def _ios(
 def _further(shape: MappedArray) -> tuple[str, ...]:
     words = []
     if shape.geometry.has_stripes and shape.level != "raid0":
-        words.append("before the first write after a pause md records in every superblock that the array is in use")
+        words.append("before the first write after a pause md marks the array active in every superblock")
     if shape.bitmap:
         words.append("md sets the bit of the region in every member's bitmap before the data are written")
     policy = shape.files["consistency_policy"]
@@ -722,7 +722,7 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
             "were never written, and md reports no error."
         )
     elif shape.is_parity:
-        words.append("No case is the write hole: blocks that were not being written are right in all of them.")
+        words.append("No case is the write hole: blocks that were not being written are correct in all of them.")
     if pairs := [read for read in reads if len(read.lost) == 2]:
         bad = {read.lost for read in pairs if not read.outcome.is_right}
         names = [" and ".join(shape.name_of(slot) for slot in lost) for lost in sorted(bad)]
@@ -737,7 +737,7 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
 _BY_COPYING = "After such a crash md writes one copy over the others; then all reads return the same data, old or new."
 _BY_RESYNC = (
     "After such a crash md makes the parity consistent: with all members present nothing is wrong then. A degraded "
-    "array starts only by force."
+    "array starts only with --force."
 )
 _AFTERWARDS = {
     "resync": _BY_RESYNC,
