@@ -254,7 +254,10 @@ class RunFolders:
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove what killed commands left, unless another process is changing the store; a sentence for each."""
+        """Remove what killed commands left, unless another process is changing the store.
+
+        Returns a sentence for each removal.
+        """
         try:
             if not any(True for _ in self._leftovers()):
                 return []

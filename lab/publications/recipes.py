@@ -198,7 +198,7 @@ class Recipe:
     """Rules, and what was seen to break them while the commands were followed."""
 
     def skip(self, line: int, why: str) -> None:
-        """Note a command that is not analysed, and the reason."""
+        """Record a command that is not analysed, and the reason."""
         self.noticed.append((NOT_ANALYSED, Seen(f"line {line}", f"not analysed: {why}", NOT_JUDGED)))
 
     @property

@@ -551,7 +551,7 @@ def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[H
         elif how_near.claim <= SIGNIFICANCE and is_beyond(measured, DEFAULT_MARGIN, at=finding.ratio):
             yield Holds.ORDER_ONLY, ""
         else:
-            yield Holds.ORDER_AT_LEAST, "the repeats show neither that the published ratio is near nor that it is not"
+            yield Holds.ORDER_AT_LEAST, "the repeats do not show whether the ratio is near the published one"
 
 
 def _order_p_values(relation: Relation, test: RatioTest) -> PValues:

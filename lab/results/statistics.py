@@ -219,7 +219,7 @@ class RatioTest:
 
     @classmethod
     def paired(cls, numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Self:
-        """Test of interleaved repeats, by number: common drift cancels out. Only numbers that both have are used.
+        """Test of interleaved repeats, by number: common drift cancels out. Only repeats that both have are used.
 
         Raises SpecError if they share none, or if a value is not above 0.
         """
@@ -431,4 +431,4 @@ def why_not(test: RatioTest, p_value: float, family: int) -> str:
             repeats = f"{test.n} repeats: at least {needed} are needed"
             return f"clear on its own, but not among {family} comparisons with {repeats}"
         return f"clear on its own, but not among {family} comparisons: this needs more repeats or less noise"
-    return "the interval contains both a difference and none"
+    return "the interval allows both a difference and none"

@@ -209,7 +209,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ResultSummary:
-    """One line of a list of results; ``problem`` is the reason why a result cannot be read."""
+    """One line of a list of results; ``problem`` says why a result cannot be read."""
 
     id: str
     created_utc: str = ""
@@ -387,8 +387,8 @@ class ResultStore:
     def find(self, name: str) -> str:
         """Resolve an id, a unique prefix of one, or ``latest`` to an id. Raises ResultError if none or several match.
 
-        ``latest`` is the newest readable result measured here, by ``created_utc``: an imported result never is,
-        whatever its name or date.
+        ``latest`` is the newest readable result measured here, by ``created_utc``: never an imported one, whatever its
+        name or date.
         """
         return self.runs.find(name, self._latest)
 

@@ -77,7 +77,7 @@ def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
-    """The file system on an array; RAW only if its beginning is readable and carries no signature.
+    """The file system on an array; RAW only if the array's beginning is readable and carries no signature.
 
     Raises ArrayError for any other content, such as partitions or several signatures, so that nothing is overwritten;
     DeviceRefused for an array in use.
@@ -192,7 +192,7 @@ def write_mark(session: LabSession, name: str) -> DataMark:
 
 
 def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
-    """Read a mark, bypassing the caches; store and return the verdict, even if data are lost. Raises MachineLost."""
+    """Read a mark with direct I/O; store and return the verdict, even if data are lost. Raises MachineLost."""
     found = _verify(session, mark)
     _store_verdict(session, mark.uuid, found)
     return found

@@ -60,7 +60,7 @@ class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One sentence: the failure on this kernel and later ones."""
 
 
-_HINT = "choose another machine with --on: 'raidlab doctor --machine' lists its versions"
+_HINT = "choose another machine with --on: 'raidlab doctor --machine' lists a machine's versions"
 
 
 def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:
@@ -96,7 +96,7 @@ LARGER_COUNT = 2
 
 
 def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
-    """``count`` disks like ``template``, named by numbers after the existing ones. Raises SpecError if not possible."""
+    """``count`` disks like ``template``, numbered after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
     if template.kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at the same time", hint="add one disk at a time")
@@ -426,7 +426,7 @@ _SIGINT, _SIGKILL = 2, 9
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """The result of one line."""
+    """The result of one command line."""
 
     status: int
     """128 + N if signal N ended it: 130 after an interrupt."""

@@ -292,7 +292,7 @@ class SweepFolder:
         """``target`` with the kind of time of this sweep, even if a new sweep would now use the other kind.
 
         Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again;
-        ResultError like ``record``.
+        ResultError as ``record`` does.
         """
         time, asked = _time_of(self.record), target.options.get("time")
         if target.kind is not TargetKind.UML or asked == time:

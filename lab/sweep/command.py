@@ -24,8 +24,8 @@ from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines,
 
 NONE = "none"
 _PAGES_HELP = (
-    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}': none. They need no password: on loopback, every user "
-    "of this computer can read them; on any other address, everyone who can reach it."
+    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}' for no pages. They need no password: on loopback, every "
+    "user of this computer can read them; on any other address, everyone who can reach it."
 )
 
 
@@ -44,7 +44,7 @@ def sweep(
         bool, Parameter(negative="", help="Continue the newest sweep of this file, or the one with this id.")
     ] = False,
     plan: Annotated[
-        bool, Parameter(negative="", help="Print the number of cells and the time and space needed; do nothing.")
+        bool, Parameter(negative="", help="Only print the number of cells and the time and space needed.")
     ] = False,
     dashboard: Annotated[str, Parameter(help=_PAGES_HELP)] = NONE,
     allow: Annotated[

@@ -1,4 +1,4 @@
-"""The results of a sweep on its axes, the effect of each axis on the speeds, and the tables of both.
+"""The results of a sweep along its axes, the effect of each axis on the speeds, and the tables of both.
 
 There is one row for each cell, workload and direction. Main effects are shares of the variance of log IOPS.
 """
@@ -323,7 +323,7 @@ def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
 
 
 def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
-    """The rows with speeds above 0; of their other figures, invalid ones become None."""
+    """The rows with speeds above 0; other figures that are invalid become None."""
     for row in rows:
         if not all(map(is_speed, (row.iops, row.iops_low, row.iops_high, row.bytes_per_second))):
             numbers = f"{row.iops:g} [{row.iops_low:g} – {row.iops_high:g}] IOPS, {row.bytes_per_second:g} B/s"

@@ -1,10 +1,10 @@
-"""What runs on a cluster node: Dask's scheduler and worker, and the program for workers elsewhere.
+"""What runs on a cluster node: Dask's scheduler and worker, and the program of workers on other computers.
 
-The program is a worker over ssh. It reads its settings (NodeSettings) from the first line of standard input, so that
-the key does not appear in a command line that other users can read. It exits when standard input ends, which means that
-its client has ended. With arguments it is the worker of a Slurm job, and accepts those of ``dask worker``; with
-``--processors`` it prints this computer's number of processors and exits. Workers on this computer need no program:
-Dask's Nanny starts them.
+Without arguments the program is a worker that was started over ssh. It reads its settings (NodeSettings) from the first
+line of standard input, so that the key does not appear in a command line that other users can read. It exits when
+standard input ends, which means that its client has ended. With arguments it is the worker of a Slurm job, and accepts
+those of ``dask worker``; with ``--processors`` it prints this computer's number of processors and exits. Workers on
+this computer need no program: Dask's Nanny starts them.
 """
 
 from __future__ import annotations

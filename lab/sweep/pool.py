@@ -84,10 +84,10 @@ _SchedulerPlugin: Any = SchedulerPlugin
 
 
 class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
-    """Dask's client, without a finalizer: only a call of ``close`` closes it.
+    """Dask's client, without a finalizer: only a call to ``close`` closes it.
 
-    A client that cannot connect may be collected at any later time. Dask's finalizer would then take a lock that the
-    same thread may already hold, because it has just begun another client, and the process would hang.
+    A client that cannot connect may be garbage-collected at any later time. Dask's finalizer would then take a lock
+    that the same thread may already hold, because it is starting another client, and the process would hang.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -205,7 +205,7 @@ def ssh_argv(table: SshTable, host: str, *options: str) -> tuple[str, ...]:
 
 
 def remote_line(table: SshTable, arguments: tuple[str, ...]) -> str:
-    """A shell command for another computer that runs Python, isolated from the user's settings, with ``arguments``."""
+    """A shell command that runs Python on another computer with ``arguments``, isolated from the user's settings."""
     state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
     return shlex.join(("exec", "env", *state, *isolated_python(*arguments, python=table.python)))
 
@@ -328,7 +328,7 @@ class Pool:
         return self._host.clock.monotonic_seconds()
 
     def tend(self) -> None:
-        """Start workers again that have ended. Raises ClusterLost if no worker is left, or if too many end."""
+        """Restart workers that have ended. Raises ClusterLost if no worker is left, or if too many end."""
         now = self.now()
         if now < self._tended + _TEND_SECONDS:
             return
@@ -346,7 +346,7 @@ class Pool:
             )
 
     def _count_losses(self, now: float) -> None:
-        """Report workers that were connected. Dask starts them again, so only a limit is checked."""
+        """Report lost workers. Dask restarts those that were connected, so only a limit is checked."""
         with suppress(queue.Empty):
             while True:
                 name = self._watch.lost.get_nowait()
