@@ -136,7 +136,7 @@ def as_line(text: str, is_markdown: bool) -> str:
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Comma-separated values (RFC 4180) with a heading line; spreadsheets will not take any text for a formula."""
+    """Comma-separated values, quoted as in RFC 4180, with a header line; text that looks like a formula is escaped."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)

@@ -1,4 +1,4 @@
-"""``raidlab report`` for a sweep: its page, its rows as Parquet or CSV, or its tables.
+"""``raidlab report`` for a sweep: an HTML page, the rows as Parquet or CSV, or tables as text.
 
 The page has all figures, stored as columns, and charts that it draws from them.
 """
@@ -109,7 +109,7 @@ def write_parquet(result: SweepResult, path: Path) -> None:
 
 
 def _value(name: str) -> str:
-    """The SQL expression of a column. For a bare column without NULL, DuckDB would declare it as not nullable."""
+    """The SQL expression for a column. DuckDB would declare a bare column that has no NULLs as not nullable."""
     kind = COLUMNS[name]
     if kind == _NUMBER or name in NULLABLE:
         return f"CAST(CASE WHEN isfinite({name}) THEN {name} END AS {kind}) AS {name}"
@@ -117,7 +117,7 @@ def _value(name: str) -> str:
 
 
 def _batch(result: SweepResult) -> dict[str, Any]:
-    """The rows as arrays, one per column, with NaN for None; thousands of single inserts would take a minute."""
+    """The rows as arrays, one per column, with NaN for None: inserting thousands of rows singly takes a minute."""
     import numpy as np
 
     kinds: dict[str, Any] = {_NUMBER: np.float64, _WHOLE: np.int64, _TRUTH: np.bool_, _TEXT: object}
@@ -167,7 +167,7 @@ def report_sweep(
         result = msgspec.structs.replace(result, title=title)
     if kind in ("html", "parquet"):
         if output is None:
-            raise SpecError(f"a sweep as {kind} must be written to a file", hint=f"add --output sweep.{kind}")
+            raise SpecError(f"a sweep's {kind} needs an output file", hint=f"add --output sweep.{kind}")
         return _written(result, kind, output)
     match kind:
         case "csv":
@@ -200,10 +200,10 @@ def _is_result(name: str, host: Host) -> bool:
 
 
 def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
-    """The error for .parquet output without a sweep; without a name, the report would be of the latest result."""
+    """The error if .parquet output is requested of something that is not a sweep. No name means the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
-    problem = f"'{name}' is a result here, not a sweep" if is_result else f"there is no sweep '{name}'"
+    problem = f"'{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
     return SpecError(
         f"{problem}, and only a sweep can be written as .parquet",
         hint="'raidlab sweep' lists sweeps and their ids; a result can be written as .csv",
@@ -229,7 +229,7 @@ _FULL = 101.0
 
 
 def sensitivity_plot(grid: SweepGrid) -> Plot:
-    """A stacked bar for each group of figures, with a part for each axis."""
+    """A stacked bar for each group of figures, with a segment for each axis."""
     # Plotly numbers the bars from the bottom.
     groups = sensitivities(grid)[::-1]
     places = list(range(len(groups)))
@@ -370,9 +370,9 @@ def _conditions(grid: SweepGrid) -> Iterator[Block]:
 
 
 def page_data(grid: SweepGrid) -> dict[str, Any]:
-    """The data of the page's scripts: the axes with the code of each row, and one list per figure.
+    """The data for the page's scripts: the axes with the code of each row, and one list per figure.
 
-    Figures have four significant digits. Repeated strings are stored once, with a list of their indices.
+    Figures have four significant digits. Each distinct string is stored once, and rows refer to it by its index.
     """
     rows = grid.rows
     ranked = [axis.name for axis in ranked_axes(grid)]
@@ -498,7 +498,7 @@ def _computers(grid: SweepGrid) -> Table:
 
 
 def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
-    """A box for each error message with its cells, most cells first, and the consoles of the first of them."""
+    """A box for each error message, the most frequent first, with its cells and the consoles of the first few."""
     groups = grouped(failed, lambda each: each.message)
     left = _MOST_CONSOLES
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):

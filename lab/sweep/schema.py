@@ -1,4 +1,4 @@
-"""A sweep's file, and its cells: each possible combination of its axes, as an experiment.
+"""A sweep's file and its cells: one experiment for each possible combination of the values on its axes.
 
 Combinations that cannot work are left out before a machine is started: arrays that mdadm would refuse, and loads that
 do not fit on the array.
@@ -86,7 +86,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _in_one_spelling(axis: str, value: Any) -> Any:
-    """The value, or a list of values, in its normalised spelling. Raises SpecError if it is invalid on the axis."""
+    """The value, or a list of values, in normalised spelling. Raises SpecError if it is invalid for the axis."""
     if isinstance(value, list):
         return [_in_one_spelling(axis, each) for each in value]
     return _IN_ONE_SPELLING[axis](value) if axis in _IN_ONE_SPELLING and isinstance(value, str) else value
@@ -226,7 +226,7 @@ def _check(sweep: Sweep) -> None:
     for text in axes.chunk:
         size = parse_bytes(text, what="chunk")
         if size < 4 * KIB or size & (size - 1):
-            raise SpecError(f"'{text}' cannot be a chunk", hint="use a power of two of 4K or more: mdadm(8), --chunk")
+            raise SpecError(f"'{text}' cannot be a chunk", hint="use a power of two, 4K or more: mdadm(8), --chunk")
     for workload in axes.workload:
         find_workload(workload)
     for model in axes.drive or ((sweep.disks.model,) if sweep.disks.model else ()):
@@ -277,7 +277,7 @@ class Combinations:
 
 
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:
-    """The items of ``each``; now and then ``on_part`` is called with the share of ``count`` that is done, 0 to 1."""
+    """The items of ``each``; ``on_part`` is called periodically with the fraction of ``count`` that is done, 0 to 1."""
     for number, one in enumerate(each):
         if number % _REPORT_EVERY == 0:
             on_part(number / max(1, count))

@@ -1,4 +1,4 @@
-"""Runs a sweep: plans its cells, reuses stored ones, has the others measured, and stores each result on arrival.
+"""Runs a sweep: plans its cells, reuses stored ones, has the others measured, and stores each result as it arrives.
 
 ``LocalDesk`` offers the sweeps of this computer's state folder to the screens that use ``lab.experiments.sweeps``.
 """
@@ -132,7 +132,7 @@ class SweepOutcome:
 def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     """Plan a sweep, without starting a cluster.
 
-    Raises SpecError, ExperimentError for cells that the lint rejects, ToolMissing for a missing kernel.
+    Raises SpecError, ExperimentError if the lint rejects cells, and ToolMissing if a kernel is missing.
     """
     if request.target.kind is not TargetKind.UML:
         raise SpecError(
@@ -290,7 +290,7 @@ class _Run:
         self._request.on_progress(progress)
 
     def _check_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
-        """Exclude workers that would measure something else; copy cells that workers have in their stores."""
+        """Exclude workers that cannot give the planned figures, and copy missing cells that workers already have."""
         dependencies = {task.kernel: task.depends_on for task in missing}
         problems = _call_workers(
             pool, dependency_problem, msgspec.json.encode([dependencies, self._plan.is_virtual_time])
@@ -372,7 +372,7 @@ def dependency_problem(payload: bytes) -> str:
 
 
 def have(payload: bytes) -> bytes:
-    """On a worker: the keys in ``payload`` that its store has; both are JSON lists."""
+    """On a worker: those keys in ``payload`` whose cells are in its store; both lists of keys are JSON."""
     keys = decode_json(payload, list[str])
     return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
 
@@ -447,7 +447,7 @@ MOST_REASONS = 12
 
 
 def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
-    """The number of cells, the time and the disk space that a sweep needs, in sentences, before it starts."""
+    """Sentences to show before a sweep starts: its number of cells, and the time and the disk space that it needs."""
     found, missing = plan.found, len(plan.missing)
     workers = worker_count(request.cluster, plan.sweep)
     there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
@@ -523,7 +523,7 @@ class LocalDesk(SweepDesk):
         return run_sweep(plan, request, folder)
 
     def _planned(self, name: str, **callbacks: Any) -> tuple[SweepFolder | None, SweepPlan, SweepRequest]:
-        """Plan a sweep; in real time with one worker, since cells measured in parallel disturb each other."""
+        """Plan a sweep. In real time it gets one worker, because cells measured in parallel disturb each other."""
         sweep, text, folder = self._find(name)
         target = folder.in_its_time(self._target) if folder else self._target
         request = SweepRequest(target, self._host, parse_cluster("local"), **callbacks)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Calls(ClusterCalls):
-    """Synchronous calls of functions on the workers of a pool."""
+    """Calls functions on the workers of a pool, synchronously."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -38,7 +38,7 @@ class Calls(ClusterCalls):
         self.workers = len(pool.workers())
 
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """Call ``function`` on a worker. Raises LabError like the function, ClusterLost.
+        """Call ``function`` on a worker. Raises LabError as the function does, and ClusterLost.
 
         If the worker exits, Dask repeats the call on another one.
         """
@@ -186,7 +186,7 @@ class TaskSpread:
         self._lacking_since: float | None = None
 
     def shut_out(self, problems: Mapping[str, str]) -> None:
-        """Give no tasks to these addresses. Raises ClusterLost if no other worker is left."""
+        """Submit no more tasks to the workers at these addresses. Raises ClusterLost if no other worker is left."""
         self._unfit.update(problems)
         for problem in problems.values():
             self._on_notice(f"a worker gets no work: {problem}")
@@ -198,7 +198,7 @@ class TaskSpread:
             )
 
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
-        """Each task with its answer, in order of completion; tasks still submitted at the end are cancelled.
+        """Each task with its answer, in order of completion; if the caller stops early, the other tasks are cancelled.
 
         Raises ClusterLost, and RunCancelled soon after ``is_cancelled`` returns True.
         """
@@ -250,7 +250,7 @@ class TaskSpread:
             self._lacking_since = now
             self._on_notice(f"no worker is left that can do the work; waiting up to {FIT_SECONDS:.0f} s for one")
         elif now > self._lacking_since + FIT_SECONDS:
-            raise ClusterLost("no worker is left that can do the work", hint="add one; --resume continues")
+            raise ClusterLost("no worker is left that can do the work", hint="add one, and use --resume")
 
     def _fit(self) -> list[str]:
         return [address for address in self._pool.workers() if address not in self._unfit]

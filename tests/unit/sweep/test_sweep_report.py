@@ -122,7 +122,7 @@ def test_only_a_sweep_can_be_written_as_a_parquet_file(
     begun()
     assert run(["report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet")]) != 0
     output = capfd.readouterr().err
-    reason = "there is no sweep 'unknown'" if name == "unknown" else "'latest' is a result here, not a sweep"
+    reason = "there is no sweep 'unknown'" if name == "unknown" else "'latest' is a result, not a sweep"
     assert f"{reason}, and only a sweep can be written as .parquet" in output
     assert "'raidlab sweep' lists sweeps and their ids; a result can be written as .csv" in output
     assert not list(tmp_path.glob("*.parquet"))
