@@ -1,6 +1,6 @@
 """What plugins can add to theory: the data loss of a fleet of arrays over years, as figures with intervals.
 
-NOMDL, the normalised magnitude of data loss, was proposed by Greenan, Plank and Wylie instead of MTTDL ("Mean time to
+NOMDL, the normalised magnitude of data loss, was proposed by Greenan, Plank and Wylie to replace MTTDL ("Mean time to
 meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
 """
 
@@ -65,7 +65,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_losses(self) -> bool:
-        """Whether any loss was seen. Otherwise only a bound of each figure is known: ``high``, or ``low`` for nines."""
+        """Whether any loss was seen. Otherwise only a bound on each figure is known: ``high``, or ``low`` for nines."""
         return self.losses_per_array_year.value > 0
 
 

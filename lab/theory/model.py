@@ -1,15 +1,15 @@
 """Predictions of array performance, each with its reason in a sentence or two.
 
 There are two kinds. **Closed forms** are for teaching and for checks by hand: capacity in I/Os, penalties, and bounds
-from operational analysis (Denning and Buzen, 1978). In the time that its busiest member needs for its share of one
-request, an array completes at most one; in the time that one request takes alone, it completes at most ``depth``.
+from operational analysis (Denning and Buzen, 1978). An array completes at most one request in the time
+that its busiest member needs for its share of a request, and at most ``depth`` in the time that one takes alone.
 **Simulation** (``predict_load``) follows md's own order of member reads and writes, on members that serve I/Os in
-order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. A measured figure far
-from a prediction has another limiter; finding that limiter is the next step (Gregg's benchmarking checklist).
+order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. If a measured
+figure is far from its prediction, find out what else limits it (Gregg's benchmarking checklist).
 
-In a RAID 0 of unequal members all members are used up to the size of the smallest, only the larger ones from there to
-the next size, and so on. ``member_shares`` returns each member's share of a load, ``mean_stream_members`` the rate of
-one stream.
+In a RAID 0 of unequal members, all members are used up to the size of the smallest, only the larger ones from there to
+the next size, and so on. ``member_shares`` returns each member's share of a load, and ``mean_stream_members`` the rate
+of one stream.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None)
 
 
 def mean_stream_members(member_bytes: Sequence[int], covered_bytes: int | None = None) -> float:
-    """Mean rate of one stream over ``covered_bytes``, as a multiple of one member's: size divided by time."""
+    """Mean rate of one stream over ``covered_bytes`` (size divided by time), as a multiple of one member's rate."""
     zones = covered_zones(member_bytes, covered_bytes)
     return sum(zone.size for zone in zones) / sum(zone.size / len(zone.slots) for zone in zones)
 
@@ -106,23 +106,23 @@ def expected_busy_disks(disks: int, depth: float) -> float:
     All disks have the same constant service time. In one service time every busy disk completes one I/O, and the same
     number arrives at random disks; if the mean square of the queue lengths is constant, the share of busy disks is the
     solution of a quadratic equation (docs/theory.md). The result assumes a constant number of busy disks, and is within
-    2 % of simulated queues. It lies between a network of exponential servers, nQ / (n + Q - 1), and I/Os that are all
-    redistributed in every service time, n(1 - (1 - 1/n)^Q).
+    2 % of simulated queues. It lies between the results for a network of exponential servers, nQ / (n + Q - 1),
+    and for I/Os that are all redistributed in every service time, n(1 - (1 - 1/n)^Q).
 
     Raises SpecError for fewer than one disk or I/O.
     """
     if disks < 1 or depth < 1:
-        raise SpecError(f"{disks} disks at queue depth {depth} do no work", hint="use at least 1 of each")
+        raise SpecError(f"no load on {disks} disks at queue depth {depth}", hint="use at least 1 of each")
     each = depth / disks
     half = 1 + each - 0.5 / disks
     return float(disks * (half - math.sqrt(half * half - 2 * each)))
 
 
 def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> float:
-    """Small random reads or writes per second with ``depth`` I/Os in flight, by closed form.
+    """Small random reads or writes per second with ``depth`` I/Os in flight, in closed form.
 
-    Busy disks divided by the work of one request, limited by the capacity of the busiest member. Raises SpecError
-    without disks.
+    The result is the number of busy disks divided by the service time of one request, limited by the capacity of the
+    busiest member. Raises SpecError if there are no disks.
     """
     servers = _servers(disks)
     ceiling = ceiling_iops(level, servers, is_write=is_write)
@@ -153,7 +153,7 @@ def sequential_bytes_per_second(
     member_bytes: Sequence[int] = (),
     covered_bytes: int | None = None,
 ) -> Prediction:
-    """Upper bound for one sequential stream of large requests. Raises SpecError without disks or for a mix.
+    """Upper bound for one sequential stream of large requests. Raises SpecError for no disks or for a mix.
 
     ``member_bytes``: the size of each member of a RAID 0; unequal sizes create zones, and the result is the mean over
     ``covered_bytes`` from the array's start (None: all of it).
@@ -177,13 +177,13 @@ def sequential_bytes_per_second(
 def rebuild_seconds(
     used_device_bytes: int, disks: Sequence[DiskRates], *, sync_speed_max_bytes_per_second: float | None = None
 ) -> Prediction:
-    """Time to rebuild one member: its used bytes at the rate of the slowest part, without other load.
+    """Time to rebuild one member: its used bytes at the rate of the slowest member, without other load.
 
-    ``disks`` are the surviving members and the new one; md's limit applies as well if given (md(4), sync_speed_max).
-    Raises SpecError without disks.
+    ``disks`` are the surviving members and the new one; md's sync_speed_max (md(4)) applies as well if it is given.
+    Raises SpecError if there are no disks.
     """
     if not disks:
-        raise SpecError("a rebuild without disks has no speed", hint="give the members' measured rates")
+        raise SpecError("no rebuild time without disks", hint="give the members' measured rates")
     limits = {
         "the slowest member's sequential read": min(disk.sequential_read_bytes_per_second for disk in disks),
         "the slowest member's sequential write": min(disk.sequential_write_bytes_per_second for disk in disks),
@@ -211,11 +211,11 @@ def predict_load(
     """Predicted performance of ``workload`` on this array, healthy or without the slots in ``failed``.
 
     ``working_bytes``: working set of the load on the array; if given, hits in md's stripe cache are included. Random
-    blocks are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes``: the size of
+    requests are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes``: the size of
     each member; a RAID 0 of unequal members has zones, of which those in the first ``working_bytes`` count.
 
-    Raises SpecError for a verify workload, which has no constant direction, for a failed array, for a sequential load
-    on a degraded one, and for requests of several chunks as ``requests_for`` does.
+    Raises SpecError for a verify workload, whose direction is not constant, for a failed array, for a sequential load
+    on a degraded array, and for those requests of several chunks that ``requests_for`` rejects.
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="use a read or write workload")
@@ -288,7 +288,7 @@ def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
 def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
     """Raises SpecError for a disk with a rate of 0."""
     if any(min(disk.random_read_iops, disk.random_write_iops) <= 0 for disk in disks):
-        raise SpecError("a disk with 0 I/Os a second has no service time", hint="measure the disks again")
+        raise SpecError("a disk cannot have a rate of 0 I/Os per second", hint="measure the disks again")
     return tuple(
         Server(1 / disk.random_read_iops, 1 / disk.random_write_iops, disk.concurrent_requests) for disk in disks
     )
@@ -338,10 +338,10 @@ def demand(
 def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
     """Maximum number of requests per second at any queue depth: the busiest member is always busy.
 
-    Raises SpecError without disks.
+    Raises SpecError if there are no disks.
     """
     if not servers:
-        raise SpecError("an array without disks does no work", hint="give the members' rates")
+        raise SpecError("no prediction for an array without disks", hint="give the members' rates")
     work = demand(level, len(servers), is_write=is_write)
     seconds = [
         (reads * server.read_seconds + writes * server.write_seconds) / server.concurrent_requests

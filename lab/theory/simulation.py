@@ -1,12 +1,12 @@
 """Discrete-event simulation of a load on an array, as a closed queueing network, and md's I/Os for one small request.
 
-md's reads and writes of members, their order and completion times follow the kernel's source, drivers/md of Linux 6.1:
+The reads and writes that md issues to the members, and their order, follow the source of Linux 6.1 (drivers/md):
 ``handle_stripe_dirtying`` and ``need_this_block`` of raid5.c for parity, ``read_balance`` of raid1.c and raid10.c for
-mirrors. A request lies within a chunk, or consists of several whole ones.
+mirrors. A request lies within a chunk, or consists of several whole chunks.
 
 ``depth`` requests are always in flight, as with fio's libaio engine: each completion immediately issues the next
 request. A request passes through md's stages, and each member serves its I/Os in order. There is no closed form for
-this: a parity write forks to several members, joins, and forks again. The run is short, has its own seed, and is
+this: a parity write forks to several members, joins, and forks again. Each run is short, uses a fixed seed, and is
 deterministic.
 """
 
@@ -71,7 +71,7 @@ class Server:
 class Servers:
     """The members of an array and their queues.
 
-    With service in order of arrival, the completion time of an I/O is known when it is queued.
+    Members serve I/Os in order of arrival, so the completion time of an I/O is known when it is queued.
     """
 
     def __init__(self, servers: Sequence[Server], *, follows_heads: bool) -> None:
@@ -88,7 +88,7 @@ class Servers:
 
     @property
     def busy_seconds(self) -> float:
-        """Total service time of all queued I/Os over all members, past and future."""
+        """Total service time of all I/Os queued so far, completed or not, over all members."""
         return sum(
             count * each
             for counts, seconds in zip(self.ios, self._seconds, strict=True)
@@ -223,14 +223,14 @@ class MirroredRequests(Requests):
 
 
 def _full_stripes(level: Level, members: int) -> FixedRequests:
-    """A read of every data member, or a write of every member without prior reads."""
+    """A read of all data chunks of a stripe, or a write of all its chunks without prior reads."""
     # In reverse order of rows, P of the first place is in slot 0, of the second in slot 1, and so on.
     rows = [_parity_row(level, members, row) for row in reversed(range(members))]
     return FixedRequests([tuple(sorted(row.data_slots)) for row in rows], [tuple(range(members))] * members)
 
 
 class ParityRequests(Requests):
-    """RAID 4, 5 and 6 with md's stripe cache, in left-symmetric layout."""
+    """RAID 4, and RAID 5 and 6 in left-symmetric layout, with md's stripe cache."""
 
     def __init__(self, level: Level, members: int, failed: frozenset[int], random: Random, stripes: int | None) -> None:
         self._rows = [_parity_row(level, members, row) for row in range(members)]
@@ -262,7 +262,7 @@ class ParityRequests(Requests):
         return found
 
     def _work_out(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
-        """The stages for a stripe with the slots in ``pages`` in the cache, and the cached slots afterwards."""
+        """The stages for a stripe of which ``pages`` are in the cache, and the pages that are in it afterwards."""
         data, parity = self._slots(place)
         if is_write:
             return self._write(data, parity, pages)
@@ -287,7 +287,7 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """The reads before a write, by the method that needs fewer; by reconstruct-write if both need equally many."""
+        """The reads before a write: by read-modify-write if it needs fewer of them, otherwise by reconstruct-write."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
@@ -315,7 +315,7 @@ def requests_for(
     chunks: int = 1,
     shares: Sequence[float] = (),
 ) -> Requests:
-    """The request handling of a level.
+    """The conversion of requests into member I/Os for this level.
 
     ``stripes``: pages of the working set on each member; if given, hits in the stripe cache are included.
     ``chunks``: number of chunks of one request. ``shares``: each member's share of the requests of a RAID 0
@@ -336,7 +336,7 @@ def requests_for(
             return _full_stripes(level, members)
         raise SpecError(
             f"no prediction for requests of {chunks} chunks on {level.name.value} of {members} members",
-            hint="use blocks within a chunk, or of a whole stripe",
+            hint="use requests within one chunk, or of exactly one stripe",
         )
     if level.name is LevelName.RAID1:
         balance = Balance.HEAD if is_rotational else Balance.PENDING
@@ -368,7 +368,7 @@ _WARMUP_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class ArrayUnderLoad:
-    """Small requests at random addresses on one array."""
+    """Requests at random addresses on one array."""
 
     level: Level
     servers: tuple[Server, ...]
@@ -411,10 +411,10 @@ def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
     """
     if not load.servers or load.depth < 1:
         raise SpecError(
-            f"{len(load.servers)} disks at queue depth {load.depth} do no work", hint="use at least 1 of each"
+            f"no load on {len(load.servers)} disks at queue depth {load.depth}", hint="use at least 1 of each"
         )
     if any(min(server.read_seconds, server.write_seconds) <= 0 for server in load.servers):
-        raise SpecError("a disk with a service time of 0 has no queue", hint="measure the disks again")
+        raise SpecError("a disk cannot have a service time of 0", hint="measure the disks again")
     count = BASE_REQUESTS + REQUESTS_PER_DEPTH * load.depth if requests is None else requests
     return _Run(load, count).figures()
 
@@ -432,7 +432,7 @@ _Event = tuple[float, int, float, Stage | None, float]
 
 
 class _Run:
-    """One simulation: events in order of time, each the end of a request's stage."""
+    """One simulation: events in order of time, each of which is the end of a stage of a request."""
 
     def __init__(self, load: ArrayUnderLoad, requests: int) -> None:
         self._load = load
@@ -493,7 +493,7 @@ class _Run:
                 end = self._servers.put(now, *stages[0], address)
                 return (end, number, now, stages[1] if len(stages) > 1 else None, address)
             self._latencies.append(0.0)
-        raise SpecError("nearly the whole load fits in md's stripe cache", hint="use a larger file")
+        raise SpecError("nearly all of the load fits in md's stripe cache", hint="use a larger file")
 
     def figures(self) -> LoadFigures:
         begin, seconds = self._play()
@@ -514,8 +514,8 @@ class _Run:
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:
     """At least ``count`` places in random order, all with equal frequency.
 
-    To the queues, whose memory is far shorter, the order is random. Yet the whole run uses every member equally often,
-    so that a short run has the same mean as a long one.
+    To the queues, whose memory is far shorter, the places look independent. Yet the run uses every member about equally
+    often, so that a short run has nearly the same mean as a long one.
     """
     rounds = -(-2 * count // places)
     deck = list(range(places)) * rounds
