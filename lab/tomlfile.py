@@ -45,7 +45,7 @@ def with_new_keys(tree: Any) -> Any:
 
 
 def with_new_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
-    """An action of a lesson file with its current arguments."""
+    """An action of a lesson file, with old arguments converted to the current ones."""
     match action:
         case {"act": "array.scrub", "repair": bool(repairs), **rest}:
             return {**rest, "act": "array.scrub", "action": "repair" if repairs else "check"}
@@ -84,7 +84,7 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
 
 
 def known_word(words: type[W], text: str, what: str) -> W:
-    """The member of an enumeration. Raises SpecError with the nearest word."""
+    """The member of the enumeration ``words``. Raises SpecError, which suggests the nearest word."""
     try:
         return words(text.strip().lower())
     except ValueError:
@@ -92,7 +92,7 @@ def known_word(words: type[W], text: str, what: str) -> W:
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Read one file. Raises SpecError for a missing or unreadable file, and like decode_toml."""
+    """Read one file. Raises SpecError for a missing or unreadable file, and as ``decode_toml`` does."""
     return decode_toml(toml_text(path), kind, source=str(path))
 
 
@@ -110,7 +110,7 @@ def file_of(what: str, name: str, folder: Path) -> Path:
 
 
 def toml_text(path: Path) -> str:
-    """Read the text of a file, for ``decode_toml``. Raises SpecError if the file cannot be read for any reason."""
+    """Read the text of a file, for ``decode_toml``. Raises SpecError if the file cannot be read."""
     return read_text(path, MOST_TOML_BYTES, hint="check that this is the right file")
 
 
@@ -149,7 +149,7 @@ _PROSE = frozenset({"title", "question", "why", "defects"})
 
 
 def as_meant(text: str) -> str:
-    """The settings of an experiment's file, normalised over all versions, to detect equal experiments."""
+    """The settings of an experiment's file, in the same form for all format versions, to detect equal experiments."""
     try:
         tree = with_new_keys(parse_toml(text))
     except SpecError:
@@ -186,7 +186,7 @@ _NO_SIZE = object()
 
 
 def _check(value: Any, kind: Any, path: str, problems: _Problems) -> None:
-    """Report all errors of ``value`` as a ``kind``, key by key."""
+    """Report everything that prevents a conversion of ``value`` to ``kind``, key by key."""
     struct = _struct_in(kind, value)
     if struct is not None and isinstance(value, dict):
         _check_struct(value, struct, path, problems)
@@ -262,7 +262,7 @@ def _join(path: str, key: str) -> str:
 
 
 def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
-    """Tag -> the Struct with this tag among the modules' names; ``key`` is the field of the tag."""
+    """Tag -> the Struct with this tag among the modules' names; ``key`` is the name of the tag's field."""
     names = (each for names in modules for each in names.values())
     kinds = [each for each in names if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     # The tag of a class without a tag of its own is its name: such a class is a base of others.
@@ -274,7 +274,7 @@ def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, what: str, key: str, where: str) -> T:
-    """Convert a table with a tag. Raises SpecError with the nearest tag, and like ``convert_tree``."""
+    """Convert a table with a tag. Raises SpecError for an invalid tag, and as ``convert_tree`` does."""
     name = written.get(key)
     if not isinstance(name, str):
         raise SpecError(f"{where}: a {what} without '{key}'", hint=f"{key} = one of: {', '.join(sorted(kinds))}")
@@ -287,7 +287,8 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
     """The tree with every ``{name}`` in its texts replaced; with the prefix ``seed.``, every ``{seed.name}``.
 
-    A text that is only a placeholder becomes the value itself, number or text. Raises SpecError for an unknown name.
+    A text that consists of a placeholder only becomes the value itself, a number or a text. Raises SpecError for an
+    unknown name.
     """
     if isinstance(tree, Mapping):
         return {

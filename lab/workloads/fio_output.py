@@ -69,7 +69,7 @@ class FioDocument(msgspec.Struct, frozen=True):
 
     @property
     def live_job(self) -> FioJob:
-        """The only entry, without I/O if there are several: documents without group_reporting have no live values."""
+        """The only entry; an empty one if there are several, since without group_reporting there are no live values."""
         return self.jobs[0] if len(self.jobs) == 1 else FioJob("")
 
 
@@ -120,7 +120,7 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class DocumentSplitter:
-    """Splits fio's standard output, fed in pieces, into complete JSON documents.
+    """Splits fio's standard output, which is fed in pieces, into complete JSON documents.
 
     fio prints documents in sequence, each from a line ``{`` to a line ``}``, with notes between them.
     """
@@ -140,7 +140,7 @@ class DocumentSplitter:
             yield from self._take(line)
 
     def finish(self) -> Iterator[str]:
-        """The document that ends with the text, without a final line feed."""
+        """The document at the end of the output, if its last line has no line feed."""
         line, self._line = self._line, ""
         yield from self._take(line)
 
@@ -162,7 +162,9 @@ def _decode_document(text: str) -> FioDocument:
     try:
         return decode_json(text, FioDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise WorkloadError(f"fio's JSON cannot be read: {error}\n{_tail(text)}", hint="run the job by hand") from None
+        raise WorkloadError(
+            f"fio's JSON cannot be read: {error}\n{_tail(text)}", hint="run the job by hand to see its output"
+        ) from None
 
 
 def _only_job(document: FioDocument) -> FioJob:
@@ -170,7 +172,7 @@ def _only_job(document: FioDocument) -> FioJob:
         names = ", ".join(job.jobname for job in document.jobs) or "none"
         raise WorkloadError(
             f"jobs-unsummed: fio reported {len(document.jobs)} entries ({names}) where one was expected",
-            hint="put group_reporting in the job file",
+            hint="add group_reporting to the job file",
         )
     return document.jobs[0]
 
@@ -246,8 +248,8 @@ def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
 def _answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
     """Number of I/Os completed between two documents. ``block_bytes`` is the size of each, or None if they differ.
 
-    fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and is
-    read later, by about ten milliseconds on a busy computer (stat.c). It is used only for requests of several sizes.
+    fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and
+    is read later, by about ten milliseconds on a busy computer (stat.c), so it is used only if request sizes differ.
     """
     return (after.io_bytes - before.io_bytes) // block_bytes if block_bytes else after.total_ios - before.total_ios
 
@@ -296,7 +298,7 @@ class MeasuredWindow:
 
 
 def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
-    """A window of ``seconds``, divided by documents into four parts, or more if it is long."""
+    """A window of ``seconds``, which documents divide into four parts, or more if it is long."""
     each = seconds / max(_SLICES, math.ceil(seconds / LONGEST_INTERVAL_SECONDS))
     # Whole milliseconds, the unit of fio's option.
     return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
@@ -324,10 +326,10 @@ class WindowCut:
             self._is_full = clock >= latest - window.early_seconds
 
     def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
-        """The figures of the window, from those of the whole run. ``block_bytes``: as in `LiveFeed`.
+        """``whole``, with the figures of the window in place of its own. ``block_bytes``: as in `LiveFeed`.
 
-        A load that was stopped before its window began has the figures of the whole run.
-        Raises MeasurementDisturbed if fio printed no documents at the edges, WorkloadError without I/O between them.
+        If the load was stopped before its window began, ``whole`` is returned unchanged. Raises MeasurementDisturbed if
+        fio printed no documents at the edges, and WorkloadError if no I/O completed between them.
         """
         if not self._is_full and (whole.interrupted or self.window.seconds is None):
             # It was stopped, and drained its queue before it printed the last document.
@@ -352,7 +354,7 @@ class WindowCut:
         if reads is None and writes is None:
             raise WorkloadError(
                 f"no I/O completed in the {seconds:.3g} s of the measurement",
-                hint="measure longer: 'raidlab lint' says how long, for the expected latency",
+                hint="measure longer; 'raidlab lint' says how long, from the expected latency",
             )
         return msgspec.structs.replace(
             whole,
@@ -371,7 +373,7 @@ def load_seconds(document: FioDocument) -> float:
 def _difference(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> DirectionFigures | None:
-    """The figures between two documents; None without time between them, or if nothing was requested until ``after``.
+    """The figures between two documents; None if no time passed between them, or if ``after`` has no I/O yet.
 
     Percentiles are None without samples (warm-up, or no I/O).
     """
@@ -415,7 +417,7 @@ class LiveInterval:
 
 @dataclass(slots=True)
 class LiveFeed:
-    """Converts fio's standard output, fed in pieces, to intervals, and at the end to figures.
+    """Converts fio's standard output, which is fed in pieces, to intervals, and at the end to figures.
 
     Raises WorkloadError for invalid JSON.
     """
@@ -423,10 +425,10 @@ class LiveFeed:
     cut: WindowCut | None = None
     """The measured interval; None: the whole run."""
     block_bytes: int | None = None
-    """The size of every request; None: they differ. fio reports only that of the last of several jobs."""
+    """The size of every request; None if sizes differ. fio itself reports only the size of the last of several jobs."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
     last_document: str = ""
-    """The newest complete document, verbatim: at the end of a run the one with its result."""
+    """The newest complete document, verbatim; at the end of a run it has the result."""
     load_seconds: float = 0.0
     """Time from the first request to the newest document, by fio's clock."""
     is_due: Callable[[], bool] = lambda: True
@@ -439,7 +441,7 @@ class LiveFeed:
         return self._intervals(list(self.splitter.feed(chunk)))
 
     def finish(self) -> list[LiveInterval]:
-        """The interval that the end of the text completes, of any length, if it has I/O."""
+        """The intervals at the end of the output; the last one may be very short, and is omitted if it has no I/O."""
         found = self._intervals(list(self.splitter.finish()))
         sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
         self._held_back = None
@@ -450,18 +452,18 @@ class LiveFeed:
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
         """The figures of the measured interval, or of the whole run, from the last document of the finished process.
 
-        Raises WorkloadError for an exit status other than 0 (128 passes with ``accept_interrupted``), missing or
+        Raises WorkloadError for an exit status other than 0 (128 is accepted with ``accept_interrupted``), missing or
         incomplete JSON, an error reported by fio such as a failed verification, or more than one entry (group_reporting
         was off), and as ``WindowCut.figures`` does.
         """
         if self.splitter.is_inside_document:
-            raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke")
+            raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke: repeat the run")
         message = _tail(stderr_text) or _tail("\n".join(self.splitter.notes)) or _tail(self.last_document)
         document = _decode_document(self.last_document) if self.last_document else None
         job = _only_job(document) if document else None
         if job and job.error:
             raise WorkloadError(
-                _job_error(job, message), hint="the array or its file system refused I/O, or data changed"
+                _job_error(job, message), hint="I/O to the array or its file system failed, or data changed: see dmesg"
             )
         interrupted = exit_status == INTERRUPTED_STATUS
         if exit_status and not (interrupted and accept_interrupted):
@@ -524,7 +526,7 @@ def _seconds_between(before: FioDocument | None, after: FioDocument) -> float:
 
 
 def _counted_from(before: FioDocument | None, after: FioDocument) -> FioJob:
-    """The earlier entry; one without I/O if the counters of ``after`` started anew."""
+    """The entry of ``before``; an empty one if there is none, or if fio has reset its counters since then."""
     if before is None or _started_anew(before.live_job, after.live_job):
         return FioJob("")
     return before.live_job

@@ -1,8 +1,8 @@
-"""Jobs of workloads: fio job files and command lines, the addresses of random loads as traces, and commands of dd.
+"""What a workload runs: fio job files and command lines, synthetic traces, and dd commands.
 
 Some published recipes measure with dd (GNU coreutils, dd(1)), which prints ``BYTES bytes (...) copied, SECONDS s,
-...`` on standard error when it ends. It counts the bytes written to the page cache, unless the recipe has oflag=direct
-or conv=fdatasync.
+...`` on standard error when it ends. Its figures are those of writes to the page cache, unless the recipe has
+oflag=direct or conv=fdatasync.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _FINGERPRINT_CHARACTERS = 16
 
 
 def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
-    """A text that is equal for two runs of one load on the same addresses, in the same order.
+    """A text that is the same for two runs of a load if they access the same addresses in the same order.
 
-    It is empty if addresses are not random, if the seed comes from the system, and for a replay without its traces.
+    It is empty if addresses are not random, if the seed comes from the system, or for a replay without its traces.
     ``traces``: the replayed traces, if any. ``fio_version``: as printed by fio, such as ``fio-3.33``.
     """
     if traces:
@@ -91,7 +91,7 @@ def _effective_seed(options: dict[str, str], fio_version: str) -> str | None:
 
 
 def _options(job_text: str) -> dict[str, str]:
-    """The options of all sections, merged; the first value of an option counts. raidlab's own jobs have one section."""
+    """The options of all sections, merged; the first value of each is used. raidlab's own jobs have one section."""
     found: dict[str, str] = {}
     for line in job_text.splitlines():
         name, sign, value = line.partition("=")
@@ -134,12 +134,12 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
     """The trace over the first ``space_bytes`` of a device; its requests are spread over at most ``streams`` streams.
 
     Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError for an unknown kind, too
-    little space, or a time without any request.
+    little space, or a duration without any request.
     """
     if kind != TRACE:
         raise unknown_word("synthetic trace", kind, (TRACE,))
     if space_bytes < LEAST_SPACE_BYTES:
-        raise SpecError(f"a trace needs an area of 16 MiB, not {space_bytes} bytes", hint="use a larger array")
+        raise SpecError(f"a trace needs at least 16 MiB, not {space_bytes} bytes", hint="use a larger array")
     dealt: list[list[str]] = [["fio version 2 iolog", "data add", "data open"] for _ in range(streams)]
     # Not cryptographic: the same seed must give the same trace.
     requests = _requests(seconds, space_bytes, random.Random(seed))
@@ -148,7 +148,7 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
         dealt[number % streams] += [f"data wait {milliseconds} 0", f"data {word} {offset} {length}"]
     texts = tuple("\n".join([*lines, "data close"]) + "\n" for lines in dealt if len(lines) > _HEAD_LINES)
     if not texts:
-        raise SpecError(f"no request of trace '{kind}' comes within {seconds:g} s", hint="measure for longer")
+        raise SpecError(f"no request of trace '{kind}' is due within {seconds:g} s", hint="measure for longer")
     return texts
 
 
@@ -250,7 +250,7 @@ class Invocation:
     window: MeasuredWindow | None = None
     """The measured interval; None: the whole run."""
     traces: tuple[str, ...] = ()
-    """The trace of each job: on standard input before the job file, and in files when fio starts."""
+    """The trace of each job, sent on standard input before the job file and stored in files before fio starts."""
 
     def __post_init__(self) -> None:
         """Final check of every command before it reaches a machine, whatever its origin. Raises SpecError."""
@@ -334,7 +334,7 @@ def fio_invocations(
 
 
 def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """The fio process that writes all files or regions of ``workload`` once, so reads do not hit unallocated space.
+    """The fio process that writes all files or regions of ``workload`` once, so that reads find allocated space.
 
     Raises WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
@@ -407,7 +407,7 @@ def _one_file(target: JobTarget) -> str:
 
 
 def _job_place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
-    """A file or region per job, to avoid contention for one inode's lock and overlapping data."""
+    """A file or region per job, so that jobs do not contend for an inode's lock or overwrite each other's data."""
     yield f"size={size_bytes}"
     if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"
@@ -483,7 +483,7 @@ _LONGEST_SECONDS = 1800.0
 
 
 def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """The recipe on this target; a count of blocks that does not fit is reduced.
+    """The recipe on this target; a block count that does not fit is reduced.
 
     Raises WorkloadError ``file-exceeds-fs`` if there is no room for a single block.
     """

@@ -1,4 +1,4 @@
-"""Workloads: TOML files, checked as a whole, with the fio settings that they may have."""
+"""Workloads: TOML files, each checked as a whole, and the fio options that they may use."""
 
 from __future__ import annotations
 
@@ -106,20 +106,20 @@ def require_permitted(problems: Iterable[str], what: str) -> None:
 def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, writes: bool = True) -> Iterator[str]:
     """Violations in a fio job file.
 
-    ``paths``: permitted values of the options that name a file; options not in it are forbidden. None: any file, for a
-    job that is checked but not run.
+    ``paths``: permitted values of the options that name a file; such options are forbidden if they are not in it. None:
+    any file, for a job that is checked but not run.
     ``writes``: whether the target may be changed.
     """
     lines = text.split("\n")
     if len(lines) > MOST_LINES:
-        yield f"{len(lines):,} lines, and {MOST_LINES} are permitted"
+        yield f"{len(lines):,} lines, but at most {MOST_LINES} are permitted"
         return
     shared: dict[str, str] = {}
     jobs: list[tuple[str, dict[str, str]]] = []
     options: dict[str, str] | None = None
     for line in lines:
         if len(line) > _LONGEST_LINE or not line.replace("\t", " ").isprintable():
-            yield f"a line with control characters, or of more than {_LONGEST_LINE}: '{shortened(line)}'"
+            yield f"a line with control characters or over {_LONGEST_LINE} characters: '{shortened(line)}'"
             return
         line = line.strip(" \t")
         if not line or line[0] in ";#":
@@ -201,9 +201,9 @@ def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *
         yield f"dd without {', '.join(missing)}"
         return
     if given["of" if writes else "if"] != target or given["if" if writes else "of"] == target:
-        yield f"dd that does not {'write' if writes else 'read'} its target alone: if={given['if']} of={given['of']}"
+        yield f"dd that does not {'write' if writes else 'read'} only its target: if={given['if']} of={given['of']}"
     if block_bytes is not None and parse_bytes(given["bs"]) != block_bytes:
-        yield f"dd with bs={given['bs']}, and block_bytes is {block_bytes}"
+        yield f"dd with bs={given['bs']}, but block_bytes is {block_bytes}"
 
 
 COUNT = re.compile(r"\{count:([0-9]{1,18})\}")
@@ -277,7 +277,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: Seed = 20_260
     """Seed of the offsets, equal on every array."""
     vary_seed: bool = True
-    """Add the number of the repeat to the seed, so that repeats differ and arrays do not."""
+    """Add the number of the repeat to the seed, so that repeats use different offsets, and arrays the same ones."""
     verify: Verify = Verify.NONE
     file_bytes: SizeBytes | None = None
     """Bytes per job; None: set by the experiment or the free space."""
@@ -333,7 +333,7 @@ def _recipe_problems(workload: Workload) -> Iterator[str]:
     if workload.program is LoadProgram.DD:
         program, *operands = COUNT.sub(r"\1", workload.recipe).split() or [""]
         if program != "dd":
-            yield f"the program '{shortened(program)}' where only dd is run"
+            yield f"program '{shortened(program)}', but only dd can be run"
         elif workload.direction not in (Direction.READ, Direction.WRITE):
             yield "a dd that is neither a read nor a write"
         else:
@@ -351,13 +351,13 @@ def _complaints(workload: Workload) -> Iterator[str]:
         engines = ", ".join(sorted(ENGINES))
         yield f"{RULE}: engine '{shortened(workload.engine)}' is not one of {engines}"
     if not plays("random_distribution", workload.distribution):
-        yield f"{RULE}: distribution '{shortened(workload.distribution)}' is not one such as random or zipf:1.1"
+        yield f"{RULE}: '{shortened(workload.distribution)}' is not a distribution such as random or zipf:1.1"
     yield from (f"{RULE}: {problem}" for problem in _recipe_problems(workload))
     yield from _buffer_problems(workload.jobs, workload.queue_depth, workload.block_bytes)
     if workload.queue_depth > 1 and is_synchronous:
         yield f"depth-without-async: engine '{workload.engine}' ignores a queue_depth above 1"
     if is_mix != (workload.read_percent is not None):
-        yield "a mix, and nothing else, needs read_percent"
+        yield "read_percent is required for a mix, and forbidden otherwise"
     if (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE):
         yield "direction 'verify' requires a verify mode, and a verify mode that direction"
     if workload.trace and not (is_mix and is_synchronous):
@@ -365,7 +365,7 @@ def _complaints(workload: Workload) -> Iterator[str]:
     if workload.runtime_seconds < workload.warmup_seconds:
         yield "runtime-short: runtime_seconds is less than warmup_seconds"
     if workload.file_bytes is not None and workload.file_bytes < workload.block_bytes:
-        yield "file_bytes is below one block"
+        yield "file_bytes is less than one block"
 
 
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
