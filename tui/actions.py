@@ -85,7 +85,7 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
-    """Add the disks to the list of an embedded lab, which is closed meanwhile. Must not run on the lab's thread."""
+    """Add the disks to an embedded lab's disk list; the lab is closed meanwhile. Must not run on the lab's thread."""
     name = parse_target(client.target or "uml:").lab_name
     with client.released(), lab_folder(client.host.state, name) as folder:
         return add_to_list(folder, DiskSpec(name="", kind=DiskKind.FILE, size_bytes=size_bytes), LARGER_COUNT)
@@ -110,7 +110,7 @@ def selected_disk(state: LabState) -> LabDisk | None:
 
 
 def selected_member(state: LabState) -> tuple[ArrayStatus, MemberStatus] | None:
-    """The selected disk as a member of a running array."""
+    """The running array of which the selected disk is a member, and the member; None if there is none."""
     return state.member_of(state.selected_disk or "")
 
 
@@ -188,7 +188,7 @@ def do(frontend: Frontend, action: Action) -> None:
                 frontend.leave_volume(action.array)
             frontend.make_and_run(action.plan)
         case _:
-            raise AssertionError(f"the app does not know how to do {action}")
+            raise AssertionError(f"the app cannot perform {action}")
 
 
 def waiting_words(state: LabState, name: str) -> str:
@@ -362,7 +362,7 @@ def title_of(level: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """All choices of the form. A choice without effect at the current level is kept for levels that have it."""
+    """All choices of the form. A choice that has no effect at the current level is kept for other levels."""
 
     level: str = LevelName.RAID5
     disks: tuple[str, ...] = ()
@@ -394,7 +394,7 @@ class Draft:
 
     @property
     def chunk_bytes(self) -> int:
-        """The chosen chunk, or the default of the kind; no effect at levels without chunks."""
+        """The chosen chunk, or the default of the kind; it has no effect at levels without chunks."""
         default = self.kind.default_chunk_bytes
         return dict(self.chunks).get(default, default)
 

@@ -1,6 +1,6 @@
 """The app: its modes, which share one lab, the settings that it stores between runs, and input typed ahead.
 
-A damaged file of settings does not prevent the app from starting.
+A damaged settings file does not prevent the app from starting.
 """
 
 from __future__ import annotations
@@ -499,7 +499,7 @@ def save_settings(file: Path, settings: Settings) -> None:
 
 
 def load_keymap(file: Path) -> tuple[dict[str, str], list[str]]:
-    """The user's keymap (binding id -> keys), and one line for each problem of the file."""
+    """The user's keymap (binding id -> keys), and one line for each problem in the file."""
     try:
         if not file.exists():
             return {}, []

@@ -28,7 +28,7 @@ _OLD_ROUNDS = 10
 
 
 def settle_collector() -> None:
-    """Exclude all current objects from collection. Older garbage that exists at this moment may never be collected."""
+    """Exclude all existing objects from garbage collection. Old garbage among them may never be collected."""
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _OLD_ROUNDS)
     # Collect the youngest generation first: it holds most of the garbage of loading.
     gc.collect(0)

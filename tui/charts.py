@@ -1,4 +1,4 @@
-"""Charts of values over time and with their intervals, and diagrams of where an array puts its chunks."""
+"""Charts of values over time, charts of values with intervals, and diagrams of where an array puts its chunks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASCII_SIGNS = " '.:"
 
 @dataclass(slots=True)
 class DotCanvas:
-    """``columns`` × ``rows`` cells. Dots count from the top left."""
+    """``columns`` × ``rows`` cells. Dots are counted from the top left."""
 
     columns: int
     rows: int
@@ -61,7 +61,7 @@ class DotCanvas:
             self.cells[place] = sign, owner
 
     def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
-        """Draw a line between two dots, (column, row) each; ``start`` must not be to the right of ``end``."""
+        """Draw a line between two dots, each given as (column, row); ``start`` must not be to the right of ``end``."""
         (x0, y0), (x1, y1) = start, end
         if x1 <= x0:
             self.vertical(x0, y0, y1, owner)
@@ -149,7 +149,7 @@ class TimeChart(LineWidget):
     ) -> None:
         """Create an empty chart.
 
-        ``is_log`` is for latencies. ``filled`` draws areas, and suits one series. ``minimum_top`` is the minimum upper
+        ``is_log`` is for latencies. ``filled`` draws areas, for a single series. ``minimum_top`` is the minimum upper
         end of a linear axis, so that small noise is not enlarged.
         """
         super().__init__(id=id)
@@ -296,7 +296,7 @@ class TimeChart(LineWidget):
                 plot.put(row, column, self.glyphs.mark_line, mark.tone.value)
 
     def _draw_label(self, plot: _Plot, column: int, mark: Mark, lines: set[int]) -> None:
-        """Draw the label next to the line of its mark, in the upper half, if it covers no data and no other mark."""
+        """Draw the label beside its mark, in the upper half, unless it would cover data or another mark."""
         for row in range(plot.rows // 2):
             for start in (column + 1, column - cell_len(mark.label)):
                 end = start + cell_len(mark.label)
@@ -355,7 +355,7 @@ class IntervalRow:
     low: float
     high: float
     text: str
-    """The text at the right: the figure with its unit, possibly with its interval and a verdict."""
+    """The text on the right: the figure with its unit, possibly with its interval and a verdict."""
     tone: Tone = Tone.QUIET
     is_current: bool = False
     """Whether it is the row with which the others are compared."""
@@ -372,9 +372,9 @@ class Axis:
     """How an interval chart draws figures."""
 
     has_bars: bool = False
-    """Bars from 0, whose lighter end is the interval; else points on a line that is the interval."""
+    """True: bars from 0, whose lighter end is the interval. False: points on a line that is the interval."""
     scale: Scale | None = None
-    """None: bars reach to the highest figure of their group; points lie on whole decades that contain all rows."""
+    """None: bars extend to the highest figure of their group; points are on whole decades that contain all rows."""
     labels: tuple[tuple[float, str], ...] = ()
     line_at: float | None = None
     """The value at which a vertical line is drawn."""
@@ -662,7 +662,7 @@ class SliceCell:
 
 @dataclass(frozen=True, slots=True)
 class SliceLine:
-    """A row of the diagram: the slice of each disk that has one there; ``size`` is the size of a slice, as text."""
+    """A row of the diagram: each disk's slice, if it has one there; ``size`` is the size of a slice, as text."""
 
     size: str
     cells: tuple[SliceCell | None, ...]
@@ -678,7 +678,7 @@ class SlicePicture:
 
 
 class SliceDiagram(LineWidget):
-    """The disks side by side, in the order of the choice; the slices of an inner array have its colour and name."""
+    """The disks side by side, as ordered by the user; the slices of an inner array have its colour and name."""
 
     _picture: reactive[SlicePicture | None] = reactive(None, layout=True)
 

@@ -141,7 +141,7 @@ class LabClient:
         self._helpers: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Open the lab, also after it was lost or could not be opened. Does nothing while the lab is open."""
+        """Open the lab, even after it was lost or could not be opened. Does nothing while the lab is open."""
         with self._lock:
             if self._thread is None and not self._is_closing:
                 self._is_settled.clear()
@@ -151,7 +151,7 @@ class LabClient:
                 self._thread.start()
 
     def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
-        """Run work on the open session after the work submitted before.
+        """Run work on the open session, after all work that was submitted earlier.
 
         The future raises only LabError: MachineLost immediately if no session is open, and the reason for the loss if
         the machine is lost before the work begins.
@@ -204,7 +204,7 @@ class LabClient:
             thread.join()
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
-        """Register ``stop`` to be called before the session closes; returns a function that cancels this."""
+        """Register ``stop`` to be called before the session closes; returns a function that undoes this."""
         self._helpers.append(stop)
         return lambda: self._helpers.remove(stop) if stop in self._helpers else None
 
@@ -285,7 +285,7 @@ class LabClient:
         stack.callback(self._finish_work)
 
     def _finish_work(self) -> None:
-        """Accept no more work, and wait until the accepted work has run, or has failed because of the loss."""
+        """Accept no more work, and wait until the accepted work has run, or has failed because the machine was lost."""
         with self._lock:
             lane, self._lane = self._lane, None
         if lane:

@@ -179,7 +179,7 @@ class TypedScreen(Modal[None]):
 
 
 class NumberScreen(TypedScreen):
-    """The dialog for a number; it is low, so that the screen with the number remains visible."""
+    """The dialog for a number; it has few rows, so that the screen with the number remains visible."""
 
     AREA = "Number"
     HELP = "Type the value that you read, with a decimal point or comma. It is compared with your own result or array."
@@ -192,7 +192,7 @@ class NumberScreen(TypedScreen):
 
 
 class VariantScreen(TypedScreen):
-    """The dialog for the word of a variant, which may be empty."""
+    """The dialog for the word that selects a variant; the word may be empty."""
 
     AREA = "Variant"
     HELP = "The same word always gives the same variant, on every computer. Without a word you get the plain lesson."

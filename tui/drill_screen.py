@@ -234,7 +234,7 @@ class MakingScreen(Modal[None]):
 
     CSS_PATH = "drill_screen.tcss"
     AREA = "Drills"
-    HELP = "The drill is being set up on the lab's disks. This takes some seconds; the commands are hidden."
+    HELP = "The drill is being set up on the lab's disks. This takes a few seconds; the commands are hidden."
 
     def compose(self) -> ComposeResult:
         yield Static("The drill is being set up. Its description follows in a moment.", id="making")

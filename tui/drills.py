@@ -133,7 +133,7 @@ class Drills:
         self._frontend.beside("drills", read, on_done=listed)
 
     def receive(self, message: LabMessage) -> None:
-        """Find an open drill when the lab opens; during a drill, count the bytes written every ``_COUNT_SECONDS``."""
+        """Find an open drill when the lab opens; during a drill, count the written bytes each ``_COUNT_SECONDS``."""
         if isinstance(message, SessionOpened):
             self._find()
             self._read_left()
@@ -287,7 +287,7 @@ class Drills:
             self.refresh()
 
     def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
-        """Commit the drill: the disks may be written from now on. ``then`` gets the bytes written before."""
+        """Commit the drill: the disks may be written from now on. ``then`` gets the number of bytes written before."""
         if self._desk is not None:
             self._work("Commit", self._desk.commit, then)
 
@@ -301,7 +301,7 @@ class Drills:
         """End the drill; ``then`` is called when ``page`` has the debriefing. ``array`` names the array with the data.
 
         If no array with the data is running although one could, the drill ends only with ``as_it_is`` or at the second
-        call; ``again`` is the hint that says how.
+        call; ``again`` is the hint that says how to end it.
         """
         desk = self._desk
         if desk is None:

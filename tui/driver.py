@@ -70,7 +70,7 @@ class Pasted:
 
 
 class InputGate:
-    """The filter. ``feed`` handles input, ``tick`` the time without input; both return text and pastes, in order."""
+    """The filter. ``feed`` handles input, and ``tick`` handles pauses; both return text and pastes, in order."""
 
     def __init__(self) -> None:
         self._held = ""

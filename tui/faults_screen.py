@@ -62,7 +62,7 @@ class FaultView(JobView[Line]):
     lines: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_LINES))
 
     def lines_from(self, names: Sequence[str]) -> list[Line]:
-        """All lines, with the parts that have one of these titles moved before the other parts."""
+        """All lines, with the parts that have one of these titles moved in front of the other parts."""
         parts: list[list[Line]] = [[]]
         for line in self.lines:
             if line[1] == "title":
@@ -137,7 +137,7 @@ def all_items() -> tuple[FaultItem, ...]:
 
 
 def _target(frontend: Frontend) -> Target:
-    """The target of the fault lab: a separate machine like the app's, if that is one that raidlab starts."""
+    """The target of the fault lab: a separate machine like the app's if raidlab can start one, else ``uml:``."""
     target = parse_target(frontend.lab.target or "uml:")
     if not target.is_embedded:
         return parse_target("uml:")

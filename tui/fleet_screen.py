@@ -250,7 +250,7 @@ class FleetChoice:
 
     @property
     def rebuild_hours(self) -> float:
-        """Hours to rebuild one drive. At a measured rate they grow with the size of the drive."""
+        """Hours to rebuild one drive; if a measured rate is used, they are proportional to the drive's size."""
         return self.disk_tb * TB / self.measured.bytes_per_second / 3600 if self.measured else self.chosen_hours
 
     @property
@@ -288,7 +288,7 @@ class FleetChoice:
         return replace(self, **changes)
 
     def with_each_scrub_interval(self) -> tuple[FleetChoice, ...]:
-        """Copies with every scrub interval of ``SCRUBS``, this one first, then by distance in the list."""
+        """Copies with each scrub interval of ``SCRUBS``: this one's first, the others by distance in the list."""
         order = list(SCRUBS)
         at = order.index(self.scrub_hours)
         nearest = sorted(order, key=lambda each: abs(order.index(each) - at))
@@ -396,7 +396,7 @@ def share_rows(found: LossFigures) -> tuple[IntervalRow, ...]:
 
 
 def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
-    """Lines for causes that were too rare to estimate; none without any loss, because every figure is then a bound."""
+    """Lines for causes that were too rare to estimate; none if nothing was lost, since every figure is then a bound."""
     if not found.losses_per_array_year.value:
         return ()
     return tuple(
@@ -419,7 +419,7 @@ def comparison(field: str, before: tuple[FleetChoice, LossFigures], after: tuple
 
 
 def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
-    """The difference of the losses; if the intervals overlap, neither figure is called larger."""
+    """The difference between the losses; if the intervals overlap, neither figure is called larger."""
     old, old_low, old_high = fleet_losses(*before)
     new, new_low, new_high = fleet_losses(*after)
     if before[1].losses_per_array_year == after[1].losses_per_array_year:

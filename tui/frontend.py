@@ -1,6 +1,6 @@
 """The common part of the app and the text mode, its services, and the methods that each of the two implements.
 
-No method blocks: results are passed to callbacks on the frontend's own thread. Each service runs at most one thing at a
+No method blocks: results are passed to callbacks on the frontend's own thread. Each service runs at most one task at a
 time, and receives the messages of the lab's threads.
 """
 
@@ -59,7 +59,7 @@ class Loads:
         self._load: Load | None = None
 
     def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
-        """Start a load; without a runtime it runs until ``stop``. False if another one runs or it cannot start."""
+        """Start a load; without a runtime it runs until ``stop``. False if one runs already or it cannot start."""
         from lab.session.load import Load, predict
 
         frontend, client = self._frontend, self._frontend.client
@@ -107,7 +107,7 @@ class Loads:
 
 
 class Marks:
-    """Writes known data on arrays and verifies them: on request, and when an array is complete again."""
+    """Writes known data to arrays and verifies them: on request, and when an array is complete again."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -173,7 +173,7 @@ class Pacing:
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
-        """Make the pace faster by ``by`` places of ``SPEEDS``, or slower if negative; the slowest is a pause."""
+        """Move the pace by ``by`` steps along ``SPEEDS``, to a slower speed if negative; the slowest one is a pause."""
         from lab.session.pace import SPEEDS
 
         if pacer := self._pacer():
@@ -221,7 +221,7 @@ class Pacing:
 
 
 class Background:
-    """Runs one long job on a separate thread, such as an experiment, which opens a separate lab."""
+    """Runs one long job at a time, such as an experiment, on a separate thread and in a separate lab."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -239,7 +239,7 @@ class Background:
     ) -> bool:
         """Start a job; False if another one runs. The callbacks run on the frontend's own thread.
 
-        ``work`` gets two functions: one that reports progress, one that returns whether it should stop.
+        ``work`` gets two functions: one that reports progress, and one that returns whether it should stop.
         """
         frontend = self._frontend
         if frontend.lab.background:
@@ -313,7 +313,7 @@ class Frontend:
             self.changes += 1
 
     def call(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
-        """Call a function on the frontend's own thread, after the messages before it. Any thread may call this."""
+        """Call a function on the frontend's own thread, after all messages posted earlier. Any thread may call this."""
         self.post_message(CallRequested(partial(function, *arguments, **named)))
 
     def look_up(
@@ -323,7 +323,7 @@ class Frontend:
         on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """Run work that only reads or computes on the open session, after the work before it."""
+        """Run work on the open session that only reads or computes, after all work that was submitted earlier."""
         self.client.submit(work).add_done_callback(partial(self._hand_over, on_done, on_error))
 
     def job(
@@ -439,7 +439,7 @@ class Frontend:
 
 
 def named(make: MakePlan, session: LabSession) -> Plan | None:
-    """The plan that ``make`` returns, with both names of each disk in its words; None if ``make`` returns None."""
+    """The plan that ``make`` returns, with both names of each disk in its texts; None if ``make`` returns None."""
     plan = make(session)
     return session.named(plan) if plan else None
 
@@ -449,7 +449,7 @@ class PlanRun:
 
     A plan that waits for md between steps runs in parts: the waiting steps run on a separate thread, so that other
     work can use the lab meanwhile. The functions of ``on_done`` are called after the first part, and ``on_error`` for
-    an error in it; the other parts follow without the caller.
+    an error in it; the other parts then run without involving the caller.
     """
 
     def __init__(

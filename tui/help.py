@@ -138,7 +138,7 @@ def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
 
 
 def _key_lines(binding_id: str, row: tuple[str, str, str, bool], keys: int, names: int, width: int) -> list[Content]:
-    """The lines of one key; the id is right-aligned, on a line of its own if there is no room."""
+    """The lines of one key; the id is right-aligned, on a separate line if there is no room."""
     key, name, tooltip, is_enabled = row
     start = keys + names + 4
     style = "" if is_enabled else "$foreground-muted"

@@ -37,7 +37,7 @@ class KeyCardSection:
 
 
 def key_card() -> tuple[KeyCardSection, ...]:
-    """A section of the keys that work everywhere, then one per screen of the keys that work only there."""
+    """A section for the keys that work everywhere, then one per screen for the keys that work only there."""
     screens = [(f"{entry.key} {entry.title}", type(make_screen(entry.mode))) for entry in SCREENS]
     common = set.intersection(*({binding.id or "" for binding in _bindings(screen)} for _, screen in screens)) - {""}
     first = [binding for binding in _bindings(screens[0][1]) if binding.id in common]

@@ -54,7 +54,7 @@ def command_key(
     action: str = "",
     show: bool = True,
 ) -> CommandKey:
-    """The key of a command that is not a verb. The action is by default the last part of the id."""
+    """The key of a command that is not a verb. By default, the action is the last part of the id."""
     action = action or id.rpartition(".")[2]
     return CommandKey(key, action, label, id=id, tooltip=tooltip, show=show, command=command)
 

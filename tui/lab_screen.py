@@ -618,7 +618,7 @@ class LabScreen(ModeScreen):
         self._open_menu(name, Fills.ARRAY)
 
     def _open_menu(self, name: str, acts_on: Fills) -> None:
-        """Show a menu of all possible actions; those on a disk or on an array, depending on ``acts_on``, are first."""
+        """Show a menu of all possible actions; those that act on a disk, or on an array, come first (``acts_on``)."""
         state = self.app.lab
         found = sorted(applying(state), key=lambda kind: kind.acts_on() is not acts_on)
         if not found:

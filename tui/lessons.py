@@ -1,4 +1,4 @@
-"""The open lesson on every screen: checks its step at each sample, and shows it in a panel, in the app's own words.
+"""The open lesson on every screen: checks its step at each sample, and shows it in a panel, in terms of the app.
 
 All of it runs on the app's own thread, except reading the course, which is slow, and work in the lab.
 """
@@ -472,7 +472,7 @@ class ReadingCard:
 
 @dataclass(frozen=True, slots=True)
 class FaultToRead:
-    """The outcome of a fault that contains the number that a step asks for."""
+    """The fault outcome with the number that a step asks for."""
 
     item: str
     """Id in the list of the Faults screen."""
@@ -513,7 +513,7 @@ class StepCard:
 
     @property
     def must_measure(self) -> bool:
-        """Whether a measurement must still run, before its number can be read."""
+        """Whether a measurement must still run before its number can be read."""
         return bool(self.measures) and not (self.reading and self._is_all_but_reading)
 
     @property
@@ -543,7 +543,7 @@ class LessonView:
     """Name of the running measurement; empty: none."""
     progress: float = 0.0
     elsewhere: str = ""
-    """The machine on which the lesson was started, if it is another one; nothing is checked then."""
+    """The machine on which the lesson was started, if it is a different one; nothing is checked then."""
 
 
 def explanation_of(attempt: LessonSession, number: int) -> Explanation:
@@ -638,7 +638,7 @@ _ELSEWHERE = {
 
 
 def in_app(text: str) -> str:
-    """A text of a lesson with the screen and the key of the app in place of each quoted ``raidlab`` command.
+    """A lesson's text, with the app's screen and key in place of each quoted ``raidlab`` command.
 
     The replacements contain only names of screens and keys, so they fit every language.
     """
@@ -671,7 +671,7 @@ def key_for(command: str) -> tuple[str, str]:
 
 
 def step_in_app(action: Action) -> str:
-    """An action of a solution as it is done in the app."""
+    """How to perform an action of a solution in the app."""
     match action:
         case Create() if action.disks and kind_of_level(action.level) is kinds()[0]:
             return _create(action)

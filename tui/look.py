@@ -196,7 +196,7 @@ def _theme(
 
     Args:
         name: its name.
-        border: the colour with the focus, which scroll bars have too, and without it.
+        border: the colour with the focus, also used for scroll bars, and the colour without it.
         cursor: background and text of the line at the cursor, and its background without the focus.
         moved: the colour of a scroll bar under the mouse and while dragged.
         track: the background of scroll bars.

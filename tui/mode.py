@@ -44,7 +44,7 @@ _PHASE_WORDS = {
 
 
 def _besides(hint: str) -> str:
-    """The part of a command line's hint that says more than how to restart the machine."""
+    """What a command-line hint says beyond how to restart the machine, as a sentence."""
     if hint.startswith(RUN_AGAIN):
         rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
         return f" {rest[0].upper()}{rest[1:]}." if rest else ""
@@ -192,7 +192,7 @@ def pause_key(key: str) -> Binding:
 
 
 class LessonSide(Vertical):
-    """The lesson at the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
+    """The lesson on the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
 
     def show(self, view: LessonView | None) -> None:
         width = self.screen.size.width
@@ -216,7 +216,7 @@ class ModeScreen(Screen[None]):
     """The purpose of the screen, as Markdown. The help screen adds the keys."""
 
     SHOWS_LESSON: ClassVar[bool] = True
-    """Whether the open lesson may be shown at the right."""
+    """Whether the open lesson may be shown on the right."""
     LESSON_FROM_CELLS: ClassVar[int] = 0
     """Minimum width of a terminal, in cells, that shows the lesson; in a narrower one the screen needs the room."""
     USES_LAB: ClassVar[bool] = True
@@ -284,7 +284,7 @@ class ModeScreen(Screen[None]):
 
     @property
     def lesson_beside(self) -> LessonView | None:
-        """The lesson at the right; None while a drill is open, or if the screen needs the width."""
+        """The lesson on the right; None while a drill is open, or if the screen needs the width."""
         is_away = self.app.drills.view is not None or self.size.width < self.LESSON_FROM_CELLS
         return None if is_away else self.app.guide.view
 
@@ -311,7 +311,7 @@ class ModeScreen(Screen[None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
-        """Rebuild the footer only if other keys apply: a rebuild costs more than painting all charts."""
+        """Rebuild the footer only if its keys have changed: a rebuild costs more than painting all charts."""
         keys = tuple((key, each.binding.description, each.enabled) for key, each in self.active_bindings.items())
         if keys != self._shown_keys:
             self._shown_keys = keys

@@ -116,12 +116,12 @@ class PlanView(LineWidget, can_focus=True):
 
 
 def own_device(step: Step) -> str:
-    """The only device to which a step writes; empty for a step with none or several."""
+    """The only device to which a step writes; empty if it writes to none or to several."""
     return step.writes_devices[0] if len(step.writes_devices) == 1 else ""
 
 
 def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int]]:
-    """The indices of the steps, grouped: successive steps that do the same with different disks are one group."""
+    """The indices of the steps, grouped: consecutive steps that do the same to different disks are one group."""
     groups: list[list[int]] = []
     before: object = None
     for index, step in enumerate(steps):
@@ -155,7 +155,7 @@ def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
 def _command_lines(argv: Sequence[str], width: int) -> list[str]:
     """A command, broken between arguments into lines that end with a backslash, so that a shell reads one command.
 
-    An argument longer than a line is broken without a backslash, because a shell does not allow one there.
+    An argument longer than a line is broken without a backslash, because in quotes a shell would keep it.
     """
     room = max(8, width - 2)
     lines = [""]

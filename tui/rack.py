@@ -215,7 +215,10 @@ _GAP_CELLS = 1
 
 
 class Rack(LineWidget, can_focus=True):
-    """Disks as cards, or as lines if cards do not fit. Keys and mouse move a cursor and, with ``toggles``, choose."""
+    """Disks as cards, or as lines if cards do not fit.
+
+    Keys and the mouse move a cursor and, with ``toggles``, choose disks.
+    """
 
     HELP = "The lab's disks. Arrows move, Enter opens the menu of a disk, Space chooses a disk."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -245,7 +248,7 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Toggled(Message):
-        """The disks that the user added or removed; relative, because earlier messages may still be queued."""
+        """The disks that the user added or removed; not the whole choice, as earlier messages may still be queued."""
 
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()
@@ -272,7 +275,7 @@ class Rack(LineWidget, can_focus=True):
         return self._bays[self._cursor] if self._cursor < len(self._bays) else None
 
     def show(self, bays: Sequence[Bay]) -> None:
-        """Show these disks; the cursor and the choice follow the names of the disks."""
+        """Show these disks; the cursor and the choice stay with the disks of the same names."""
         if tuple(bays) == self._bays:
             return
         current, count = self.current, len(self._bays)
@@ -384,7 +387,7 @@ class Rack(LineWidget, can_focus=True):
         return math.ceil(len(self._bays) / self._columns_for(width, cards=cards))
 
     def _columns_for(self, width: int, *, cards: bool) -> int:
-        """The smallest number of columns with the minimum number of rows."""
+        """The smallest number of columns that gives the minimum number of rows."""
         least = CARD_LEAST_CELLS if cards else LIST_LEAST_CELLS
         fit = max(1, (width + _GAP_CELLS) // (least + _GAP_CELLS))
         rows = math.ceil(len(self._bays) / fit)
@@ -540,9 +543,9 @@ def _sync_words(state: LabState, status: ArrayStatus) -> str:
 
 
 def shown_seconds(state: LabState) -> float:
-    """Length of the charts' time axis: a minute, or in virtual time the span of the samples of about a minute.
+    """Length of the charts' time axis: a minute, or in virtual time the span of about one minute's samples.
 
-    It adapts to the pace, and samples taken at another pace remain visible for a while.
+    It adapts to the pace, so samples taken at another pace remain visible for a while.
     """
     if state.pace is None or state.history is None:
         return MINUTE_SECONDS

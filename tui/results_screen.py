@@ -152,7 +152,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 
 def lint_lines(record: ResultRecord) -> list[str]:
-    """The broken rules of the lint with their remedies; then notes that do not belong to a rule."""
+    """The lint rules that the result breaks, with their remedies; then notes that do not belong to a rule."""
     groups: dict[str, list[str]] = {}
     for finding in lint_result(record):
         groups.setdefault(finding.rule_id, []).append(finding.sentence)
@@ -230,7 +230,7 @@ class ResultView(StrEnum):
 def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Path:
     """Write one result to ``folder`` and return the file; ``suffix`` is one of ``_EXPORTS``.
 
-    Raises ResultError if it cannot be read or written, RequirementMissing if the library for the format is not
+    Raises ResultError if it cannot be read or written, and RequirementMissing if the library for the format is not
     installed.
     """
     from lab.report.collected import collect, each_result

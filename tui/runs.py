@@ -145,7 +145,7 @@ def _job_lines(workload: Workload) -> tuple[str, ...]:
 
 
 def _times_words(window: MeasuredWindow) -> str:
-    """The parts of fio's run time, which is longer than the measured time; the job file has it in milliseconds."""
+    """The parts of fio's run time, which is longer than the measured time; the job file gives it in milliseconds."""
     measured = window.seconds or 0.0
     rest = window.issue_seconds - window.warmup_seconds - measured
     parts = [f"{window.warmup_seconds:g} s of warm-up"] if window.warmup_seconds else []
@@ -218,7 +218,7 @@ def ran_seconds(measured: Measured) -> float:
 
 
 def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
-    """One line for each of the earlier loads of this workload, without the one shown, newest first."""
+    """One line for each earlier load of this workload, except the one shown; newest first."""
     past = [each for each in state.past_loads if each.workload == workload]
     if state.load and state.load.workload == workload and not state.load.is_running:
         past = past[:-1]

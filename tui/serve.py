@@ -45,7 +45,7 @@ def app_command(target: str | None) -> str:
 def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 selects a free port.
 
-    Raises ToolMissing if the extra ``web`` is not installed, LabError if the port is taken.
+    Raises ToolMissing if the extra ``web`` is not installed, and LabError if the port is taken.
     """
     # A bad request is not an error of the server: these loggers would print its exception and traceback on standard
     # error.
@@ -69,9 +69,9 @@ async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]
 
 
 async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
-    """Start to serve ``command``; returns (runner, address with the token). ``runner.cleanup`` stops the server.
+    """Start serving ``command``; returns (runner, address with the token). ``runner.cleanup`` stops the server.
 
-    Raises ToolMissing if the extra ``web`` is not installed, LabError if the port cannot be used.
+    Raises ToolMissing if the extra ``web`` is not installed, and LabError if the port cannot be used.
     """
     try:
         from aiohttp import web
@@ -106,7 +106,7 @@ async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
         await runner.cleanup()
         raise LabError(
             f"port {port} cannot be used: {error.strerror}",
-            hint="choose another one with --port, or 0 for any free one",
+            hint="choose another port with --port, or use --port 0 for any free one",
         ) from error
     port = runner.addresses[0][1]
     server.public_url = f"http://{LOOPBACK}:{port}"
@@ -114,7 +114,7 @@ async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
 
 
 def own_page(page: str, address: str) -> str:
-    """The page of textual-serve without links to other hosts, and with a script that gives the terminal the focus.
+    """textual-serve's page, without links to other hosts, and with a script that gives the terminal the focus.
 
     The page links a style sheet from a host on the internet. xterm.js receives keys through its own text field,
     which otherwise has the focus only after a click.

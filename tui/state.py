@@ -1,7 +1,7 @@
 """The lab as the app shows it: the state, as plain values, and the messages of the lab's threads that change it.
 
-Only the app's own thread writes the state; screens read it. The first sync of a new array is described in its own
-words: md reports a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member (mdadm(8),
+Only the app's own thread writes the state; screens read it. The first sync of a new array is described as
+such: md reports a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member (mdadm(8),
 --create).
 """
 
@@ -61,7 +61,7 @@ class SessionOpened(LabMessage):
 
 @dataclass
 class SessionEnded(LabMessage):
-    """The lab was closed. ``error`` is why it could not be opened or was lost; None: it was closed on request."""
+    """The lab was closed. ``error`` says why it could not be opened or was lost; None: it was closed on request."""
 
     error: LabError | None
     was_open: bool
@@ -116,7 +116,7 @@ class OperationChanged(LabMessage):
 
 @dataclass
 class CallRequested(LabMessage):
-    """A thread asks the app to call a function, after the messages before it."""
+    """A thread asks the app to call a function, after all messages posted earlier."""
 
     function: Callable[[], object]
 
@@ -224,7 +224,7 @@ class PastLoad:
 
 @dataclass(frozen=True, slots=True)
 class MarkView:
-    """Known data on an array, and the last verdict on them; None: not verified since they were written."""
+    """Known data on an array, and the last verdict on them (None: not verified since they were written)."""
 
     mark: DataMark
     verdict: MarkVerdict | None = None
@@ -241,7 +241,7 @@ class LabState:
     problem: LabError | None = None
     facts: MachineFacts | None = None
     pace: Pace | None = None
-    """The pace of the machine's virtual time; None: its time is real."""
+    """The pace of the machine's virtual time; None: it runs in real time."""
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
     snapshot: Snapshot | None = None
@@ -313,7 +313,7 @@ class LabState:
         return next((disk for disk in self.disks if disk.name == name), None)
 
     def disk_name(self, node: str) -> str:
-        """The lab's name of a device, or the node itself."""
+        """The lab's name for a device, or the node itself."""
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
     def full_disk_name(self, node: str) -> str:
@@ -354,7 +354,7 @@ class LabState:
         return tuple(disk for disk in self.free_disks if not self.former_array(disk))
 
     def carried_by(self, disk: LabDisk) -> tuple[str, ...]:
-        """The types of the contents of a disk, as in blkid(8)."""
+        """The types of a disk's contents, as blkid(8) names them."""
         return self.found.carried.get(disk.node, ()) if self.found else ()
 
     def former_array(self, disk: LabDisk) -> FoundArray | None:

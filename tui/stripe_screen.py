@@ -466,7 +466,7 @@ class StripeScreen(ModeScreen):
         self._stepped(text)
 
     def _sector_in_sight(self) -> int | None:
-        """The array's sector of the block at the cursor: in the member's data chunk, else in the stripe's first one."""
+        """The array sector of the block at the cursor, in the member's data chunk or else the stripe's first one."""
         picture, at = self._at.picture, self._at
         if picture is None:
             return None
@@ -503,7 +503,7 @@ class StripeScreen(ModeScreen):
 
 
 def _read_state(state: LabState) -> tuple[object, ...]:
-    """The state of the array; when it changes, the stripe is read again. A load, which always writes, is ignored."""
+    """The state of the array; when it changes, the stripe is read again. Writes by a load are ignored."""
     status = state.selected
     if status is None:
         return ()
@@ -546,7 +546,7 @@ class StripeHex(LineWidget):
     _empty: reactive[str] = reactive("")
 
     def show(self, columns: tuple[HexColumn, ...], first: int, slot: int | None, skip: int) -> None:
-        """Show the columns from byte ``first`` of each chunk; ``slot`` has the cursor, ``data`` begin at ``skip``."""
+        """Show the columns from byte ``first`` of each chunk; the cursor is on ``slot``, ``data`` begin at ``skip``."""
         self._columns, self._first, self._slot, self._skip = columns, first, slot, skip
 
     def clear(self, text: str) -> None:
@@ -577,7 +577,7 @@ class StripeHex(LineWidget):
         return [*heads, *rows]
 
     def _in_sight(self, count: int) -> tuple[HexColumn, ...]:
-        """The ``count`` successive columns that include that of the cursor."""
+        """The ``count`` consecutive columns that include the cursor's."""
         slots = [column.slot for column in self._columns]
         at = slots.index(self._slot) if self._slot in slots else 0
         last = max(index for index, slot in enumerate(slots) if slot == slots[at])

@@ -86,7 +86,7 @@ class Sweeps:
         return self._states[name]
 
     def watch(self, name: str) -> None:
-        """Read the status of another process's run, or whether one has started. It is cheap and called often."""
+        """Read the status of another process's run, or whether one has started. This is cheap and called often."""
         known = self.state(name)
         if known.work or known.problem:
             self._ask(name, partial(_watched, self._frontend, name, known))

@@ -102,7 +102,7 @@ class TerminalSession:
         self._frontend.call(self._frontend.rescan)
 
     def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
-        """Open the terminal and read its output, on a separate thread. A program that prints faster must wait."""
+        """Open the terminal and read its output, on a separate thread. A program that prints faster has to wait."""
         columns, rows = screen.columns, screen.lines
         try:
             terminal = session.machine.terminal(columns, rows, on_command=self._report_command)
@@ -177,7 +177,7 @@ Run = tuple[str, tuple[Any, ...]]
 
 
 class TerminalScreen(pyte.Screen):
-    """The screen. One thread may feed it while another reads it; each must hold ``lock``.
+    """The screen. One thread may feed it while another one reads it; both must hold ``lock``.
 
     ``answer`` gets the replies to queries of a program, such as the position of the cursor.
     """
@@ -306,7 +306,7 @@ class TerminalScreen(pyte.Screen):
             super().draw(data)
 
     def index(self) -> None:
-        """Move the cursor down one line; a line that leaves the main screen at the top is kept as scrolled off."""
+        """Move the cursor down one line; a line that leaves the main screen at the top becomes a scrolled-off line."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
         if self.cursor.y == bottom and top == 0:
             self._store_top_line()
@@ -372,7 +372,7 @@ class TerminalScreen(pyte.Screen):
             self._answer(f"\x1b[{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}R".encode())
 
     def runs(self, y: int) -> list[Run]:
-        """A line as runs of one look each, without the blanks at its end."""
+        """A line as runs of text with the same look, without trailing blanks."""
         row = self.buffer[y] if y in self.buffer else StaticDefaultDict[int, Char](self.default_char)
         return list(_runs(row, max(row, default=-1) + 1))
 

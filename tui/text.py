@@ -1,7 +1,7 @@
 """The text mode: the app as plain lines, without screens or animation, for screen readers and simple terminals.
 
 Each event is one sentence. ``?`` lists the possible actions; they have the same keys as in the app, each followed by
-Enter. Building has its own dialog, and drills have their own words. Experiments, results and lessons are ``raidlab``
+Enter. Building has its own dialog, and drills have their own commands. Experiments, results and lessons are ``raidlab``
 command lines, which can be typed here too.
 """
 
@@ -106,7 +106,7 @@ Time on this machine is virtual: you set the pace of its clock. Enter alone show
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
-# Keys of the app -> words of the text mode.
+# Keys of the app -> commands of the text mode.
 _WORDS = {
     "[b]Tab[/b] selects, [b]Enter[/b] starts it": "its name starts it",
     "[b]F1[/b] explains the screen": "help explains",
@@ -121,7 +121,7 @@ _WORDS = {
 
 
 def plain_step(markup: str) -> str:
-    """The next step as plain text, with words of the text mode in place of the app's keys."""
+    """The next step as plain text, with commands of the text mode in place of the app's keys."""
     for key, word in _WORDS.items():
         markup = markup.replace(key, word)
     return _MARKUP.sub("", markup)
@@ -134,7 +134,7 @@ def words_wrapped(text: str, columns: int) -> Iterator[str]:
 
 
 def clock_line(state: LabState) -> str:
-    """A sentence about the machine's virtual time; empty if its time is real."""
+    """A sentence about the machine's virtual time; empty if it runs in real time."""
     if state.pace is None:
         return ""
     how = "is paused" if state.pace.is_paused else f"runs at {state.pace.words}"
@@ -180,7 +180,7 @@ def progress_lines(state: LabState, reported: dict[str, int]) -> Iterator[str]:
 
 
 def load_line(state: LabState) -> str:
-    """The rates of the running load, or the figures of the ended one; empty without a load."""
+    """The rates of the running load, or the figures of the ended one; empty if there is no load."""
     load = state.load
     if load is None:
         return ""
@@ -459,7 +459,7 @@ _CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00
 
 
 class TextShell:
-    """Runs the lines after ``!``, one at a time; their folder and variables last as long as the session."""
+    """Runs the lines after ``!``, one at a time; their working directory and variables last as long as the session."""
 
     def __init__(self, app: TextApp, write: Callable[[str], object]) -> None:
         self._app, self._write = app, write
@@ -588,7 +588,7 @@ class TextApp(Frontend):
                 self._handle_message(item)
 
     def end_by(self, number: int) -> None:
-        """End the text mode after a signal or a lost terminal; an exception instead could interrupt a close."""
+        """End the text mode after a signal or a lost terminal; an exception could interrupt the closing of the lab."""
         self.ended_by = number
         self._inbox.put(None)
 
@@ -731,7 +731,7 @@ class TextApp(Frontend):
         return verb is not None and self._text_drills.perform(verb)
 
     def _act(self, word: str, line: str) -> None:
-        """Perform an action named by its key or its name, or a raidlab command; report an unknown word."""
+        """Perform an action named by its key or its name, or a raidlab command; report an unknown command."""
         named_so = [each for each in KEY_ACTIONS if word in (each.key, each.short_name())]
         selection = selection_of(self.lab)
         obstacles = [each.obstacle(selection) for each in named_so]
@@ -789,14 +789,14 @@ class TextApp(Frontend):
         return f"next: {plain_step(self.drills.hint_line() or next_step(self.lab))}"
 
     def _choices(self) -> None:
-        """Print the words that can be typed now: the possible actions, then the words that are always accepted."""
+        """Print the commands that can be typed now: the possible actions, then those that are always accepted."""
         self._line("You can type now, each followed by Enter:")
         for action in applying(self.lab):
             self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")
         if self.lab.is_open:
             self._line("b: Build. A good first RAID 5; if there is an array, a choice of level and disks.")
             self._line("build: Compose an array choice by choice.")
-        self._line("drill: Disasters to practise on, with a verdict. drill help lists its words.")
+        self._line("drill: Disasters to practise on, with a verdict. drill help lists its commands.")
         self._line("lesson list: The lessons; lesson start 1 begins the first.")
         self._line("run, results: Experiments, and what was measured.")
         self._line("! LINE: Run LINE as a root shell on the machine.")

@@ -167,7 +167,7 @@ class LineWidget(Widget):
 
 
 class RowsWidget(LineWidget, Generic[Row]):
-    """A widget for a list of values, as high as they need."""
+    """A widget for a list of values; its height fits them."""
 
     HIDES_WHEN_EMPTY: ClassVar[bool] = True
     """False if a style sheet controls whether it is shown."""
@@ -201,7 +201,7 @@ def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is broken too."""
+    """``text`` in lines of at most ``width`` cells, broken at blanks; words longer than a line are broken too."""
     lines = [line.plain.strip() for line in Content(" ".join(text.split())).wrap(max(1, width))]
     # If a broken word exactly fills its last line, the blank after it is left on a line of its own.
     return [line for line in lines if line] or [""]
@@ -259,7 +259,7 @@ def titled(widget: WidgetType, title: str) -> WidgetType:
 
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
-    """Set the title and subtitle of a border if they differ: Textual repaints the widget even for the same text."""
+    """Set the title and subtitle of a border if they changed: Textual repaints the widget even for the same text."""
     shown = (title, subtitle)
     if getattr(widget, "_entitled", None) != shown:
         widget._entitled = shown  # type: ignore[attr-defined]
@@ -289,7 +289,7 @@ class ChoiceRow:
 
 
 def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
-    """The value ``by`` steps after the current one of the row ``key``; None if the row has no choice."""
+    """The value ``by`` steps after the current one in the row ``key``; None if the row has no choice."""
     values = [row.step(by) for row in rows if row.key == key and len(row.values) > 1]
     return values[0] if values else None
 
