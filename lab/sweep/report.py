@@ -321,7 +321,7 @@ def _file(name: str) -> tuple[Fragment]:
 
 def _nowhere(grid: SweepGrid) -> str:
     names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
-    return f" A cell without {' or '.join(names)} appears at every value." if names else ""
+    return f" A cell that has no {' or '.join(names)} appears at each of its values." if names else ""
 
 
 def _multiples(grid: SweepGrid) -> Iterator[Block]:
@@ -333,7 +333,7 @@ def _multiples(grid: SweepGrid) -> Iterator[Block]:
 
 def _heat(grid: SweepGrid) -> Iterator[Block]:
     if len(grid.axes) > 1:
-        words = "Over two axes. The first buttons are the axes that explain most of the speeds' variance."
+        words = "Speeds over two axes. The first buttons choose the axes that explain most of their variance."
         yield Remark(f"{words}{_nowhere(grid)}")
         yield from _file("heat")
 
@@ -439,7 +439,7 @@ def _clock_words(rows: Sequence[CellRow]) -> str:
         return ""
     if virtual == len({row.cell for row in rows}):
         return "virtual time"
-    return f"virtual time in {counted(virtual, 'cell')}, by the clock in the others" if virtual else "by the clock"
+    return f"virtual time in {counted(virtual, 'cell')}, real time in the others" if virtual else "real time"
 
 
 def _badges(grid: SweepGrid) -> Iterator[str]:
@@ -460,7 +460,7 @@ def _warnings(grid: SweepGrid) -> Iterator[str]:
     by_clock = {row.computer for row in grid.rows if not row.is_virtual_time}
     if len(by_clock) > 1:
         yield (
-            f"{len(by_clock)} computers measured by the clock, so a difference between two cells may be a difference "
+            f"{len(by_clock)} computers measured in real time, so a difference between two cells may be a difference "
             "between computers. Figures in virtual time do not depend on the computer."
         )
 

@@ -61,7 +61,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Sizes such as ``64K``, in any spelling, normalised to this one. Levels without a chunk have one cell for all."""
+    """Sizes such as ``64K``, in any spelling, normalised to this form. A level without chunks has one cell for all."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
@@ -197,7 +197,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
     if sweep.disks.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL):
         yield f"the machine of a cell has no disks of kind {sweep.disks.kind}: use spindle, file, loop or ram"
     if sweep.combination_count > MOST_CELLS:
-        yield f"it has {sweep.combination_count:,} combinations, and {MOST_CELLS:,} are possible"
+        yield f"it has {sweep.combination_count:,} combinations, but at most {MOST_CELLS:,} are allowed"
     yield from sweep.shared_complaints()
     if any(job.arrays for job in sweep.jobs):
         yield "a job names arrays, but a cell has only one, on which all jobs run"
@@ -211,7 +211,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
         for name, value in skip.items():
             skipped = value if isinstance(value, list) else [value]
             if name not in axes:
-                yield f"[[skip]] names '{shortened(name)}', and its axes are {', '.join(axes)}"
+                yield f"[[skip]] names '{shortened(name)}', but the axes are {', '.join(axes)}"
             elif not skipped:
                 yield f"[[skip]] names no value of {name}"
             elif wrong := [each for each in skipped if each not in axes[name]]:
@@ -300,7 +300,7 @@ def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None
         try:
             cell = Combination(place, _experiment(sweep, place), _kernel(place))
         except ValueError as error:
-            raise SpecError(f"sweep '{sweep.id}': {error}", hint="change what it names") from None
+            raise SpecError(f"sweep '{sweep.id}': {error}", hint="change the values that it names") from None
         key = (msgspec.json.encode(cell.experiment), cell.kernel)
         if key in cells:
             same += 1
@@ -443,7 +443,7 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
             needed += room * load.region_count // load.block_bytes // 8
         if needed > DEFAULT_MEMORY_BYTES:
             return (
-                f"{label}: workload '{load.id}' takes {human_bytes(needed)} of memory with the stripe cache, and the "
-                f"embedded kernel has {human_bytes(DEFAULT_MEMORY_BYTES)} in all"
+                f"{label}: workload '{load.id}' needs {human_bytes(needed)} of memory with the stripe cache, but the "
+                f"embedded kernel has only {human_bytes(DEFAULT_MEMORY_BYTES)}"
             )
     return ""

@@ -192,11 +192,12 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     if folder and (
         earlier := cell_store(host).keys({each.key for each in folder.record.cells} - {each.key for each in cells})
     ):
-        # Its figures stay in it: they were measured under other conditions.
-        what = (
-            f"{counted(len(earlier), 'cell')} of {folder.id} belong to an earlier raidlab, program, kernel or computer"
+        # They remain in the old sweep: they were measured under other conditions.
+        were = "was" if len(earlier) == 1 else "were"
+        request.on_notice(
+            f"{counted(len(earlier), 'cell')} of {folder.id} {were} measured with another raidlab, program, kernel or "
+            "computer: this is a new sweep"
         )
-        request.on_notice(f"{what}: this is a new sweep")
         folder = None
     if folder is None:
         folder = store.begin(plan.sweep, plan.text, cells, is_virtual_time=plan.is_virtual_time)

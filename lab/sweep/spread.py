@@ -56,7 +56,7 @@ class Calls(ClusterCalls):
         except LabError:
             raise
         except Exception as error:
-            raise LabError(f"a worker has failed: {error}", hint="check the logs of the cluster") from None
+            raise LabError(f"a worker has failed: {error}", hint="check the cluster's logs") from None
         finally:
             future.cancel()
         if answer.failure:
@@ -82,7 +82,8 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
         own = own_digest()
         for address, found in client.run(_computer_and_digest, on_error="return").items():
             if isinstance(found, Exception):
-                raise LabError(f"the worker at {address} has no raidlab: {found!r}", hint="install this version there")
+                hint = "install this version there"
+                raise LabError(f"the worker at {address} cannot run raidlab: {found!r}", hint=hint)
             if found[1] != own:
                 raise LabError(f"{found[0]} has a different raidlab version", hint="install this version there")
         yield Calls(pool)
@@ -119,7 +120,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     console: str = ""
     computer: str = ""
     worker: str = ""
-    """The address of the worker; empty if it is unknown, because it died."""
+    """The address of the worker; empty if it is unknown because the worker died."""
     is_computers_fault: bool = False
     """The computer is the cause, for example if a program is missing; the attempt does not count for the task."""
 
@@ -229,7 +230,7 @@ class TaskSpread:
             self._held.clear()
 
     def _send_again(self) -> None:
-        """Submit held tasks, and tasks restricted to workers that are all gone."""
+        """Submit held tasks, and again those tasks whose permitted workers are all gone."""
         alive = self._pool.workers()
         stranded = [out for out in self._out.values() if out.only_on and not out.only_on & alive.keys()]
         for out in stranded:

@@ -34,7 +34,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     loss_chance_per_array_year: Interval
     """Probability that one array loses data within a year."""
     fleet_loss_chance: Interval
-    """Probability that any array of the fleet loses data within its years."""
+    """Probability that at least one array of the fleet loses data within the period."""
     nines_per_array_year: Interval
     """-log10 of ``loss_chance_per_array_year``, 300 at most. ``low`` has the fewest nines; without losses it is also
     the ``value``.
@@ -43,7 +43,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     lost_bytes_per_pb_year: Interval
     """Per 10^15 usable bytes."""
     nomdl_bytes_per_tb: Interval
-    """Expected number of bytes lost within the years, per 10^12 usable bytes."""
+    """Expected number of bytes lost within the period, per 10^12 usable bytes."""
     cause_losses: Mapping[str, float]
     """Cause -> share of the losses."""
     cause_bytes: Mapping[str, float]
@@ -53,7 +53,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     mttdl_years: float
     """At most 1e300."""
     mttdl_by_hand: str = ""
-    """The formula of the MTTDL with its numbers."""
+    """The MTTDL's formula with its numbers."""
     counted: str = ""
     """The events between a failure and the end of its rebuild, and other possible errors, as a sentence."""
     losses_to_mttdl: float

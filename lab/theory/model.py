@@ -193,7 +193,7 @@ def rebuild_seconds(
     limiter = min(limits, key=lambda name: limits[name])
     pace = limits[limiter]
     if pace <= 0:
-        raise SpecError(f"{limiter} is {pace:g} bytes a second", hint="measure the disks again")
+        raise SpecError(f"{limiter} is {pace:g} bytes per second", hint="measure the disks again")
     reason = f"{human_bytes(used_device_bytes)} at {human_bytes(pace)}/s, set by {limiter}"
     return Prediction(used_device_bytes / pace, reason)
 

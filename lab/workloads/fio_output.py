@@ -87,7 +87,7 @@ class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     p95_seconds: Figure | None = None
     p99_seconds: Figure | None = None
     p999_seconds: Figure | None = None
-    """Meaningful from about 10 000 I/Os on."""
+    """Meaningful only with about 10 000 I/Os or more."""
     latency_kind: str = "total"
     """``total``: from submission to completion; ``completion``: without the submission latency."""
 

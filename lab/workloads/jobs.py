@@ -227,7 +227,7 @@ class JobTarget:
     kind: PathKind
     available_bytes: int
     file_bytes: int | None = None
-    """Bytes per job; overrides the workload's. Without both, the available bytes are divided between the jobs."""
+    """Bytes per job; overrides the workload's. If neither is set, the available bytes are divided between the jobs."""
     repeat: int = 0
     seed: int = 0
     """Seed of the experiment: a different seed gives different addresses, even in the same repeat."""
@@ -316,7 +316,7 @@ def fio_invocations(
             steps.append(Invocation(phase, argv, text, target, 0.0, writes=phase is FioPhase.WRITE))
         return tuple(steps)
     phase, seconds = FioPhase.MEASURE, runtime + warmup
-    # A recipe is measured as its authors did; a trace is measured from beginning to end.
+    # A recipe is measured as its authors measured it; a trace is measured from beginning to end.
     if workload.trace:
         seed = _seed(workload, target)
         traces = trace_texts(workload.trace, workload.jobs, seconds=runtime, space_bytes=size, seed=seed)

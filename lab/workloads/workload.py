@@ -250,7 +250,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) for inconsistent values."""
 
     id: str
-    """Name on the command line, in results, and of the fio job."""
+    """Name on the command line and in results; also the name of the fio job."""
     title: str
     shows: str
     """What students learn from it, in one sentence."""

@@ -105,8 +105,8 @@ def test_counts_and_how_it_was_measured() -> None:
 
 def test_several_computers_by_the_clock_are_a_warning() -> None:
     rows = [row(level, computer=level, is_virtual_time=False) for level in LEVELS]
-    assert "2 computers measured by the clock" in sweep_page(sweep(rows))
-    assert "measured by the clock" not in sweep_page(sweep([row("raid0"), row("raid5", computer="b")]))
+    assert "2 computers measured in real time" in sweep_page(sweep(rows))
+    assert "measured in real time" not in sweep_page(sweep([row("raid0"), row("raid5", computer="b")]))
 
 
 def test_failures_are_grouped_by_message_with_truncated_consoles() -> None:
