@@ -93,9 +93,8 @@ def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
 
 KEY_ACTIONS = tuple(each for each in ACTIONS if each.key)
 FIRST_ARRAY_NOTE = (
-    "Four disks: three disks' worth of data, one disk's worth of parity, spread over all four. Any one disk may fail "
-    "and nothing is lost, as soon as the first sync is done. The other disks stay free, to replace the one that you "
-    "will break."
+    "Four disks: three disks' worth of data, one disk's worth of parity, spread over all four. Once the first sync is "
+    "done, any one disk may fail without data loss. The other disks stay free, to replace the one that you will break."
 )
 
 

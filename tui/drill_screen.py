@@ -45,7 +45,7 @@ class DrillsScreen(ModeScreen):
     CSS_PATH = "drill_screen.tcss"
     AREA = "Drills"
     HELP = (
-        "Disasters to practise on. An array does not work. You get the information and the tools of an administrator: "
+        "Disasters to practise on. An array does not work, and you get an administrator's information and tools: "
         "screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
         "Do not write to the disks until you press c (commit): 'overlays up DEVICE…' in the terminal puts writable "
         "overlays on top of them. z restores the disks in seconds. d ends the drill with a debriefing: how much of the "

@@ -125,7 +125,7 @@ class Marks:
             self._frontend.lab.marks[array] = MarkView(mark)
             self._frontend.show_message(f"Known data were written to {array}; v shows later whether they are intact.")
 
-        self._frontend.job(f"Write known data on {array}", work, on_done=done)
+        self._frontend.job(f"Write known data to {array}", work, on_done=done)
 
     def verify(self, array: str) -> None:
         """Read the known data, bypassing the caches, and show the verdict."""
@@ -157,7 +157,9 @@ class Marks:
         )
 
 
-NO_PACE = "This machine's time is real. For a clock that you can pause and speed up: raidlab --on 'uml:?time=virtual'"
+NO_PACE = (
+    "This machine runs in real time. For a clock that you can pause and speed up: raidlab --on 'uml:?time=virtual'"
+)
 
 
 class Pacing:
@@ -549,7 +551,7 @@ class PlanRun:
     def _stopped_early(self, is_running: bool) -> None:
         if is_running and not self._is_left:
             hint = f"look at {self.volume}; adding the disk again continues where it stopped"
-            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was complete", hint=hint))
+            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before completing it", hint=hint))
         self._end()
 
     def _wait_failed(self, error: LabError) -> None:

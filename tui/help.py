@@ -40,7 +40,7 @@ class Palette(CommandPalette, Modal[Any]):
 
 
 CLOCK_IDS = "clock."
-"""Prefix of the keys that only show a notice if the machine's time is real time."""
+"""Prefix of the keys that only show a notice if the machine runs in real time."""
 
 
 def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemCommand]:

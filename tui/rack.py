@@ -48,7 +48,7 @@ class BayState(StrEnum):
     VANISHED = "vanished"
     """The disk was present and no longer responds."""
     REFUSED = "refused"
-    """Not one of the lab's disks, or a disk that must not be written now."""
+    """Not one of the lab's disks, or a disk that must not be written to now."""
 
     def glyph(self, glyphs: Glyphs) -> str:
         sign: str = getattr(glyphs, self.value)

@@ -288,7 +288,7 @@ class ResultsScreen(ModeScreen):
         Binding("v", "next_view", "View", id="results.view", tooltip="Bars, tables, conditions, or lint"),
         Binding("right", "across(1)", "More columns", id="results.right", tooltip="Scroll the table to the right"),
         Binding("left", "across(-1)", "Back", show=False, id="results.left", tooltip="Scroll the table to the left"),
-        Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: stop"),
+        Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result, or stop"),
         command_key("results.allow", "a", "Anyway", "compare", "Compare unlike results"),
         command_key("results.export", "e", "Export", "export", "Write it to a file"),
         command_key("results.resume", "r", "Resume", "run", "Complete the measurements"),

@@ -328,7 +328,7 @@ class CommandsScreen(ModeScreen):
     HELP = (
         "Every command that ran on the machine, as a line that you can copy and type at a root shell, with its status "
         "and how long it took. Below is a terminal: a shell as root, with editors, pagers, colours and completion. "
-        "The app shows its effects immediately.\n\n"
+        "The app shows the effects of commands immediately.\n\n"
         "While the terminal has the focus, its programs receive the keys. F12 or Ctrl+] moves to the list, where the "
         "app's keys work again, and back. F11 gives it the whole screen. Shift+PageUp scrolls back, and so "
         "does PageUp unless an editor or pager uses it.\n\n"
