@@ -443,7 +443,7 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
             needed += room * load.region_count // load.block_bytes // 8
         if needed > DEFAULT_MEMORY_BYTES:
             return (
-                f"{label}: workload '{load.id}' needs {human_bytes(needed)} of memory with the stripe cache, but the "
-                f"embedded kernel has only {human_bytes(DEFAULT_MEMORY_BYTES)}"
+                f"{label}: workload '{load.id}' takes {human_bytes(needed)} of memory with the stripe cache, and the "
+                f"embedded kernel has {human_bytes(DEFAULT_MEMORY_BYTES)} in total"
             )
     return ""

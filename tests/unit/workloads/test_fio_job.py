@@ -279,7 +279,7 @@ def test_every_stream_gets_its_share_and_none_is_without_a_request() -> None:
 def test_unknown_kinds_and_too_little_space_are_refused() -> None:
     with pytest.raises(SpecError, match="synthetic trace 'server-1990'"):
         trace_texts("server-1990", 1, seconds=1, space_bytes=SPACE, seed=1)
-    with pytest.raises(SpecError, match="needs an area of 16 MiB"):
+    with pytest.raises(SpecError, match="needs at least 16 MiB"):
         trace_texts("server-1990s", 1, seconds=1, space_bytes=MIB, seed=1)
 
 
