@@ -287,7 +287,7 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
     """The tree with every ``{name}`` in its texts replaced; with the prefix ``seed.``, every ``{seed.name}``.
 
-    A text that consists of a placeholder only becomes the value itself, a number or a text. Raises SpecError for an
+    A text that consists only of a placeholder becomes the value itself, a number or a text. Raises SpecError for an
     unknown name.
     """
     if isinstance(tree, Mapping):

@@ -678,7 +678,7 @@ class SlicePicture:
 
 
 class SliceDiagram(LineWidget):
-    """The disks side by side, as ordered by the user; the slices of an inner array have its colour and name."""
+    """The disks side by side, in the order of selection; the slices of an inner array have its colour and name."""
 
     _picture: reactive[SlicePicture | None] = reactive(None, layout=True)
 

@@ -133,7 +133,7 @@ class Drills:
         self._frontend.beside("drills", read, on_done=listed)
 
     def receive(self, message: LabMessage) -> None:
-        """Find an open drill when the lab opens; during a drill, count the written bytes each ``_COUNT_SECONDS``."""
+        """Find an open drill when the lab opens; every ``_COUNT_SECONDS`` of a drill, count the bytes written."""
         if isinstance(message, SessionOpened):
             self._find()
             self._read_left()

@@ -288,7 +288,7 @@ class FleetChoice:
         return replace(self, **changes)
 
     def with_each_scrub_interval(self) -> tuple[FleetChoice, ...]:
-        """Copies with each scrub interval of ``SCRUBS``: this one's first, the others by distance in the list."""
+        """Copies with each scrub interval of ``SCRUBS``: this fleet's first, the others by distance in the list."""
         order = list(SCRUBS)
         at = order.index(self.scrub_hours)
         nearest = sorted(order, key=lambda each: abs(order.index(each) - at))

@@ -175,7 +175,7 @@ class Pacing:
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
-        """Move the pace by ``by`` steps along ``SPEEDS``, to a slower speed if negative; the slowest one is a pause."""
+        """Change the pace by ``by`` steps of ``SPEEDS``, to a slower one if negative; below the slowest is a pause."""
         from lab.session.pace import SPEEDS
 
         if pacer := self._pacer():

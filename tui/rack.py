@@ -545,7 +545,7 @@ def _sync_words(state: LabState, status: ArrayStatus) -> str:
 def shown_seconds(state: LabState) -> float:
     """Length of the charts' time axis: a minute, or in virtual time the span of about one minute's samples.
 
-    It adapts to the pace, so samples taken at another pace remain visible for a while.
+    It adapts to the pace, and samples taken at another pace remain visible for a while.
     """
     if state.pace is None or state.history is None:
         return MINUTE_SECONDS

@@ -167,7 +167,7 @@ def report_sweep(
         result = msgspec.structs.replace(result, title=title)
     if kind in ("html", "parquet"):
         if output is None:
-            raise SpecError(f"a sweep's {kind} needs an output file", hint=f"add --output sweep.{kind}")
+            raise SpecError(f"{kind} output of a sweep needs a file", hint=f"add --output sweep.{kind}")
         return _written(result, kind, output)
     match kind:
         case "csv":
@@ -200,7 +200,7 @@ def _is_result(name: str, host: Host) -> bool:
 
 
 def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
-    """The error if .parquet output is requested of something that is not a sweep. No name means the latest result."""
+    """The error if .parquet output is requested for something that is not a sweep. No name means the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
     problem = f"'{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
@@ -333,7 +333,7 @@ def _multiples(grid: SweepGrid) -> Iterator[Block]:
 
 def _heat(grid: SweepGrid) -> Iterator[Block]:
     if len(grid.axes) > 1:
-        words = "Speeds over two axes. The first buttons choose the axes that explain most of their variance."
+        words = "Speeds over two axes. The first buttons choose the axes that explain most of the variance."
         yield Remark(f"{words}{_nowhere(grid)}")
         yield from _file("heat")
 

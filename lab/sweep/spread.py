@@ -230,7 +230,7 @@ class TaskSpread:
             self._held.clear()
 
     def _send_again(self) -> None:
-        """Submit held tasks, and again those tasks whose permitted workers are all gone."""
+        """Submit held tasks, and resubmit tasks whose permitted workers are all gone."""
         alive = self._pool.workers()
         stranded = [out for out in self._out.values() if out.only_on and not out.only_on & alive.keys()]
         for out in stranded:

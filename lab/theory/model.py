@@ -112,7 +112,7 @@ def expected_busy_disks(disks: int, depth: float) -> float:
     Raises SpecError for fewer than one disk or I/O.
     """
     if disks < 1 or depth < 1:
-        raise SpecError(f"no load on {disks} disks at queue depth {depth}", hint="use at least 1 of each")
+        raise SpecError(f"no prediction for {disks} disks at queue depth {depth}", hint="use at least 1 of each")
     each = depth / disks
     half = 1 + each - 0.5 / disks
     return float(disks * (half - math.sqrt(half * half - 2 * each)))
@@ -153,7 +153,7 @@ def sequential_bytes_per_second(
     member_bytes: Sequence[int] = (),
     covered_bytes: int | None = None,
 ) -> Prediction:
-    """Upper bound for one sequential stream of large requests. Raises SpecError for no disks or for a mix.
+    """Upper bound for one sequential stream of large requests. Raises SpecError if there are no disks, or for a mix.
 
     ``member_bytes``: the size of each member of a RAID 0; unequal sizes create zones, and the result is the mean over
     ``covered_bytes`` from the array's start (None: all of it).
@@ -183,7 +183,7 @@ def rebuild_seconds(
     Raises SpecError if there are no disks.
     """
     if not disks:
-        raise SpecError("no rebuild time without disks", hint="give the members' measured rates")
+        raise SpecError("no prediction for a rebuild without disks", hint="give the members' measured rates")
     limits = {
         "the slowest member's sequential read": min(disk.sequential_read_bytes_per_second for disk in disks),
         "the slowest member's sequential write": min(disk.sequential_write_bytes_per_second for disk in disks),

@@ -411,7 +411,8 @@ def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
     """
     if not load.servers or load.depth < 1:
         raise SpecError(
-            f"no load on {len(load.servers)} disks at queue depth {load.depth}", hint="use at least 1 of each"
+            f"no prediction for {len(load.servers)} disks at queue depth {load.depth}",
+            hint="use at least 1 of each",
         )
     if any(min(server.read_seconds, server.write_seconds) <= 0 for server in load.servers):
         raise SpecError("a disk cannot have a service time of 0", hint="measure the disks again")

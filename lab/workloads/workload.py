@@ -119,7 +119,7 @@ def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, write
     options: dict[str, str] | None = None
     for line in lines:
         if len(line) > _LONGEST_LINE or not line.replace("\t", " ").isprintable():
-            yield f"a line with control characters or over {_LONGEST_LINE} characters: '{shortened(line)}'"
+            yield f"a line with control characters, or longer than {_LONGEST_LINE}: '{shortened(line)}'"
             return
         line = line.strip(" \t")
         if not line or line[0] in ";#":
