@@ -145,7 +145,7 @@ def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
 
 
 _PROSE = frozenset({"title", "question", "why", "defects"})
-"""Keys of experiments and sweeps that explain a measurement and do not change it."""
+"""Keys of experiments, their arrays and sweeps that explain a measurement and do not change it."""
 
 
 def as_meant(text: str) -> str:
@@ -154,8 +154,13 @@ def as_meant(text: str) -> str:
         tree = with_new_keys(parse_toml(text))
     except SpecError:
         return text
-    settings = {key: value for key, value in tree.items() if key not in _PROSE}
-    return json.dumps({**settings, "format_version": 0}, sort_keys=True, default=str)
+    return json.dumps({**_without_prose(tree), "format_version": 0}, sort_keys=True, default=str)
+
+
+def _without_prose(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_prose(value) for key, value in node.items() if key not in _PROSE}
+    return [_without_prose(item) for item in node] if isinstance(node, list) else node
 
 
 def _readable(error: Exception) -> str:

@@ -61,7 +61,10 @@ class Script:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the script's disk count and its text without comments: rewording these needs no new runs."""
+        """SHA-256 of the script and of the number of its disks; a comment can be reworded without another run.
+
+        Every line that begins with ``#`` counts as a comment, even in a here-document.
+        """
         return hashlib.sha256(f"{self.disks}\n{_COMMENT.sub('', self.text)}".encode()).hexdigest()
 
 

@@ -331,7 +331,7 @@ class LessonSession:
             # Results have times in whole seconds.
             began = moment(self.progress.began_utc).replace(microsecond=0)
             for result_id in self._results.ids():
-                # An id consists of the time, the experiment, and possibly a number: see ResultStore.new_id.
+                # An id consists of the time, the experiment, and possibly a number: see new_id in lab/results/store.py.
                 if word not in result_id:
                     continue
                 if name in self._found and self._found[name].id == result_id:

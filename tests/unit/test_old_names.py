@@ -29,7 +29,8 @@ def test_an_experiment_of_version_1_is_the_same_experiment() -> None:
     assert decode_toml(OLD, Experiment).disks == decode_toml(NEW, Experiment).disks
     assert as_meant(OLD) == as_meant(NEW)
     assert as_meant(NEW.replace("repeats = 6", "repeats = 7")) != as_meant(OLD)
-    assert as_meant(NEW.replace('title = "', 'title = "Reworded: ')) == as_meant(NEW)
+    titled = NEW.replace("[[arrays]]", '[[arrays]]\ntitle = "A title"')
+    assert as_meant(titled.replace('title = "', 'title = "Reworded: ')) == as_meant(NEW)
     assert as_meant("no = TOML = at all") == "no = TOML = at all"
 
 
