@@ -53,7 +53,7 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
 
 
 def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
-    """A function with the verb's signature and help, from which cyclopts makes a command; it creates the verb and runs it.
+    """A function with the verb's signature and help, from which cyclopts makes a command that runs the verb.
 
     The function raises SpecError for invalid values.
     """

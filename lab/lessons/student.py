@@ -322,7 +322,7 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Find what was run since the lesson began: complete measurements with the lesson's seed, and fault scenarios."""
+        """Find what was run since the lesson began: complete measurements with the lesson's seed, and scenarios."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
