@@ -735,10 +735,16 @@ def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[Campaig
     """Create a campaign and hold its lock for the duration of the context."""
     runs, created = campaign_runs(host), utc_second_text(host.clock)
     folder = runs.create(stem(host.clock.utc_now()))
-    run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
-    with runs.held(run.id):
-        runs.write_header(run, run.id)
-        yield CampaignJournal(folder, run)
+    with runs.held(folder.name):
+        try:
+            run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
+            runs.write_header(run, run.id)
+            journal = CampaignJournal(folder, run)
+        except BaseException:
+            with suppress(LabError):
+                runs.delete(folder.name, is_held=True)
+            raise
+        yield journal
 
 
 @contextmanager

@@ -263,10 +263,10 @@ def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> Itera
     runs, created = scenario_runs(host), utc_second_text(host.clock)
     run_id = runs.create(stem(host.clock.utc_now())).name
     run = ScenarioRun(id=run_id, created_utc=created, target=target, seed=seed, asked=tuple(asked))
+    journal = ScenarioJournal(runs, run)
     with runs.held(run_id):
-        runs.write_header(run, run_id)
-        journal = ScenarioJournal(runs, run)
         try:
+            runs.write_header(run, run_id)
             yield journal
         finally:
             journal.forget_if_empty()

@@ -39,6 +39,7 @@ from lab.faults.campaign import (
     Shrinker,
     StoredFinding,
     begun_campaign,
+    campaign_runs,
     find_planted_bug,
     history_of,
     on_planted_kernel,
@@ -52,7 +53,7 @@ from lab.faults.judge import HistoryDifference
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, locked
 from lab.machine import Host, parse_target
-from lab.store import LATEST, LOCK_NAME
+from lab.store import LATEST, LOCK_NAME, Journal, RunFolders
 from tests.unit.disks import machines
 
 Rule = Callable[[FaultHistory], str]
@@ -464,6 +465,19 @@ def test_only_one_process_resumes_a_campaign_and_only_a_stored_one(played: Playe
             again.__enter__()
     with pytest.raises(ResultError, match="no campaign"), resumed_campaign(played.host, "20200101T000000Z"):
         pass
+
+
+@pytest.mark.parametrize("fails", [(RunFolders, "write_header"), (Journal, "read")])
+def test_a_campaign_that_cannot_be_begun_leaves_nothing(
+    played: PlayedByRule, fails: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stop
+
+    monkeypatch.setattr(*fails, stop)
+    with pytest.raises(Stop), begun_campaign(played.host, "uml:", **ASKED):
+        pass
+    assert list(campaign_runs(played.host).root.glob("[!.]*")) == []
 
 
 def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: PlayedByRule) -> None:

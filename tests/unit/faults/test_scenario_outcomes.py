@@ -42,6 +42,7 @@ from lab.faults.scenario_run import (
     verdict_of,
 )
 from lab.machine import CommandResult, Host, parse_target
+from lab.store import RunFolders
 from lab.tomlfile import decode_toml
 from tests.unit.fakes import FACTS, FakeMachine, Scripted
 
@@ -211,6 +212,16 @@ def test_a_run_is_locked_while_it_is_written_and_removed_if_it_has_no_outcome(ho
         assert all(scenario_runs(host).is_held(each.run.id) for each in (kept, empty))
     assert [path.name for path in scenario_runs(host).root.glob("[!.]*")] == [kept.run.id]
     assert stored_runs(host) == (kept.run,)
+
+
+def test_a_run_whose_header_cannot_be_written_leaves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise ResultError("no space left on device")
+
+    monkeypatch.setattr(RunFolders, "write_header", full)
+    with pytest.raises(ResultError, match="no space"), begun_run(host, "uml:", 1, ["scenario-1"]):
+        pass
+    assert list(scenario_runs(host).root.glob("[!.]*")) == []
 
 
 @pytest.mark.parametrize("error", [RunCancelled("ended"), ResultError("no space"), DeviceRefused("not a lab disk")])
