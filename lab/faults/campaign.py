@@ -1030,8 +1030,10 @@ class Campaign:
                 original = self.store.find(record.id)
                 # Another campaign may have found the same difference.
                 if final.id != record.id and original and original.record.run == self.journal.run.id:
-                    with suppress(LabError):
+                    try:
                         self.store.forget(original)
+                    except LabError as error:
+                        self.notice(f"{record.id} remains in the store beside {final.id}: {error.message}")
                 self.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")
                 return
 

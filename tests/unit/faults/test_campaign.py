@@ -541,6 +541,19 @@ def test_findings_that_another_campaign_stored_meanwhile_are_not_removed(
     assert {kept.get(f"c1-{seed}") for seed in CUT_SEEDS[:2]} == {"another"}
 
 
+def test_a_finding_that_cannot_be_removed_after_shrinking_is_reported(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_store: FindingStore, finding: StoredFinding) -> None:
+        raise MachineBusy(f"another raidlab is writing finding {finding.record.id}")
+
+    monkeypatch.setattr(FindingStore, "forget", busy)
+    notices: list[str] = []
+    campaign(played, notice=notices.append)
+    for seed in CUT_SEEDS[:2]:
+        assert [text for text in notices if f"another raidlab is writing finding c1-{seed}" in text]
+
+
 def fault(*words: str) -> int:
     return run(["--quiet", "fault", *words])
 
