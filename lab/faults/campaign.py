@@ -82,7 +82,7 @@ from lab.machine.programs import Change, unchanged
 from lab.measure.job import read_conditions
 from lab.store import Journal, RunFolders, stem
 from lab.tomlfile import read_toml, unknown_word
-from lab.units import MIB
+from lab.units import MIB, counted
 
 PLANTED_FLAVOUR = "planted"
 PLANTED_SWITCH = "/sys/module/md_mod/parameters/planted"
@@ -177,6 +177,8 @@ class HistoryOutcome:
     documents: tuple[tuple[PlannedStep, dict[str, Any]], ...] = ()
     is_over: bool = False
     """Whether the machine can no longer be used."""
+    is_reached: bool = True
+    """False if the machine became unusable in a history before this one, so that this one was not run."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -258,10 +260,15 @@ class Repeats:
         return sum(kind in each.kinds if kind else bool(each.differences) for each in self.outcomes)
 
     def verdict(self, kind: str) -> str:
-        times, cpus = len(self.outcomes), "1 CPU" if self.cpu_count == 1 else f"{self.cpu_count} CPUs"
+        where = f"with {counted(self.cpu_count, 'CPU')} on Linux {self.kernel_release}"
+        reached = sum(each.is_reached for each in self.outcomes)
+        unreached = len(self.outcomes) - reached
+        if not reached:
+            return f"the history was never reached in {counted(unreached, 'run')} {where}"
+        more = f"; {counted(unreached, 'more run')} did not reach the history" if unreached else ""
         if found := self.seen(kind):
-            return f"confirmed with {cpus} on Linux {self.kernel_release}: {found} of {times} runs"
-        return f"not seen in {times} runs with {cpus} on Linux {self.kernel_release}"
+            return f"confirmed {where}: {found} of {counted(reached, 'run')}{more}"
+        return f"not seen in {counted(reached, 'run')} {where}{more}"
 
 
 def repeated(
@@ -284,7 +291,7 @@ def repeated(
                 is_before = number % (len(before) + 1) != 0
                 if is_before and outcome.is_over:
                     # A run that ends before the history begins shows nothing about it.
-                    outcome = HistoryOutcome(history, (), Counter(), is_over=True)
+                    outcome = HistoryOutcome(history, (), Counter(), is_over=True, is_reached=False)
                 if not is_before or outcome.is_over:
                     outcomes.append(outcome)
                     on_played(len(outcomes))

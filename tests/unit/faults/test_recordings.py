@@ -89,16 +89,26 @@ def test_repeats_count_the_runs_in_which_a_finding_was_seen() -> None:
     assert repeats.verdict("unreadable") == "not seen in 3 runs with 2 CPUs on Linux 7.2"
 
 
-def test_a_machine_that_is_lost_before_the_history_begins_does_not_confirm_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "times", "words"),
+    [
+        ("machine lost", 2, "confirmed with 2 CPUs on Linux 7.2: 1 of 1 run; 1 more run did not reach the history"),
+        ("unreadable", 2, "not seen in 1 run with 2 CPUs on Linux 7.2; 1 more run did not reach the history"),
+        ("machine lost", 1, "the history was never reached in 1 run with 2 CPUs on Linux 7.2"),
+    ],
+)
+def test_a_machine_that_is_lost_before_the_history_begins_does_not_count(
+    kind: str, times: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier, history = generated(1), generated(2)
     lost = HistoryOutcome(earlier, (HistoryDifference("machine lost", 1, "after a write"),), Counter(), is_over=True)
     batches = [[lost], [HistoryOutcome(earlier, (), Counter()), replace(lost, history=history)]]
     monkeypatch.setattr("lab.faults.campaign.play", lambda place, histories, **more: batches.pop(0))
     arena = MagicMock()
     arena.opened().__enter__().lab.machine.facts = SimpleNamespace(cpu_count=2, kernel_release="7.2")
-    repeats = repeated(arena, history, 2, [earlier])
-    assert [outcome.history for outcome in repeats.outcomes] == [history, history]
-    assert repeats.verdict("machine lost") == "confirmed with 2 CPUs on Linux 7.2: 1 of 2 runs"
+    repeats = repeated(arena, history, times, [earlier])
+    assert [outcome.history for outcome in repeats.outcomes] == [history] * times
+    assert repeats.verdict(kind) == words
 
 
 @pytest.mark.parametrize(
