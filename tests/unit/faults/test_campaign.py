@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -478,6 +478,23 @@ def test_a_campaign_that_cannot_be_begun_leaves_nothing(
     with pytest.raises(Stop), begun_campaign(played.host, "uml:", **ASKED):
         pass
     assert list(campaign_runs(played.host).root.glob("[!.]*")) == []
+
+
+def test_a_new_campaign_removes_what_a_killed_one_left_but_not_one_that_just_begins(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, held = campaign_runs(played.host), RunFolders.held
+    remains = runs.root / ".deleting-20260101T000000Z.999999"
+    played.host.state.make(remains, what="what a killed campaign left")
+
+    def beside_another(runs: RunFolders, run_id: str) -> AbstractContextManager[None]:
+        # Another campaign begins between the creation of the folder and its lock.
+        assert runs.remove_leftovers() == []
+        return held(runs, run_id)
+
+    monkeypatch.setattr(RunFolders, "held", beside_another)
+    with begun_campaign(played.host, "uml:", **ASKED) as journal:
+        assert [path.name for path in runs.root.iterdir() if path.is_dir()] == [journal.run.id]
 
 
 def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: PlayedByRule) -> None:

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -212,6 +212,23 @@ def test_a_run_is_locked_while_it_is_written_and_removed_if_it_has_no_outcome(ho
         assert all(scenario_runs(host).is_held(each.run.id) for each in (kept, empty))
     assert [path.name for path in scenario_runs(host).root.glob("[!.]*")] == [kept.run.id]
     assert stored_runs(host) == (kept.run,)
+
+
+def test_a_new_run_removes_what_a_killed_one_left_but_not_one_that_just_begins(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, held = scenario_runs(host), RunFolders.held
+    remains = runs.root / ".deleting-20260101T000000Z.999999"
+    host.state.make(remains, what="what a killed run left")
+
+    def beside_another(runs: RunFolders, run_id: str) -> AbstractContextManager[None]:
+        # Another command of this family begins between the creation of the folder and its lock.
+        assert runs.remove_leftovers() == []
+        return held(runs, run_id)
+
+    monkeypatch.setattr(RunFolders, "held", beside_another)
+    with begun_run(host, "uml:", 1, ["scenario-1"]) as journal:
+        assert [path.name for path in runs.root.iterdir() if path.is_dir()] == [journal.run.id]
 
 
 def test_a_run_whose_header_cannot_be_written_leaves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
