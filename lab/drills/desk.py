@@ -240,12 +240,15 @@ class _Noted(msgspec.Struct):
     uuid: str
 
 
-class _Held(msgspec.Struct):
+class _Examined(msgspec.Struct):
     """The answer of ``disks_program.examine``."""
 
     files: list[int]
+    """The pages of the drill's files that are destroyed."""
     meta: list[int]
+    """The pages of the file system's metadata that are destroyed."""
     cells: str
+    """A letter for each cell of the array: what it holds, and whether its own member holds it."""
 
 
 def percent_of(count: int, total: int) -> float:
@@ -331,18 +334,18 @@ def _noted(folder: Path) -> _Noted | None:
     return RecordFile(folder / _FILE, _Noted, DrillError, most_bytes=MOST_DOCUMENT_BYTES).read()
 
 
-def _begun_in(folder: Path) -> RecordFile[_Held]:
-    return RecordFile(folder / "truth-begun.json", _Held, DrillError, indent=0, most_bytes=MOST_DOCUMENT_BYTES)
+def _begun_in(folder: Path) -> RecordFile[_Examined]:
+    return RecordFile(folder / "truth-begun.json", _Examined, DrillError, indent=0, most_bytes=MOST_DOCUMENT_BYTES)
 
 
-def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted: _Noted) -> _Held:
+def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted: _Noted) -> _Examined:
     is_own = _are_own_files(session, disks)
     asked = {
         "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
         "disks": _paths(disks, is_own),
         "slots": noted.slots,
     }
-    return convert(_work_on(session, disks, "look", asked), _Held)
+    return convert(_work_on(session, disks, "look", asked), _Examined)
 
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
