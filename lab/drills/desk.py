@@ -211,6 +211,7 @@ def _paths(disks: Sequence[LabDisk], is_own: bool) -> list[str]:
 
 _FILE = "truth.json"
 _SECONDS = 300.0
+_GIVE_UP = "'raidlab drill leave' gives the drill up"
 _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
 
 
@@ -313,8 +314,15 @@ def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> 
 
 
 def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
-    """What the disks hold now; None if the drill's data were not recorded. Caches must have been flushed."""
-    noted, begun = _noted(folder), _begun_in(folder).read()
+    """What the disks hold now; None if the drill's data were not recorded. Caches must have been flushed.
+
+    Raises DrillError if a record is damaged.
+    """
+    try:
+        noted, begun = _noted(folder), _begun_in(folder).read()
+    except DrillError as error:
+        # Nothing creates these records again during the drill.
+        raise DrillError(error.message, hint=_GIVE_UP) from error
     if noted is None or begun is None:
         return None
     now = _examine(session, disks, folder, noted)

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 from collections.abc import Iterable
@@ -274,13 +275,19 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
 
+NOTED = json.dumps({"files": [0], "slots": [], "uuid": ""})
+
+
 @pytest.mark.parametrize("text", ["{", "{}", "[" * 100_000])
-def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("name", ["truth.json", "truth-begun.json"])
+def test_a_damaged_note_is_named(tmp_path: Path, name: str, text: str) -> None:
     session: Any = None
     assert read_truth(session, [], tmp_path) is None
-    (tmp_path / "truth.json").write_text(text)
-    with pytest.raises(DrillError, match=r"truth\.json' is damaged"):
+    (tmp_path / "truth.json").write_text(NOTED)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DrillError, match=rf"{re.escape(name)}' is damaged") as caught:
         read_truth(session, [], tmp_path)
+    assert caught.value.hint == "'raidlab drill leave' gives the drill up"
 
 
 def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
