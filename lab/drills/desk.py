@@ -58,7 +58,7 @@ from lab.session.session import (
     store_leftovers,
 )
 from lab.store import RecordFile
-from lab.units import KIB, SECTOR_BYTES
+from lab.units import KIB, SECTOR_BYTES, counted
 
 MACHINE_FOLDER = "/var/lib/raidlab/drill"
 
@@ -316,7 +316,7 @@ def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> 
 def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
     """What the disks hold now; None if the drill's data were not recorded. Caches must have been flushed.
 
-    Raises DrillError if a record is damaged.
+    Raises DrillError if a record is damaged, or if the machine's answer is wrong.
     """
     try:
         noted, begun = _noted(folder), _begun_in(folder).read()
@@ -326,6 +326,9 @@ def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> D
     if noted is None or begun is None:
         return None
     now = _examine(session, disks, folder, noted)
+    if len(begun.cells) != len(now.cells):
+        recorded = f"'{_begun_in(folder).path}' has {counted(len(begun.cells), 'cell')}"
+        raise DrillError(f"{recorded}, but {len(now.cells):,} were examined", hint=_GIVE_UP)
     marks = list(zip(begun.cells, now.cells, strict=True))
     blocks = len(noted.files)
     return DiskTruth(
@@ -353,7 +356,10 @@ def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted:
         "disks": _paths(disks, is_own),
         "slots": noted.slots,
     }
-    return convert(_work_on(session, disks, "look", asked), _Examined)
+    try:
+        return convert(_work_on(session, disks, "look", asked), _Examined)
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+        raise DrillError(f"the examination of the disks gave a wrong answer: {error}", hint=_GIVE_UP) from None
 
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:

@@ -290,6 +290,25 @@ def test_a_damaged_note_is_named(tmp_path: Path, name: str, text: str) -> None:
     assert caught.value.hint == "'raidlab drill leave' gives the drill up"
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("{", "gave a wrong answer"),
+        ("[" * 100_000, "gave a wrong answer"),
+        ('{"files": [], "meta": [], "cells": 1}', "gave a wrong answer: Expected `str`"),
+        ('{"files": [], "meta": [], "cells": "DD"}', r"truth-begun\.json' has 1 cell, but 2 were examined"),
+    ],
+)
+def test_a_wrong_answer_from_the_machine_is_named(tmp_path: Path, answer: str, message: str) -> None:
+    machine = SimpleNamespace(call=lambda *_, **__: answer)
+    session: Any = SimpleNamespace(target=SimpleNamespace(is_embedded=False), machine=machine)
+    (tmp_path / "truth.json").write_text(NOTED)
+    (tmp_path / "truth-begun.json").write_text('{"files": [], "meta": [], "cells": "D"}')
+    with pytest.raises(DrillError, match=message) as caught:
+        read_truth(session, [], tmp_path)
+    assert caught.value.hint == "'raidlab drill leave' gives the drill up"
+
+
 def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(random.Random(1).randbytes(5 * PAGE_BYTES))
     with (tmp_path / "file").open("rb+") as file:
