@@ -251,7 +251,8 @@ _Pair = tuple[str, str, str, str]
 def _ratios(record: ResultRecord) -> Iterator[tuple[_Pair, float]]:
     """The ratio of each median to that of the result's own baseline."""
     medians = healthy_medians(record)
-    names = list(dict.fromkeys(array for array, _, _ in medians))
+    # An array without valid figures has no medians, but remains the baseline.
+    names = [array.name for array in record.arrays]
     baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
     for (array, workload, direction), value in medians.items():
         beside = medians.get((baseline, workload, direction))

@@ -281,6 +281,18 @@ def test_many_results_become_distributions() -> None:
     assert page.count("<tr>") > MOST_DETAILED + 9
 
 
+def test_without_a_valid_figure_of_the_baseline_there_are_no_ratios() -> None:
+    arrays = (array("single", "single", 1), array("raid0", "raid0", 4), array("raid5", "raid5", 4))
+
+    def results() -> Iterator[Loaded | str]:
+        for number in range(MOST_DETAILED + 1):
+            cells = [cell(each.name, "x", 0, read_iops=100.0) for each in arrays]
+            cells[0] = with_figures(cells[0], iops=0.0)
+            yield from in_hand(record(f"r{number:04d}", arrays=arrays, cells=cells))
+
+    assert not any(collect(results()).distributions.values())
+
+
 def test_a_thousand_results_add_little_to_the_page() -> None:
     assert len(html_report(many(1000))) - len(html_report(many(20))) < 400 * 980
 
