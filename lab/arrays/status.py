@@ -150,7 +150,9 @@ class MemberStatus:
     @property
     def state_words(self) -> str:
         """The role and the marks that the user has set."""
-        return f"{self.role}, write-mostly" if self.is_write_mostly and self.is_in_sync else self.role
+        # A role that consists of md's own words lists it already.
+        is_missing = self.is_write_mostly and "write_mostly" not in self.role
+        return f"{self.role}, write-mostly" if is_missing else self.role
 
 
 @dataclass(frozen=True, slots=True)

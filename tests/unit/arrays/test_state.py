@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import cast
@@ -129,6 +130,21 @@ def test_details_of_500_mib_members(label: str, facts: dict[str, str]) -> None:
     arrays = cast("OpenArrays", SimpleNamespace(machine=machine_with(label)))
     found = MdArray(arrays, "md0").details()
     assert {name: found[name] for name in facts} == facts
+
+
+@pytest.mark.parametrize(
+    ("flags", "slot", "words"),
+    [
+        ("in_sync", 1, "in sync, write-mostly"),
+        ("spare", 1, "rebuilding, write-mostly"),
+        ("spare", None, "spare, write-mostly"),
+        ("faulty", None, "faulty, write-mostly"),
+        ("blocked", 1, "blocked, write_mostly"),
+    ],
+)
+def test_a_write_mostly_member_is_marked_once_in_every_state(flags: str, slot: int | None, words: str) -> None:
+    member = replace(captured("raid1").member("/dev/ubdb"), slot=slot, flags=frozenset({flags, "write_mostly"}))
+    assert member.state_words == words
 
 
 def test_new_words_of_a_newer_kernel_are_tolerated() -> None:
