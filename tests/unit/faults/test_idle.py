@@ -103,7 +103,7 @@ def growing(limit: float, first: float, factor: float, most: float) -> list[floa
 def test_the_pauses_of_each_wait_are_fixed(
     tmp_path: Path, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Histories in virtual time are repeated exactly only if every pause lasts exactly as long as before."""
+    """Histories in virtual time are repeated exactly only if the length of every pause is fixed."""
 
     def taken() -> list[float]:
         found = waited.copy()
