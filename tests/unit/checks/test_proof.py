@@ -42,5 +42,7 @@ def test_a_way_counts_only_if_it_ends_as_it_must(way: Way, end: WayEnd, problem:
     proof = Scripted(end).prove([way])
     assert (proof.right, proof.wrong) == (int(way is RIGHT and not problem), int(way is WRONG and not problem))
     assert proof.failures == ((f"01-trial ('ana'), {problem}",) if problem else ())
-    ways = "1 right way passed, 0 wrong ways" if proof.right else f"0 right ways passed, {proof.wrong} wrong way"
+    right = "1 right way" if proof.right else "0 right ways"
+    wrong = "1 wrong way" if proof.wrong else "0 wrong ways"
+    ways = f"{right} passed, {wrong} recognised, "
     assert proof.sentence.startswith(f"01-trial for 'ana': 0 of 2 checks hold at the start, {ways}")
