@@ -178,7 +178,11 @@ class Guard:
         own = [disk.name for disk in self._disks.values() if disk.node in carried]
         reset = f"blank {' '.join(own)} with 'raidlab disks reset {' '.join(own)}'"
         hint = f"choose other disks, or {reset}" if own and not in_use else _CHOOSE_OTHERS
-        contents = [*in_use.values(), *(f"{node} carries {', '.join(types)}" for node, types in carried.items())]
+        shown = self._shown
+        contents = [
+            *in_use.values(),
+            *(f"{shown.get(node, node)} carries {', '.join(types)}" for node, types in carried.items()),
+        ]
         raise DeviceRefused("; ".join(contents), hint=hint)
 
     def check_unused(self, nodes: Iterable[str], *, hint: str = _CHOOSE_OTHERS) -> None:
@@ -186,12 +190,17 @@ class Guard:
         if in_use := self._in_use(tuple(nodes)):
             raise DeviceRefused("; ".join(in_use.values()), hint=hint)
 
+    @property
+    def _shown(self) -> dict[str, str]:
+        """Node -> full name of each of the lab's disks."""
+        return {disk.node: disk.full_name for disk in self._disks.values()}
+
     def _in_use(self, nodes: tuple[str, ...]) -> dict[str, str]:
         """Node -> description of its users; only nodes in use."""
         names = kernel_names(self._machine, nodes)
         devices = read_devices(self._machine, names.values())
         found = {node: device for node, name in names.items() if (device := devices.get(name))}
-        shown = {disk.node: disk.full_name for disk in self._disks.values()}
+        shown = self._shown
         described = {node: "; ".join(_users(shown.get(node, node), device)) for node, device in found.items()}
         return {node: users for node, users in described.items() if users}
 

@@ -77,7 +77,7 @@ def test_a_signed_disk_is_refused_until_it_is_reset(place: Place) -> None:
         ["/usr/sbin/mkfs.ext4", "-q", "-F", str(place.state / "labs/cli/disks/disk05.img")], check=True, timeout=30
     )
     create = ("array", "create", "--level", "raid1", "--disks", "disk05,disk06", "--assume-clean")
-    assert f"/dev/{disk_name(4)} carries ext4" in raidlab(place, *create, status=1).stderr
+    assert f"disk05 (/dev/{disk_name(4)}) carries ext4" in raidlab(place, *create, status=1).stderr
     raidlab(place, "disks", "reset", "disk05")
     assert "md1" in raidlab(place, *create).stdout
 

@@ -78,7 +78,7 @@ def test_arrays_that_cannot_be_have_status_2(
 def test_a_signed_disk_is_refused(machine: FakeMachine, typed: Typed) -> None:
     signed = {"signatures": [{"device": "ubda", "offset": "0x438", "type": "ext4", "uuid": "", "label": ""}]}
     machine.answers[("wipefs", "--json")] = Scripted(stdout=json.dumps(signed))
-    assert "/dev/ubda carries ext4" in typed(*CREATE, "--disks", "3", status=1).err
+    assert "disk01 (/dev/ubda) carries ext4" in typed(*CREATE, "--disks", "3", status=1).err
     assert not any(argv[0] == "mdadm" for argv in machine.runs)
 
 

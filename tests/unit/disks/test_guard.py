@@ -193,7 +193,7 @@ def test_a_blank_disk_passes(message: str) -> None:
 @pytest.mark.parametrize("kind", ["linux_raid_member", "raidlab_volume"])
 def test_metadata_of_an_array_are_refused_except_where_they_are_expected(kind: str) -> None:
     answer = Scripted(WIPEFS_EXT4.replace("ext4", kind))
-    with pytest.raises(DeviceRefused, match=rf"^/dev/ubda carries {kind}") as refused:
+    with pytest.raises(DeviceRefused, match=rf"^disk01 \(/dev/ubda\) carries {kind}") as refused:
         blank_check(machine_of(UBDA), answer)
     assert refused.value.hint.endswith("'raidlab disks reset disk01'")
     machine = machine_of(UBDA)
@@ -211,7 +211,7 @@ def test_without_wipefs_the_guard_reads_signatures_itself() -> None:
         as_read([bytes(24) + bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")])
     )
     machine.answers[("wipefs",)] = Scripted(act=_no_program)
-    with pytest.raises(DeviceRefused, match=r"^/dev/ubda carries bcache"):
+    with pytest.raises(DeviceRefused, match=r"^disk01 \(/dev/ubda\) carries bcache"):
         Guard(machine, [lab_disk()]).check_blank(("/dev/ubda",))
 
 
@@ -225,7 +225,7 @@ def test_partitions_that_nothing_uses_are_no_obstacle_to_what_erases_them() -> N
 
 
 def test_a_file_system_is_named() -> None:
-    with pytest.raises(DeviceRefused, match=r"^/dev/ubda carries ext4") as caught:
+    with pytest.raises(DeviceRefused, match=r"^disk01 \(/dev/ubda\) carries ext4") as caught:
         blank_check(machine_of(UBDA), Scripted(WIPEFS_EXT4))
     assert "raidlab disks reset" in caught.value.hint
 
@@ -269,7 +269,7 @@ def test_real_wipefs_is_understood(tmp_path: Path) -> None:
 
     blank_check(machine_of(UBDA), wipefs())
     subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=60, capture_output=True)
-    with pytest.raises(DeviceRefused, match="/dev/ubda carries ext4"):
+    with pytest.raises(DeviceRefused, match=r"^disk01 \(/dev/ubda\) carries ext4"):
         blank_check(machine_of(UBDA), wipefs())
 
 
