@@ -442,8 +442,12 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
         if load.pattern is AccessPattern.RANDOM and load.distribution == "random" and not load.recipe:
             needed += room * load.region_count // load.block_bytes // 8
         if needed > DEFAULT_MEMORY_BYTES:
+            amounts = needed, DEFAULT_MEMORY_BYTES
+            takes, has = map(human_bytes, amounts)
+            if takes == has:
+                takes, has = (f"{amount:,} bytes" for amount in amounts)
             return (
-                f"{label}: workload '{load.id}' takes {human_bytes(needed)} of memory with the stripe cache, and the "
-                f"embedded kernel has {human_bytes(DEFAULT_MEMORY_BYTES)} in total"
+                f"{label}: workload '{load.id}' takes {takes} of memory with the stripe cache, and the "
+                f"embedded kernel has {has} in total"
             )
     return ""

@@ -82,6 +82,12 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
         ('"24M"', '"900M"\n[array]\nstripe_cache_pages = 32768', "raid5 of 4 disks: workload 'rand-read-4k' takes", 4),
         ("[1, 8]", '[256]\njobs = [64]\nblock = ["16K", "64K"]', "takes 1 GiB of memory", 6),
         ('"24M"', '"13T"', "raid5 of 4 disks: workload 'rand-read-4k' takes 1.22 GiB of memory", 4),
+        (
+            '"24M"',
+            '"900M"\n[array]\nstripe_cache_pages = 32768',
+            "takes 536,973,440 bytes of memory with the stripe cache, and the embedded kernel has 536,870,912 bytes",
+            1,
+        ),
         ('"24M"', '"24M"\n[array]\nconsistency_policy = "ppl"', "policy ppl works on raid5 only", 8),
     ],
 )
