@@ -336,17 +336,21 @@ class OpenArrays:
         for array in self.found.all:
             held = [self.disk_name(node) for node in nodes if node in array.devices]
             if held and array not in self.found.started and array.name != besides:
+                belong = "belongs" if len(held) == 1 else "belong"
                 raise DeviceRefused(
-                    f"{', '.join(held)} belongs to array {array.name}, which is not running",
+                    f"{', '.join(held)} {belong} to array {array.name}, which is not running",
                     hint=f"remove it permanently with 'raidlab array destroy {self.found.word(array)}', "
                     "or choose other disks",
                 )
             former = [node for node in nodes if node in array.former_devices]
             if former and array.name != besides:
                 names = [self.disk_name(node) for node in former]
+                was, contain, it = (
+                    ("was a member", "contains", "it") if len(names) == 1 else ("were members", "contain", "them")
+                )
                 raise DeviceRefused(
-                    f"{', '.join(names)} was a member of array {array.name}, and still contains its metadata",
-                    hint=f"blank it with 'raidlab disks reset {' '.join(names)}', or choose other disks",
+                    f"{', '.join(names)} {was} of array {array.name}, and still {contain} its metadata",
+                    hint=f"blank {it} with 'raidlab disks reset {' '.join(names)}', or choose other disks",
                 )
             own += [(node, array.metadata_version) for node in former]
         # If the data begin at the device's first sector, the device shows the array's content, such as a file system.

@@ -93,6 +93,17 @@ def test_members_of_an_array_that_does_not_run_are_neither_free_nor_overwritten(
     printed = typed(*CREATE, "md1", "--disks", "disk01,disk02,disk03", status=1).err
     assert "was not started: 2 of 3 members are missing" in printed
     assert "disk01 belongs to array md0, which is not running" in printed
+    machine.answers[READS] = Scripted(
+        stdout=as_read([superblock(n, [0, 1, 2, 3], slots=4) if n < 2 else None for n in range(5)])
+    )
+    printed = typed(*CREATE, "md1", "--disks", "disk01,disk02,disk03", status=1).err
+    assert "disk01, disk02 belong to array md0, which is not running" in printed
+    left = [superblock(0, [0, 0xFFFE, 0xFFFE]), *(superblock(n, [0, 1, 2], events=5) for n in (1, 2)), None, None]
+    machine.answers[READS] = Scripted(stdout=as_read(left))
+    printed = typed(*CREATE, "md1", "--disks", "disk02,disk03,disk04", status=1).err
+    assert "disk02, disk03 were members of array md0, and still contain its metadata" in printed
+    assert "blank them with 'raidlab disks reset disk02 disk03'" in printed
+    machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
     planned = typed(*CREATE, "--disks", "3", "--plan", "-q").out
     assert planned.startswith("mdadm --create /dev/md1 ")
     assert planned.endswith(" /dev/ubdb /dev/ubdc /dev/ubdd\n")
