@@ -113,7 +113,7 @@ def test_what_has_nothing_in_common_is_left_out_and_the_rest_compared() -> None:
     assert "no figure in common" in found.left_out[0]
     with pytest.raises(SpecError, match="nothing can be compared"):
         compared(machine("a", HDD, WRITES), stranger)
-    with pytest.raises(SpecError, match="one platform"):
+    with pytest.raises(SpecError, match="two platforms"):
         compared(machine("a", HDD, WRITES))
 
 

@@ -152,7 +152,7 @@ def test_a_result_is_resumed_only_where_it_was_begun(name: str) -> None:
 def test_a_full_disk_is_reported_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=16 * MIB))
     require_room(tmp_path, 16 * MIB, "results")
-    with pytest.raises(ResultError, match="left for results"):
+    with pytest.raises(ResultError, match="free space for results"):
         require_room(tmp_path, 16 * MIB + 1, "results")
 
 

@@ -211,7 +211,7 @@ def test_a_hostile_bundle_needs_no_memory(what: str, tmp_path: Path) -> None:
     assert here.poll()
     answer = here.recv()
     assert "b.zip" in answer
-    assert "larger than" in answer
+    assert "too large" in answer
 
 
 def with_flag(file: Path, flag: int) -> None:
