@@ -206,6 +206,20 @@ class RunFolders:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error
             yield
 
+    @contextmanager
+    def begin(self, first: str) -> Iterator[Path]:
+        """Create the folder of a new run, as ``create`` does, and hold its lock inside the context. Raises LabError."""
+        self.remove_leftovers()
+        with ExitStack() as stack:
+            try:
+                # Without its lock the empty folder would count as a leftover.
+                with self.changing():
+                    folder = self.create(first)
+                    stack.enter_context(self.held(folder.name))
+            except OSError as error:
+                raise storage_error(f"no {self.noun} can be stored in '{self.root}'", error) from error
+            yield folder
+
     def delete(self, run_id: str, *, is_held: bool = False) -> None:
         """Remove a run; ``is_held``: the caller holds its lock. Raises MachineBusy, ResultError if it remains."""
         folder = self.path(run_id)

@@ -76,7 +76,6 @@ from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, 
 from lab.gates.decoding import FormatVersion, Name, Seed, convert, decode_json, read_own_json
 from lab.gates.text import checked_name
 from lab.host.clock import utc_second_text
-from lab.host.files import storage_error
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged
@@ -742,14 +741,7 @@ def campaign_runs(host: Host) -> RunFolders:
 def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[CampaignJournal]:
     """Create a campaign and hold its lock for the duration of the context."""
     runs, created = campaign_runs(host), utc_second_text(host.clock)
-    runs.remove_leftovers()
-    with ExitStack() as stack:
-        try:
-            with runs.changing():
-                folder = runs.create(stem(host.clock.utc_now()))
-                stack.enter_context(runs.held(folder.name))
-        except OSError as error:
-            raise storage_error(f"no {runs.noun} can be stored in '{runs.root}'", error) from error
+    with runs.begin(stem(host.clock.utc_now())) as folder:
         try:
             run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
             runs.write_header(run, run.id)

@@ -15,7 +15,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -52,7 +52,6 @@ from lab.faults.scenario import (
 from lab.gates.decoding import FormatVersion, Name
 from lab.gates.text import shortened
 from lab.host.clock import HostClock, utc_second_text
-from lab.host.files import storage_error
 from lab.host.signals import Interrupted
 from lab.machine import Host, Machine, Target, parse_target
 from lab.machine.target import target_words
@@ -262,14 +261,7 @@ def scenario_runs(host: Host) -> RunFolders:
 def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> Iterator[ScenarioJournal]:
     """Create a run, hold its lock inside the context, and remove it at the end if it is empty. Raises LabError."""
     runs, created = scenario_runs(host), utc_second_text(host.clock)
-    runs.remove_leftovers()
-    with ExitStack() as stack:
-        try:
-            with runs.changing():
-                folder = runs.create(stem(host.clock.utc_now()))
-                stack.enter_context(runs.held(folder.name))
-        except OSError as error:
-            raise storage_error(f"no {runs.noun} can be stored in '{runs.root}'", error) from error
+    with runs.begin(stem(host.clock.utc_now())) as folder:
         run = ScenarioRun(id=folder.name, created_utc=created, target=target, seed=seed, asked=tuple(asked))
         journal = ScenarioJournal(runs, run)
         try:

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -22,7 +22,7 @@ from lab.gates.decoding import FormatVersion, Name
 from lab.gates.files import read_plain
 from lab.gates.text import is_name, shortened
 from lab.host.clock import utc_second_text
-from lab.host.files import HostFiles, storage_error, write_file
+from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes
 from lab.machine import Host
 from lab.md_tests.prepare_program import BIN
@@ -483,14 +483,7 @@ def suite_runs(host: Host) -> RunFolders:
 def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iterator[SuiteJournal]:
     """Create a run and hold its lock inside the context. A run without results is removed."""
     runs, created = suite_runs(host), utc_second_text(host.clock)
-    runs.remove_leftovers()
-    with ExitStack() as stack:
-        try:
-            with runs.changing():
-                folder = runs.create(stem(host.clock.utc_now()))
-                stack.enter_context(runs.held(folder.name))
-        except OSError as error:
-            raise storage_error(f"no {runs.noun} can be stored in '{runs.root}'", error) from error
+    with runs.begin(stem(host.clock.utc_now())) as folder:
         journal: SuiteJournal | None = None
         try:
             (folder / _LOGS).mkdir(mode=0o700)
