@@ -34,7 +34,7 @@ async def test_the_course_is_listed_and_a_lesson_that_builds_on_others_offers_th
     await user.until(lambda: user.app.guide.view is not None, "a lesson is open")
     await user.read()
     assert view_of(user).lesson.number == "1"
-    user.sees("Step 1 of 4", "Predict: 8 requests in flight")
+    user.sees("Step 1 of 4", "Predict: A drive has 8 requests in flight")
 
 
 async def test_bounds_are_shown_only_after_the_prediction_and_the_measurement(user: User) -> None:

@@ -383,5 +383,5 @@ def test_jobs_that_end_with_their_time_are_replaced_for_ever_and_not_in_a_row(tm
 
     ends(3 * pools.MOST_LOSSES, 60.0)
     assert len(heard) == 3 * pools.MOST_LOSSES
-    with pytest.raises(ClusterLost, match="again and again"):
+    with pytest.raises(ClusterLost, match="keep exiting"):
         ends(pools.MOST_LOSSES + 1, 2.0)
