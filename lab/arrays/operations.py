@@ -386,6 +386,9 @@ _RESCAN = Step(
 _PCI_RESCAN = write_file_step(
     "/sys/bus/pci/rescan", "1", "The kernel looks for PCI devices again, and finds the disk with its data."
 )
+_READ_SOON = (
+    'for _ in $(seq 100); do dd if="$1" of=/dev/null bs=4K count=1 iflag=direct && exit; sleep 0.1; done; false'
+)
 _CANNOT_BE_PULLED = {
     DiskKind.FILE: "is part of the embedded kernel, which cannot release a disk in use",
     DiskKind.LOOP: "is a loop device, which stays as long as it is in use",
@@ -439,7 +442,13 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         )
         for name in arrays
     )
-    back = connect_steps(disk) if disk.kind is DiskKind.SPINDLE else (_PCI_RESCAN if _is_pci_disk(disk) else _RESCAN,)
+    if disk.kind is DiskKind.SPINDLE:
+        back = connect_steps(disk)
+    elif _is_pci_disk(disk):
+        why = "The disk may not be readable until its driver has set it up."
+        back = (_PCI_RESCAN, Step(("sh", "-c", _READ_SOON, "read", disk.node), why))
+    else:
+        back = (_RESCAN,)
     return Plan.of(f"Plug {disk.name} in again", [*let_go, *back])
 
 
