@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from lab.arrays import operations as ops
@@ -173,6 +177,22 @@ def test_a_scsi_disk_can_be_pulled_and_no_part_of_one() -> None:
     for other in (B, "/dev/vdb", "/dev/sdc1"):
         with pytest.raises(DeviceRefused, match="cannot be pulled"):
             ops.pull(LabDisk(name="other", kind=DiskKind.PHYSICAL, node=other, size_bytes=MIB))
+
+
+@pytest.mark.parametrize(("failures", "status", "reads"), [(0, 0, 1), (3, 0, 4), (1000, 1, 100)])
+def test_a_virtio_disk_that_is_plugged_in_is_read_until_it_answers(
+    failures: int, status: int, reads: int, tmp_path: Path
+) -> None:
+    disk = LabDisk(name="disk02", kind=DiskKind.FILE, node="/dev/vdb", size_bytes=MIB)
+    rescan, read = ops.plug_in(disk).steps
+    assert rescan.shell_line() == "sh -c 'echo 1 > /sys/bus/pci/rescan'"
+    dd = f'#!/bin/sh\necho "$1" >>{tmp_path}/reads\ntest $(wc -l <{tmp_path}/reads) -gt {failures}\n'
+    for name, text in (("dd", dd), ("sleep", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run(read.argv, env=environment, check=False).returncode == status
+    assert (tmp_path / "reads").read_text().split() == ["if=/dev/vdb"] * reads
 
 
 def test_corruption_hits_the_data_and_nothing_before_it() -> None:
