@@ -80,6 +80,16 @@ def pool(tmp_path_factory: pytest.TempPathFactory, notices: list[str]) -> Iterat
         yield pool
 
 
+def wait_for_losses(pool: Pool, notices: list[str], text: str = "another one is started", count: int = 1) -> None:
+    """Wait until ``count`` notices have ``text``: a loss may be reported after the answer of another worker."""
+
+    def are_reported() -> bool:
+        pool.tend()
+        return sum(text in each for each in notices) >= count
+
+    wait_until(are_reported, PATIENCE_SECONDS, lambda: f"reported: {notices}")
+
+
 def test_every_task_has_its_answer_and_both_workers_their_share(pool: Pool) -> None:
     spread = TaskSpread(pool, tasks.echo)
     found = {each.key: answer.data for each, answer in spread.run(task(f"t{n}", b"%d" % n) for n in range(40))}
@@ -154,11 +164,8 @@ def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
     ((_, answer),) = spread.run([task("dies", str(tmp_path).encode())])
     assert answer.data == b"done"
 
-    def is_replaced() -> bool:
-        pool.tend()
-        return len(pool.workers()) == 2 and any("another one is started" in each for each in notices)
-
-    wait_until(is_replaced, PATIENCE_SECONDS)
+    wait_for_losses(pool, notices)
+    wait_until(lambda: len(pool.workers()) == 2, PATIENCE_SECONDS)
 
 
 def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(
@@ -174,12 +181,7 @@ def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(
     assert answer.data == b"done"
     assert notices[0] == "a worker gets no work: it is old"
 
-    def is_reported() -> bool:
-        pool.tend()
-        return "worker-0 ended; another one is started" in notices
-
-    # The answer of its successor may come before the loss is reported.
-    wait_until(is_reported, PATIENCE_SECONDS)
+    wait_for_losses(pool, notices, "worker-0 ended; another one is started")
 
 
 def test_a_task_that_kills_each_of_its_workers_is_reported(pool: Pool, notices: list[str]) -> None:
@@ -188,7 +190,7 @@ def test_a_task_that_kills_each_of_its_workers_is_reported(pool: Pool, notices: 
     assert "every worker that received this task died" in answer.failure
     ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
     assert after.data.startswith(b"x ")
-    assert sum("another one is started" in each for each in notices) >= 3
+    wait_for_losses(pool, notices, count=3)
 
 
 def test_calls_give_answers_and_errors(pool: Pool, tmp_path: Path) -> None:
