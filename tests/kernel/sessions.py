@@ -13,7 +13,7 @@ from lab.disks import DiskKind, Lab, specs
 from lab.errors import LabError
 from lab.host.clock import HostClock, wait_for
 from lab.session import breaking
-from lab.session.breaking import is_pulled
+from lab.session.breaking import is_pulled, paces
 from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, events_between
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
@@ -36,7 +36,8 @@ def session(lab: Lab) -> Iterator[LabSession]:
     for disk in SPINDLES:
         if is_pulled(session, session.lab.disk(disk.name)):
             session.run(breaking.plug_in(session, disk.name))
-        session.run(breaking.slow(session, disk.name, disk.model))
+    for name in paces(session):
+        session.run(breaking.slow(session, name, session.lab.disk(name).model))
     session.run(session.reset_all())
 
 

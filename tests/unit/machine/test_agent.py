@@ -102,9 +102,9 @@ def test_a_character_cut_in_two_stays_whole(machine: Machine) -> None:
 
 def test_all_output_of_an_ended_command_arrives(machine: Machine) -> None:
     # A daemon that keeps the pipe open, and more output than one read takes.
-    result = machine.run(["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; sleep 5 & exit 0"])
+    result = machine.run(["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; sleep 30 & exit 0"])
     assert len(result.stdout) == 60_000
-    assert result.duration_seconds < 3
+    assert result.duration_seconds < 20
 
 
 PROGRAM = """
