@@ -178,10 +178,13 @@ class LabClient:
     def released(self) -> Iterator[None]:
         """Close the session for the duration of work that opens the same machine. Must not run on the app's own thread.
 
-        If a session is being opened, wait for it first: it already holds the lab's lock.
+        If a session is being opened, wait for it first: it already holds the lab's lock. Raises MachineLost if the app
+        is closing.
         """
         self._is_settled.wait()
         with self._lock:
+            if self._is_closing:
+                raise MachineLost("the lab is being closed", hint="start raidlab again")
             session, thread = self.session, self._thread
         if session is None or thread is None:
             yield

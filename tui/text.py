@@ -568,7 +568,8 @@ class TextApp(Frontend):
         self._load_reported_seconds = 0.0
         self.is_first_snapshot = False
         """The machine runs and has not been sampled yet: the first sample is reported in full."""
-        self._is_commanded = False
+        self._command: str | None = None
+        """The arguments of the raidlab command that is running."""
         self.ended_by = 0
         """The number of the signal that ended the text mode; 0 if none did."""
 
@@ -666,6 +667,8 @@ class TextApp(Frontend):
             return True
         word, _, rest = line.partition(" ")
         if word in _LEAVES:
+            if self._command is not None:
+                self._line(f"raidlab {self._command} was still running, and is ended.")
             return False
         if self._text_drills.is_making:
             self._line(_MAKING)
@@ -898,15 +901,15 @@ class TextApp(Frontend):
                 return
 
     def _run_command_line(self, words: str) -> None:
-        if self._is_commanded:
+        if self._command is not None:
             self._line("not run: the previous raidlab command is still running.")
             return
         if self._perform(words):
             return
-        self._is_commanded = True
+        self._command = words
 
         def ended(status: int) -> None:
-            self._is_commanded = False
+            self._command = None
             self._line(f"raidlab {words}: exited with status {status}.")
 
         self.beside("command", lambda: self._run_here(words), on_done=ended)

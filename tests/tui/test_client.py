@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from lab.disks import Lab
 from lab.errors import MachineLost
 from lab.host.clock import HostClock, wait_for
@@ -52,38 +54,61 @@ def test_work_that_waits_when_the_machine_is_lost_fails_and_does_not_run_on_the_
     assert ran == ["next"]
 
 
-def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(fake_lab: FakeLab) -> None:
-    may_open, is_opening, has_closed = threading.Event(), threading.Event(), threading.Event()
+class SlowLab:
+    """A fake lab that is opened when ``may_open`` is set."""
+
+    def __init__(self, lab: FakeLab) -> None:
+        self._lab = lab
+        self.may_open, self.is_opening, self.has_closed = threading.Event(), threading.Event(), threading.Event()
+        self.client = LabClient("uml:", lambda _: None, host=lab.host, opener=self._open)
 
     @contextmanager
-    def open_slowly(*given: Any, **more: Any) -> Iterator[Lab]:
-        is_opening.set()
-        assert may_open.wait(10)
-        with fake_lab.open(*given, **more) as lab:
+    def _open(self, *given: Any, **more: Any) -> Iterator[Lab]:
+        self.is_opening.set()
+        assert self.may_open.wait(10)
+        with self._lab.open(*given, **more) as lab:
             yield lab
-        has_closed.set()
+        self.has_closed.set()
 
+
+@pytest.fixture
+def slow_lab(fake_lab: FakeLab) -> Iterator[SlowLab]:
+    """It is being opened."""
+    lab = SlowLab(fake_lab)
+    lab.client.start()
+    try:
+        assert lab.is_opening.wait(10)
+        yield lab
+    finally:
+        lab.may_open.set()
+        lab.client.close()
+
+
+def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(slow_lab: SlowLab) -> None:
     seen: list[bool] = []
 
     def work() -> None:
         for _ in range(2):
-            with client.released():
-                seen.append(has_closed.is_set())
-                has_closed.clear()
+            with slow_lab.client.released():
+                seen.append(slow_lab.has_closed.is_set())
+                slow_lab.has_closed.clear()
 
-    client = LabClient("uml:", lambda _: None, host=fake_lab.host, opener=open_slowly)
     working = threading.Thread(target=work)
-    client.start()
-    try:
-        assert is_opening.wait(10)
-        working.start()
-        # Long enough to be done, if nothing kept it.
-        working.join(0.3)
-        assert seen == []
-        may_open.set()
-        working.join(20)
-    finally:
-        may_open.set()
-        client.close()
+    working.start()
+    # Long enough to be done, if nothing kept it.
+    working.join(0.3)
+    assert seen == []
+    slow_lab.may_open.set()
+    working.join(20)
     # The second time the machine is about to open anew.
     assert seen == [True, True]
+
+
+def test_work_that_opens_the_machine_itself_does_not_begin_while_the_app_closes(slow_lab: SlowLab) -> None:
+    closing = threading.Thread(target=slow_lab.client.close)
+    closing.start()
+    # The session that is being opened still holds the lab's lock.
+    with pytest.raises(MachineLost, match="being closed"), slow_lab.client.released():
+        pass
+    slow_lab.may_open.set()
+    closing.join(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import msgspec
 import pytest
@@ -159,6 +160,19 @@ def test_options_that_only_the_command_line_has_are_the_command_lines(
     monkeypatch.setattr("lab.cli.main.run", run)
     talk.ask("array fail md0 disk02 --plan", "exited with status 0.")
     assert seen == [["--on", "uml:", "array", "fail", "md0", "disk02", "--plan"]]
+
+
+def test_q_says_which_command_it_ends(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def run(argv: list[str]) -> int:
+        return int(not may_end.wait(10))
+
+    monkeypatch.setattr("lab.cli.main.run", run)
+    talk.type("raidlab results")
+    talk.ask("raidlab workloads", "not run: the previous raidlab command is still running.")
+    talk.ask("q", "raidlab results was still running, and is ended.")
+    may_end.set()
 
 
 def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
