@@ -446,7 +446,7 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
 
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"
-    title, picks = "Throttle {array}", "maximum"
+    title, picks, is_volatile = "Throttle {array}", "maximum", True
     intro = "How fast may {array} be rebuilt or checked? The load gets what the sync leaves."
     needs = (_unless_redundant,)
     minimum: Annotated[

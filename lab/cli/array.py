@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.actions import ACTIONS
-from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteMark
+from lab.actions.arrays import Assemble, Create, VerifyMark, Wait, WriteMark
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
 from lab.cli.arguments import flag
@@ -429,12 +429,6 @@ def _step_crash(context: Context, session: LabSession, name: str, sector: int) -
 app = App(name="array", help_format="plaintext")
 
 
-def _speed(context: Context, action: Speed, *, plan: bool = False) -> None:
-    if context.is_embedded and not plan:
-        context.narrator.notice("the limits last only while the lab is open: here, until this command ends")
-    run_plan(context, action, plan=plan)
-
-
 def _create(context: Context, action: Create, *, plan: bool = False, wait: bool | None = None) -> None:
     if plan and action.names_its_disks and (known := _disks_without_booting(context)):
         show_plan(context, action.spec(known, known).creation(known, action.file_system))
@@ -526,7 +520,7 @@ def _wait(context: Context, action: Wait) -> None:
         context.out(array.value(status), status.summary)
 
 
-add_verbs(app, ACTIONS, _create, _assemble, _speed, _mark, _verify, _wait, run_plan)
+add_verbs(app, ACTIONS, _create, _assemble, _mark, _verify, _wait, run_plan)
 for _command in added_commands("array"):
     _command.add_to(app)
 app.command(map_, name="map")

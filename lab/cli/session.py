@@ -189,6 +189,8 @@ def client_of(context: Context, *, watches: bool = True) -> Client:
 def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: bool | None = None) -> None:
     """Make the plan in an open lab; print it, or run it, wait if requested, and report the array's state."""
     name = str(getattr(action, "array", ""))
+    if action.is_volatile and context.is_embedded and not plan:
+        context.narrator.notice("the setting lasts only while the lab is open: here, until this command ends")
     with open_session(client_of(context)) as session:
         made, array = action.plan(session), session.array(name)
         if plan:

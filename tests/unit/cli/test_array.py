@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -150,6 +151,15 @@ def running(machine: FakeMachine, capture: str) -> FakeMachine:
 )
 def test_every_operation_can_be_printed(arguments: list[str], lines: list[str], typed: Typed) -> None:
     assert typed("--on", "uml:", "array", *arguments, "--plan", "--quiet").out.splitlines() == lines
+
+
+@pytest.mark.usefixtures("raid5")
+def test_a_setting_that_ends_with_the_command_says_so(tmp_path: Path, typed: Typed) -> None:
+    (tmp_path / "labs" / "default").mkdir(parents=True)
+    line = ("array", "speed", "md0", "--max", "10M")
+    assert "the setting lasts only while the lab is open" in typed("--on", "uml:", *line).err
+    assert "lasts" not in typed("--on", "uml:", *line, "--plan").err
+    assert "lasts" not in typed("--on", "uml:", "array", "scrub", "md0", "--no-wait").err
 
 
 @pytest.mark.usefixtures("raid5")
