@@ -58,7 +58,7 @@ _TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z(-|\Z)")
 _MOST_WORD = 80
 """Maximum length of the words in an id: with time and number the id remains a valid name (lab.gates.text)."""
 _POLL_SECONDS = 1.0
-"""``is_held`` takes the lock briefly; a process that opens the run retries for this long."""
+"""``_is_locked`` takes the lock briefly; a process that opens the run retries for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +177,9 @@ class RunFolders:
         return found
 
     def is_held(self, run_id: str) -> bool:
-        """Whether a process is writing the run. Does not need write permission."""
-        # Read-only and shared, so it works on read-only storage and with concurrent readers.
-        lock = self.path(run_id) / LOCK_NAME
-        try:
-            descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            take(descriptor, SHARED, lock)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
+        """Whether a process is writing the run; False if that is unknown. Does not need write permission."""
+        with suppress(OSError):
+            return _is_locked(self.path(run_id) / LOCK_NAME)
         return False
 
     @contextmanager
@@ -299,7 +287,8 @@ class RunFolders:
         temporary = [path for each in (folder, *inner) for path in _temporary_files(each)]
         if not there:
             others = {*folder.iterdir(), *(path for each in inner for path in each.glob("*"))} - {*inner, *temporary}
-            if _TIME.match(folder.name) and not others:
+            others.discard(folder / LOCK_NAME)
+            if _TIME.match(folder.name) and not others and not _is_locked(folder / LOCK_NAME):
                 yield folder, f"removed the empty folder of {self.noun} '{folder.name}'"
         elif temporary and not self.is_held(folder.name):
             for path in temporary:
@@ -332,6 +321,22 @@ def numbered(first: str) -> Iterator[str]:
     yield first
     for number in count(2):
         yield f"{first}-{number}"
+
+
+def _is_locked(lock: Path) -> bool:
+    """Whether a process holds the lock; False without the file. Raises OSError if that is unknown."""
+    # Read-only and shared, so it works on read-only storage and with concurrent readers.
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        take(descriptor, SHARED, lock)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _try_lock(stack: ExitStack, lock: Path) -> bool:

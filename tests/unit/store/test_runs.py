@@ -148,6 +148,18 @@ def test_leftovers_of_killed_commands_are_removed_unless_a_lock_is_held(tmp_path
         assert runs.remove_leftovers() == []
 
 
+def test_a_folder_with_only_a_lock_is_removed_unless_the_lock_is_held_or_cannot_be_tried(tmp_path: Path) -> None:
+    runs = folders(tmp_path)
+    with runs.begin(stem(NOW)) as folder:
+        assert [path.name for path in folder.iterdir()] == ["lock"]
+        assert runs.remove_leftovers() == []
+        assert folder.is_dir()
+    other = runs.create(stem(NOW, "other"))
+    (other / "lock").symlink_to(tmp_path)
+    assert runs.remove_leftovers() == [f"removed the empty folder of run '{folder.name}'"]
+    assert [path.name for path in runs.root.iterdir() if path.is_dir()] == [other.name]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_folder_that_is_unreadable_or_writable_by_others_is_rejected(tmp_path: Path) -> None:
     runs = folders(tmp_path)
