@@ -269,10 +269,7 @@ def map_(
             value = {**msgspec.to_builtins(found), "blocks": found.blocks}
         else:
             shape = read_shape(session, name)
-            sector_number = (
-                whole(sector, "sector") if sector is not None else whole(block or "", "block") * BLOCK_SECTORS
-            )
-            place = locate(shape, sector_number)
+            place = locate(shape, whole(sector, "sector") if sector is not None else _sector(block or ""))
             text, value = _block_text(shape, place), msgspec.to_builtins(place)
     context.out({"array": name, **value}, text)
 

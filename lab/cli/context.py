@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lab.machine import Machine, Target
     from lab.machine.api import CommandResult
     from lab.plans import Plan
+    from lab.results.store import ResultStore
 
 FEWEST_COLUMNS, MOST_COLUMNS = 40, 1000
 
@@ -330,6 +331,12 @@ class Context:
     @property
     def is_embedded(self) -> bool:
         return self.target.is_embedded
+
+    @property
+    def results(self) -> ResultStore:
+        from lab.results.store import ResultStore
+
+        return ResultStore(self.host.state.results)
 
     def out(self, value: Any, text: str) -> None:
         """Print a result: ``value`` with --json, otherwise ``text``."""

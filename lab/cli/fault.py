@@ -422,7 +422,7 @@ def points(
         return stored_cuts(context, crash_points.find_recording(context.host, recording), cut)
     chosen = chosen_configurations(names)
     if cut is not None:
-        return _one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
+        return _one_cut(context, chosen, seed, cut, operations)
     return _tried(context, chosen, seed, None if every else count, operations, cluster)
 
 
@@ -540,18 +540,19 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
     out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
 
 
-def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
-    if not name:
+def _one_cut(
+    context: Context, chosen: Sequence[crash_points.CutConfiguration], seed: str, word: str, operations: int | None
+) -> int:
+    if len(chosen) != 1:
         raise SpecError(
             "--cut needs exactly one configuration",
             hint="give its full name, as printed by 'raidlab fault points --list'",
         )
     cut = asked_cut(word)
-    configuration = crash_points.find_configuration(name)
     with open_place(
         context.target, context.host, drives=crash_points.MOST_DRIVES, on_notice=context.narrator.notice
     ) as place:
-        recording = crash_points.make_recording(place, configuration, seed, operations=operations)
+        recording = crash_points.make_recording(place, chosen[0], seed, operations=operations)
         recording.require(cut)
         return _judged_by_mdadm(context, place, recording, [cut])
 
@@ -607,7 +608,7 @@ def _judged_by_mdadm(
         out_json(values[0] if len(values) == 1 else values)
     if len(found) < len(cuts):
         raise LabError("the machine returned no result for a crash point", hint="try it again")
-    return 1 if PointJudgement.BROKEN in found else 0
+    return ExitCode.FAILED if PointJudgement.BROKEN in found else ExitCode.DONE
 
 
 def show_list(context: Context) -> None:

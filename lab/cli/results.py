@@ -32,6 +32,7 @@ from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.decoding import Margin, parse_toml
 from lab.gates.files import MOST_RECORD_BYTES, read_text
+from lab.host.files import write_file
 from lab.lint.experiment_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
 from lab.lint.fio_checks import lint_fio, lint_job_file
 from lab.lint.rules import Effect, FileLint, LintFinding, LintRule, PublicationLint, all_rules, distinct, find_rule
@@ -58,20 +59,16 @@ from lab.workloads.workload import LoadProgram, find_workload
 app = App(name="results", help_format="plaintext")
 
 
-def _store() -> ResultStore:
-    return ResultStore(current().host.state.results)
-
-
 @app.default
 def show_list() -> None:
     """List all results, newest first: those measured here, then those imported, then those that cannot be read."""
-    context, store = current(), _store()
-    found = store.list()
+    context = current()
+    found = context.results.list()
     if context.json:
         out_json(found)
         return
     if not found:
-        context.narrator.notice(f"no results in {store.root}; 'raidlab run antioquia-quick' measures some")
+        context.narrator.notice(f"no results in {context.results.root}; 'raidlab run antioquia-quick' measures some")
         return
     rows = []
     for each in found:
@@ -95,7 +92,7 @@ def show(
 ) -> None:
     """Show one result by id, a prefix of an id, or 'latest': the newest that was measured here."""
     context = current()
-    record = as_shown(_store().load(name))
+    record = as_shown(context.results.load(name))
     if context.json:
         out_json(record)
     elif csv:
@@ -107,19 +104,19 @@ def show(
 @app.command
 def path(name: str = LATEST) -> None:
     """Print the folder of a result."""
-    context, store = current(), _store()
-    folder = store.root / store.find(name)
+    context = current()
+    folder = context.results.root / context.results.find(name)
     context.out({"path": str(folder), "record": str(folder / RECORD_NAME)}, str(folder))
 
 
 @app.command
 def delete(name: str) -> None:
     """Delete one result."""
-    context, store = current(), _store()
+    context = current()
     # The word refers to another result after each run.
     if name == LATEST:
         raise ResultError("'latest' cannot be deleted", hint="give the id: 'raidlab results' lists the ids")
-    deleted = store.delete(name)
+    deleted = context.results.delete(name)
     context.out({"deleted": deleted}, f"deleted: {deleted}")
 
 
@@ -131,7 +128,7 @@ def take_in(
 ) -> None:
     """Import results from elsewhere; all are checked before any is stored."""
     context = current()
-    new, known = import_results(_store(), source)
+    new, known = import_results(context.results, source)
     if context.json:
         out_json({"imported": new, "already_there": known})
         return
@@ -144,7 +141,7 @@ def take_in(
 @app.command
 def raw(name: str, file: str) -> None:
     """Print fio's document for a cell, verbatim; 'show --json' names the files."""
-    store = _store()
+    store = current().results
     out(store.raw_json(store.find(name), file).rstrip("\n"))
 
 
@@ -192,7 +189,7 @@ def lint(
     if name is None:
         _list_rules(context)
         return ExitCode.DONE
-    found = distinct(_findings_of(name, ResultStore(context.host.state.results)))
+    found = distinct(_findings_of(name, context.results))
     if context.json:
         out_json([_finding_value(each) for each in found])
     elif found:
@@ -304,8 +301,7 @@ def compare(
 
 def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -> None:
     context = current()
-    store = ResultStore(context.host.state.results)
-    before, after = store.load(first), store.load(second)
+    before, after = context.results.load(first), context.results.load(second)
     try:
         allowed = require_alike(before, after, allow)
     except UnlikeRuns as error:
@@ -348,7 +344,7 @@ def _row(each: Compared) -> tuple[str, ...]:
 def _show_platforms(names: Sequence[str], margin: float) -> None:
     """Compare results experiment by experiment. Raises ResultError if none can be compared; reports other problems."""
     context = current()
-    named = list(find_results(names, ResultStore(context.host.state.results)))
+    named = list(find_results(names, context.results))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
     found: dict[str, PlatformComparison] = {}
     problems = [each for each in named if isinstance(each, str)]
@@ -451,7 +447,7 @@ def report(
     chosen = _fitting(format or _by_ending(output), output, context, has_faults=bool(faults))
     others = (outcome_table(load_run(context.host, faults)),) if faults else ()
     selected = names or (() if others else ("latest",))
-    found = collect(each_result(selected, ResultStore(context.host.state.results)) if selected else (), others=others)
+    found = collect(each_result(selected, context.results) if selected else (), others=others)
     for problem in found.problems:
         context.narrator.notice(problem)
     for each in found.detailed:
@@ -467,8 +463,6 @@ def report(
     if output is None:
         out(text.rstrip("\n"))
         return
-    from lab.host.files import write_file
-
     write_file(output, text.encode())
     ids = [each.id for each in found.listed]
     context.out(

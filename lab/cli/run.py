@@ -26,7 +26,6 @@ from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.tables import csv_of, findings_table, heading, render_result
 from lab.results.record import ResultRecord, differences, digest
-from lab.results.store import ResultStore
 from lab.units import human_seconds
 
 SEEDS = "seeds"
@@ -83,7 +82,7 @@ def run(
     if csv is not None:
         write_file(csv, csv_of(record).encode())
     context.out(record, render_result(record, most_columns=output_columns()))
-    context.narrator.notice(f"stored as {record.id} in {ResultStore(context.host.state.results).root / record.id}")
+    context.narrator.notice(f"stored as {record.id} in {context.results.root / record.id}")
     return ExitCode.DONE
 
 
@@ -96,7 +95,7 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
     """Delete the second of two identical results. Raises ExperimentError with the first differences otherwise."""
     found = list(differences(first, second))
     if not found:
-        ResultStore(context.host.state.results).delete(second.id)
+        context.results.delete(second.id)
         context.narrator.notice(f"the same twice, to the last bit: {digest(first)}")
         return
     rest = f"; and {len(found) - MOST_DIFFERENCES} more" if len(found) > MOST_DIFFERENCES else ""
@@ -204,8 +203,8 @@ def _report(context: Context, records: list[ResultRecord], failed: dict[str, str
     from lab.report.page.build import write_report
     from lab.results.store import FoundResult
 
-    store = ResultStore(context.host.state.results)
-    found = [loaded(FoundResult(record, record.id, partial(store.raw_json, record.id))) for record in records]
+    raw_json = context.results.raw_json
+    found = [loaded(FoundResult(record, record.id, partial(raw_json, record.id))) for record in records]
     failures = [f"{name} failed: {message}" for name, message in failed.items()]
     moment = context.host.clock.utc_now()
     title = f"{len(records)} studies: published, theory and measured"

@@ -27,7 +27,6 @@ from lab.fleet.run import cluster_spreader, local_spreader, measured_in, run_spe
 from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind
 from lab.host.pool import processors
-from lab.results.store import ResultStore
 from lab.theory.extension import Interval, LossFigures
 from lab.units import human_bytes
 
@@ -78,7 +77,7 @@ def fleet(
     context.announce_foreign(file, FileKind.FLEET)
     spec = fleet_spec(tree, file)
     chosen = [*variants(tree, spec), *_own_variant(tree, scrub, set_ or ())]
-    measured = measured_in(ResultStore(context.host.state.results))
+    measured = measured_in(context.results)
     found: dict[str, tuple[FleetModel, LossFigures]] = {}
     with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
         here = workers or processors()
