@@ -10,7 +10,6 @@ import numpy
 import pytest
 from msgspec.structs import replace
 
-from lab.cli.main import run
 from lab.fleet.engine import (
     Cause,
     Moments,
@@ -25,6 +24,8 @@ from lab.fleet.engine import (
 from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread, fleet_spec, fleet_tree, model_of
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, what_if, with_method
 from lab.theory.extension import LossFigures
+from tests.unit.cli.conftest import Typed
+from tests.unit.cli.conftest import typed as typed
 from tests.unit.fleet.chains import Chain, array_chain
 from tests.unit.fleet.models import exponential, no_results
 
@@ -212,10 +213,10 @@ def test_only_what_can_happen_has_a_bound() -> None:
         assert sums.cause_losses[Cause.PEOPLE].total == 0
 
 
-def test_the_table_names_a_cause_that_was_not_seen(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["-q", "fleet", "school", "--trials", "500", "--workers", "1", "--set", "people.wrong_disk=0.0"]
-    assert run([*words, "--set", "run.method=plain", "--set", "failures.afr_percent=0.5"]) == 0
-    printed = [line for line in capfd.readouterr().out.splitlines() if " was seen; " in line]
+def test_the_table_names_a_cause_that_was_not_seen(typed: Typed) -> None:
+    words = ("-q", "fleet", "school", "--trials", "500", "--workers", "1", "--set", "people.wrong_disk=0.0")
+    text = typed(*words, "--set", "run.method=plain", "--set", "failures.afr_percent=0.5").out
+    printed = [line for line in text.splitlines() if " was seen; " in line]
     assert len(printed) == 1
     assert "no loss by failures was seen; this loses at most 1.34 TiB of a PB in a year." in printed[0]
     assert "run.method=biased" in printed[0]

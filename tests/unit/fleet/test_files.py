@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.cli.main import run
 from lab.errors import ResultError, SpecError
 from lab.fleet.engine import (
     MOST_NINES,
@@ -55,6 +54,8 @@ from lab.fleet.run import (
 from lab.results.record import encode_record
 from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in
+from tests.unit.cli.conftest import Typed
+from tests.unit.cli.conftest import typed as typed
 from tests.unit.fleet.models import exponential, no_results
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
@@ -180,10 +181,9 @@ def test_blocks_are_the_same_however_many_share_them() -> None:
     assert msgspec.json.encode(alone) == msgspec.json.encode(together)
 
 
-def test_the_command_shows_variants_beside_each_other(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["-q", "fleet", str(small), "--workers", "1"]
-    assert run([*words, "--scrub", "168", "--set", "sectors.defects_per_hour=1e-4"]) == 0
-    text = capfd.readouterr().out
+def test_the_command_shows_variants_beside_each_other(small: Path, typed: Typed) -> None:
+    words = ("--scrub", "168", "--set", "sectors.defects_per_hour=1e-4")
+    text = typed("-q", "fleet", str(small), "--workers", "1", *words).out
     own = "scrub.interval_hours = 168, sectors.defects_per_hour = 0.0001"
     assert [line.split("  ")[0] for line in text.splitlines() if line.startswith(("as it is", "raid6", own))] == [
         "as it is",
@@ -194,9 +194,8 @@ def test_the_command_shows_variants_beside_each_other(small: Path, capfd: pytest
     assert "MTTDL is a mean over unlimited time" in text
 
 
-def test_json_has_models_and_figures(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--json", "-q", "fleet", str(small), "--seed", "7", "--trials", "500"]) == 0
-    printed = json.loads(capfd.readouterr().out)
+def test_json_has_models_and_figures(small: Path, typed: Typed) -> None:
+    printed = json.loads(typed("--json", "-q", "fleet", str(small), "--seed", "7", "--trials", "500").out)
     assert printed["fleet"]["id"] == "small"
     for name, is_biased in (("as it is", False), ("raid6", True)):
         variant = printed["variants"][name]
@@ -206,13 +205,21 @@ def test_json_has_models_and_figures(small: Path, capfd: pytest.CaptureFixture[s
         assert sum(variant["figures"]["cause_losses"].values()) == pytest.approx(1)
 
 
-def test_without_a_file_the_fleets_are_listed(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["fleet"]) == 0
-    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()[1:]] == list(fleet_names())
-    assert run(["-q", "fleet", "scool"]) == 2
-    assert "did you mean 'school'?" in capfd.readouterr().err
-    assert run(["-q", "fleet", str(small), "--set", "members"]) == 2
-    assert "is not of the form key=value" in capfd.readouterr().err
+def test_without_a_file_the_fleets_are_listed(typed: Typed) -> None:
+    assert [line.split()[0] for line in typed("fleet").out.splitlines()[1:]] == list(fleet_names())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scool"], "did you mean 'school'?"),
+        (["school", "--set", "members"], "is not of the form key=value"),
+        (["--scrub", "168"], "these options need a fleet"),
+        (["school", "--scrub", "168", "--set", "scrub.interval_hours=24"], "'scrub.interval_hours' is set twice"),
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], message: str, typed: Typed) -> None:
+    assert message in typed("-q", "fleet", *words, status=2).err
 
 
 def test_rebuilds_of_stored_results_are_listed_by_array_and_load(tmp_path: Path) -> None:
@@ -256,23 +263,15 @@ def test_what_no_key_can_mean_is_refused_by_its_name_and_bounds(key: str, within
     assert f"{key}: {shown} is not possible: write {within}" in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("interval_hours = 730.5", "interval_hours = nan", "scrub.interval_hours: nan is not possible: write 0.001"),
-        ("interval_hours = 730.5", "interval_hours = -inf", "scrub.interval_hours: inf is not possible: write 0.001"),
-        ('["scrub"]', '["scrubs"]', "variant 'never-scrubbed' removes 'scrubs', which the fleet does not have"),
-    ],
-)
-def test_what_a_file_cannot_mean_is_reported(
-    old: str, new: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "mine.toml"
-    text = (Path(__file__).parents[3] / "lab/fleet/catalogue/school.toml").read_text("utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), "utf-8")
-    assert run(["-q", "fleet", str(path)]) == 2
-    assert message in capfd.readouterr().err
+def test_nan_in_a_file_is_refused_and_not_left_out() -> None:
+    with pytest.raises(SpecError, match=r"scrub\.interval_hours: nan is not possible"):
+        fleet_spec(changed(fleet_tree("school"), {"scrub.interval_hours": NAN}), "mine")
+
+
+def test_a_variant_removes_only_what_the_fleet_has() -> None:
+    spec = spec_of(compare=[{"id": "bare", "set": {}, "remove": ["scrubs"]}])
+    with pytest.raises(SpecError, match="variant 'bare' removes 'scrubs', which the fleet does not have"):
+        variants(fleet_tree("school"), spec)
 
 
 @pytest.mark.parametrize("value", [NAN, INF, 1e-300, 99.0, 1e10])
@@ -382,11 +381,11 @@ def test_at_all_ends_together_every_figure_is_finite(changes: dict[str, Any]) ->
         assert math.fsum(found.cause_losses.values()) == pytest.approx(1)
 
 
-def test_zero_losses_are_printed_as_a_bound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["-q", "fleet", "school", "--trials", "500", "--workers", "1"]
+def test_zero_losses_are_printed_as_a_bound(typed: Typed) -> None:
     mirrored = ["level=raid1", "run.method=plain", "people.wrong_disk=0.0", "sectors.defects_per_hour=0.0"]
-    assert run([*words, *[word for each in mirrored for word in ("--set", each)]]) == 0
-    rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("level = raid1")]
+    changes = [word for each in mirrored for word in ("--set", each)]
+    printed = typed("-q", "fleet", "school", "--trials", "500", "--workers", "1", *changes).out
+    rows = [line for line in printed.splitlines() if line.startswith("level = raid1")]
     # 3.69 of 500, the exact upper bound of none: by array, and of a PB in a year.
     assert "less than 2.92 %" in rows[0]
     assert "less than 0.148 %" in rows[0]
@@ -478,18 +477,9 @@ def test_renewals_are_bounded_from_above() -> None:
         assert counts.mean() <= 1.05 * life.most_renewals(hours)
 
 
-def test_options_without_a_fleet_and_keys_set_twice_are_rejected(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["-q", "fleet", "--scrub", "168"]) == 2
-    assert "these options need a fleet" in capfd.readouterr().err
-    assert run(["-q", "fleet", "school", "--scrub", "168", "--set", "scrub.interval_hours=24"]) == 2
-    assert "'scrub.interval_hours' is set twice" in capfd.readouterr().err
-
-
-def test_a_heading_names_no_years_that_a_variant_has_not(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["-q", "fleet", "mlec-7-3", "--trials", "200", "--workers", "1"]
-    assert run([*words, "--set", "years=2.0"]) == 0
-    printed = capfd.readouterr().out
+def test_a_heading_names_no_years_that_a_variant_has_not(typed: Typed) -> None:
+    words = ("-q", "fleet", "mlec-7-3", "--trials", "200", "--workers", "1")
+    printed = typed(*words, "--set", "years=2.0").out
     assert "loss in its years, any array" in printed
     assert "loss in a year" not in printed
-    assert run(words) == 0
-    assert "loss in a year, any array" in capfd.readouterr().out
+    assert "loss in a year, any array" in typed(*words).out

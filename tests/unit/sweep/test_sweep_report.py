@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.cli.main import run
 from lab.errors import RequirementMissing, ResultError
 from lab.machine import Host
 from lab.sweep.cells import PlannedCell, SweepFolder, SweepStore, cell_store
@@ -19,10 +18,13 @@ from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.report import COLUMNS, NULLABLE, write_parquet
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest
+from tests.unit.cli.conftest import Typed
+from tests.unit.cli.conftest import typed as typed
 from tests.unit.sweep.made_sweeps import cell_file, row, sweep
 from tests.unit.sweep.test_schema import FILE, HERE
 
 KEYS = tuple(letter * 64 for letter in "abc")
+ALLOW = ("--allow", "too-short-for-latency")
 
 
 @pytest.fixture(autouse=True)
@@ -47,81 +49,66 @@ MEASURED = (row("raid1"), row("raid5", 200.0), row("raid5", 0.0, queue_depth=8))
 FAILED = (FailedCell(cell=KEYS[0], label="cell a", message="it broke", console="\x9b31m \x1b[31m panic"),)
 
 
-def test_json_is_the_sweeps_own_document_without_escape_sequences(capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_sweeps_own_document_without_escape_sequences(typed: Typed) -> None:
     folder = begun(rows=MEASURED[:2], failed=(msgspec.structs.replace(FAILED[0], cell=KEYS[2]),))
-    assert run(["report", folder.id, "--json"]) == 0
-    output = capfd.readouterr().out
+    output = typed("report", folder.id, "--json").out
     assert not {"\x9b", "\x1b"} & set(output)
     found = msgspec.json.decode(output, type=SweepResult)
     assert (found.id, found.planned, len(found.rows)) == (folder.id, 3, 2)
     assert found.axes["level"] == ("raid1", "raid5")
     assert found.failed[0].console == FAILED[0].console
-    assert run(["report", folder.id, "--json", "--format", "csv"]) == 0
-    assert capfd.readouterr().out.startswith("cell,digest,level"), "a form that is named is printed as it is"
+    printed = typed("report", folder.id, "--json", "--format", "csv").out
+    assert printed.startswith("cell,digest,level"), "a form that is named is printed as it is"
 
 
-@pytest.mark.parametrize("rows", [(), MEASURED[:1], MEASURED[2:], MEASURED])
-@pytest.mark.parametrize("failed", [(), FAILED])
+@pytest.mark.parametrize(
+    ("rows", "failed"), [((), ()), ((), FAILED), (MEASURED[:1], FAILED), (MEASURED[2:], ()), (MEASURED, FAILED)]
+)
 def test_whatever_was_measured_there_is_a_report_in_every_form(
-    rows: tuple[CellRow, ...], failed: tuple[FailedCell, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    rows: tuple[CellRow, ...], failed: tuple[FailedCell, ...], tmp_path: Path, typed: Typed
 ) -> None:
     folder = begun(rows=rows, failed=failed)
     for ending in ("html", "parquet", "csv", "md", "txt"):
         path = tmp_path / f"sweep.{ending}"
-        assert run(["report", folder.id, "-o", str(path)]) == 0, capfd.readouterr().err
+        typed("report", folder.id, "-o", str(path))
         assert path.stat().st_size
     for words in ([], ["--json"], ["--format", "csv"], ["--format", "markdown"]):
-        capfd.readouterr()
-        assert run(["report", folder.id, *words]) == 0
-        assert capfd.readouterr().out.strip()
-    assert run(["sweep", folder.id]) == 0
+        assert typed("report", folder.id, *words).out.strip()
+    typed("sweep", folder.id)
 
 
-def test_a_report_has_one_sweep_and_nothing_beside_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_report_has_one_sweep_and_nothing_beside_it(tmp_path: Path, typed: Typed) -> None:
     first, second = begun(), begun()
     for words in ([first.id, second.id], [first.id, "latest"], [first.id, "--faults", "latest"]):
-        assert run(["report", *words, "-o", str(tmp_path / "a.csv")]) != 0
-        output = capfd.readouterr().err
-        assert "covers one sweep and nothing else" in output
+        refused = typed("report", *words, "-o", str(tmp_path / "a.csv"), status=2).err
+        assert "covers one sweep and nothing else" in refused
     assert not list(tmp_path.glob("*.csv"))
 
 
-@pytest.mark.parametrize("ending", ["html", "parquet", "csv"])
-def test_a_folder_that_is_not_there_is_named(ending: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = begun()
-    assert run(["report", folder.id, "-o", str(tmp_path / f"none/sweep.{ending}")]) != 0
-    assert f"there is no folder '{tmp_path}/none'" in capfd.readouterr().err
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, typed: Typed) -> None:
+    refused = typed("report", begun().id, "-o", str(tmp_path / "none/sweep.html"), status=1).err
+    assert f"there is no folder '{tmp_path}/none'" in refused
 
 
-def test_a_report_of_an_incomplete_sweep_starts_with_the_missing_cells(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_of_an_incomplete_sweep_starts_with_the_missing_cells(tmp_path: Path, typed: Typed) -> None:
     folder = begun(rows=MEASURED[:2])
     sentence = f"2 of 3 cells are measured; 'raidlab sweep {folder.id} --resume' measures the other"
     for words in (["sweep", folder.id], ["report", folder.id], ["report", folder.id, "--format", "markdown"]):
-        assert run(words) == 0
-        assert capfd.readouterr().out.startswith(f"{sentence}\n\n"), words
+        assert typed(*words).out.startswith(f"{sentence}\n\n"), words
     with folder.open():
         for words in (["sweep", folder.id], ["report", folder.id]):
-            assert run(words) == 0
-            assert capfd.readouterr().out.startswith("2 of 3 cells are measured; the sweep still runs\n\n"), words
-    assert run(["report", folder.id, "-o", str(tmp_path / "sweep.html")]) == 0
+            assert typed(*words).out.startswith("2 of 3 cells are measured; the sweep still runs\n\n"), words
+    typed("report", folder.id, "-o", str(tmp_path / "sweep.html"))
     assert "3 cells planned, 2 measured, 0 failed, 1 not yet measured" in (tmp_path / "sweep.html").read_text()
     begun(rows=MEASURED[:2])
-    capfd.readouterr()
-    assert run(["sweep"]) == 0
-    assert capfd.readouterr().out.count("2 of 3  interrupted") == 2
-    assert run(["sweep", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["runs"][0]["progress"]["done"] == 2
+    assert typed("sweep").out.count("2 of 3  interrupted") == 2
+    assert json.loads(typed("sweep", "--json").out)["runs"][0]["progress"]["done"] == 2
 
 
 @pytest.mark.parametrize("name", ["unknown", "latest", ""])
-def test_only_a_sweep_can_be_written_as_a_parquet_file(
-    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_only_a_sweep_can_be_written_as_a_parquet_file(name: str, tmp_path: Path, typed: Typed) -> None:
     begun()
-    assert run(["report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet")]) != 0
-    output = capfd.readouterr().err
+    output = typed("report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet"), status=2).err
     reason = "there is no sweep 'unknown'" if name == "unknown" else "'latest' is a result, not a sweep"
     assert f"{reason}, and only a sweep can be written as .parquet" in output
     assert "'raidlab sweep' lists sweeps and their ids; a result can be written as .csv" in output
@@ -129,7 +116,7 @@ def test_only_a_sweep_can_be_written_as_a_parquet_file(
 
 
 def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resumed: list[SweepFolder | None] = []
 
@@ -142,9 +129,7 @@ def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
 
     def notices(text: str, *words: str) -> str:
         path.write_text(text)
-        usual = ("--on", "uml:?time=virtual", "--allow", "too-short-for-latency")
-        assert run(["sweep", str(path), *words, *usual]) == 0
-        return capfd.readouterr().err
+        return typed("sweep", str(path), *words, "--on", "uml:?time=virtual", *ALLOW).err
 
     assert "there is no earlier sweep of this file: this is a new one" in notices(FILE, "--resume")
     newest = SweepStore(Host.real()).ids()[0]
@@ -156,9 +141,7 @@ def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
     assert [folder and folder.id for folder in resumed] == [None, newest, None, None]
 
 
-def test_a_sweep_is_resumed_in_its_own_time(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_is_resumed_in_its_own_time(tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     resumed: list[tuple[bool, str]] = []
 
     def measured(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None) -> SweepOutcome:
@@ -171,10 +154,9 @@ def test_a_sweep_is_resumed_in_its_own_time(
     monkeypatch.setattr("lab.sweep.command.run_sweep", measured)
     path = tmp_path / "my.toml"
     path.write_text(FILE)
-    allow = ("--allow", "too-short-for-latency")
 
     def resumed_as(name: str, *on: str) -> tuple[bool, str]:
-        assert run(["sweep", name, "--resume", *on, *allow]) == 0
+        typed("sweep", name, "--resume", *on, *ALLOW)
         return resumed[-1]
 
     real, virtual = ("--on", "uml:?time=real"), ("--on", "uml:?time=virtual")
@@ -184,18 +166,14 @@ def test_a_sweep_is_resumed_in_its_own_time(
     assert first != second, "in the other time it is another sweep"
     assert resumed_as(first) == resumed_as(str(path), *real) == (False, first)
     assert resumed_as(second) == resumed_as(str(path)) == resumed_as(str(path), *virtual) == (True, second)
-    capfd.readouterr()
-    assert run(["sweep", first, "--resume", *virtual, *allow]) != 0
-    output = capfd.readouterr().err
+    output = typed("sweep", first, "--resume", *virtual, *ALLOW, status=2).err
     assert f"{first} was begun in real time, and uml:?time=virtual asks for virtual time" in output
     assert "continue with --on 'uml:?time=real'" in output
 
 
-def test_a_sweep_that_was_run_is_planned_by_its_id(capfd: pytest.CaptureFixture[str]) -> None:
-    folder = begun()
-    words = ["--json", "sweep", folder.id, "--plan", "--on", "uml:?time=virtual", "--allow", "too-short-for-latency"]
-    assert run(words) == 0
-    assert json.loads(capfd.readouterr().out)["estimated_worker_seconds"] > 0
+def test_a_sweep_that_was_run_is_planned_by_its_id(typed: Typed) -> None:
+    planned = typed("--json", "sweep", begun().id, "--plan", "--on", "uml:?time=virtual", *ALLOW).out
+    assert json.loads(planned)["estimated_worker_seconds"] > 0
 
 
 @pytest.mark.parametrize(
@@ -209,10 +187,9 @@ def test_a_sweep_that_was_run_is_planned_by_its_id(capfd: pytest.CaptureFixture[
         ),
     ],
 )
-def test_what_cannot_be_swept_is_refused(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_swept_is_refused(words: list[str], message: str, typed: Typed) -> None:
     begun()
-    assert run(["sweep", *words]) != 0
-    assert message in capfd.readouterr().err
+    assert message in typed("sweep", *words, status=2).err
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
