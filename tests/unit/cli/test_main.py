@@ -141,7 +141,7 @@ def test_help_names_all_commands(typed: Typed) -> None:
         assert word in printed
 
 
-@pytest.mark.parametrize("shell", ["bash", *(pytest.param(each, marks=pytest.mark.slow) for each in ("zsh", "fish"))])
+@pytest.mark.parametrize("shell", ["bash", *(pytest.param(each, marks=pytest.mark.wide) for each in ("zsh", "fish"))])
 def test_completion_is_a_script(shell: str, typed: Typed) -> None:
     assert "raidlab" in typed("completion", shell).out
 
