@@ -38,17 +38,6 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return host_in(tmp_path / "state", HostClock())
 
 
-@pytest.fixture
-def holder(host: Host) -> Iterator[subprocess.Popen[str]]:
-    """Another process that is at one cell."""
-    argv = [sys.executable, "-c", HOLDER, KEY]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
 @contextmanager
 def claiming(host: Host) -> Iterator[threading.Event]:
     """A thread that waits for the cell; the event is set once it has it."""
@@ -65,13 +54,17 @@ def claiming(host: Host) -> Iterator[threading.Event]:
     waiting.join()
 
 
-def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: subprocess.Popen[str]) -> None:
-    with claiming(host) as got:
-        assert not got.wait(0.5)
-        # Other cells are free meanwhile.
-        with cells.claimed(OTHER, host, 60.0):
-            pass
-        holder.kill()
+def test_a_cell_that_another_process_is_at_is_waited_for(host: Host) -> None:
+    argv = [sys.executable, "-c", HOLDER, KEY]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        with claiming(host) as got:
+            assert not got.wait(0.5)
+            # Other cells are free meanwhile.
+            with cells.claimed(OTHER, host, 60.0):
+                pass
+            holder.kill()
 
 
 def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
@@ -80,20 +73,17 @@ def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
         assert not got.wait(0.3)
 
 
-def test_a_worker_that_is_to_end_waits_no_more(
-    host: Host, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert holder.poll() is None
+def test_a_worker_that_is_to_end_waits_no_more(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     ending = threading.Event()
     ending.set()
     monkeypatch.setattr(cells, "ENDING", ending)
-    with pytest.raises(RunCancelled), cells.claimed(KEY, host, 60.0):
+    with cells.claimed(KEY, host, 60.0), pytest.raises(RunCancelled), cells.claimed(KEY, host, 60.0):
         pass
 
 
-def test_the_wait_for_a_cell_is_bounded(host: Host, holder: subprocess.Popen[str]) -> None:
-    assert holder.poll() is None
-    with pytest.raises(WaitTimedOut, match=r"waited 0 s for .* the same cell"), cells.claimed(KEY, host, 0.2):
+def test_the_wait_for_a_cell_is_bounded(host: Host) -> None:
+    bounded = pytest.raises(WaitTimedOut, match=r"waited 0 s for .* the same cell")
+    with cells.claimed(KEY, host, 60.0), bounded, cells.claimed(KEY, host, 0.2):
         pass
 
 

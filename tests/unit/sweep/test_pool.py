@@ -37,7 +37,7 @@ pytestmark = [
     # Dask gives up a connection that is too slow without closing its socket, which is collected at any later time.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
