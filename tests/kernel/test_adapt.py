@@ -166,22 +166,17 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
         assert sum_device(session.machine, device) == written
 
 
-def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: LabSession) -> None:
+def test_one_spare_replaces_a_disk_in_all_windows(session: LabSession) -> None:
     disks = nine(session, 4)
     with filled(session, disks) as (device, written):
         session.run(session.array(NAME).fail("fast2"))
         with pytest.raises(ArrayError, match="slow6 has 15 MiB, but replacing the failed disk of adapt0 needs 30 MiB"):
             session.array(NAME).add("slow6")
-        commands: list[tuple[str, ...]] = []
-        session.machine.on_command(lambda result: commands.append(result.argv))
         session.run(session.array(NAME).add("fast9"))
         status = volume_now(session)
         spare = status.disk(session.node("fast9"))
         assert (spare.number, spare.working, spare.state) == (1, (0, 1, 2, 4), "in sync")
         assert sum_device(session.machine, device) == written
-        # Between the steps that let a slice join there is one that waits for the rebuild before.
-        order = ["add" if "--add" in argv else "wait" for argv in commands if "--add" in argv or "wait" in argv]
-        assert order[-8:] == ["add", "wait"] * 4
         session.lab.reset([session.lab.disk("fast2")])
 
 
