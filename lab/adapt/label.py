@@ -260,12 +260,11 @@ def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
     """The table of the volume; ``arrays`` maps its windows to md names."""
     chunk = label.chunk_bytes // SECTOR_BYTES
     devices = {window: array_device(name) for window, name in arrays.items()}
-    rows: Iterable[str] = (
+    return "".join(
         f"{segment.start * chunk} {segment.blocks * chunk} linear "
         f"{devices[segment.window]} {segment.window_start * chunk}\n"
         for segment in layout_of(label).segments
     )
-    return "".join(rows)
 
 
 def needed_bytes(label: Label, disk: int) -> int:

@@ -19,7 +19,6 @@ from lab.adapt.label import (
     windows_named,
 )
 from lab.adapt.layout import (
-    COMFORTABLE_TARGETS,
     AdaptLevel,
     Composition,
     System,
@@ -326,7 +325,7 @@ def new_label(spec: VolumeSpec) -> Label:
     """The label of a new volume, in the stage before its arrays are created."""
     geometry = spec.geometry()
     composition = geometry.composition
-    volume = VolumeLayout.of(composition, shortest_run(composition, COMFORTABLE_TARGETS), piece_lines(composition))
+    volume = VolumeLayout.of(composition, shortest_run(composition), piece_lines(composition))
     return Label(
         uuid=new_uuid(),
         name=spec.name,

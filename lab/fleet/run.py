@@ -79,9 +79,8 @@ Progress = Callable[[float], None]
 
 def blocks_of(trials: int) -> tuple[Block, ...]:
     """Blocks that contain ``trials`` arrays in total."""
-    whole, rest = divmod(trials, BLOCK_TRIALS)
-    sizes = [BLOCK_TRIALS] * whole + ([rest] if rest else [])
-    return tuple(Block(number, size) for number, size in enumerate(sizes))
+    starts = range(0, trials, BLOCK_TRIALS)
+    return tuple(Block(number, min(BLOCK_TRIALS, trials - start)) for number, start in enumerate(starts))
 
 
 def local_spreader(workers: int) -> Spreader:
