@@ -780,9 +780,7 @@ class Volume(Array):
         plan = Plan(f"Set the sync speed of {self.name}")
         for each in self.volume().inner:
             plan += set_sync_speed(
-                each.name,
-                minimum_kib_per_second=minimum_kib_per_second,
-                maximum_kib_per_second=maximum_kib_per_second,
+                each.name, minimum_kib_per_second=minimum_kib_per_second, maximum_kib_per_second=maximum_kib_per_second
             )
         return plan
 

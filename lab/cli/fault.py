@@ -284,8 +284,7 @@ def replay(
     name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
     *,
     times: Annotated[
-        int | None,
-        number(PointCount, help="How many times to replay it; by default once, on a stock kernel 10 times."),
+        int | None, number(PointCount, help="How many times to replay it; by default once, on a stock kernel 10 times.")
     ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
@@ -400,8 +399,7 @@ def points(
     count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
     every: Annotated[bool, flag("Every crash point of a short recording.")] = False,
     operations: Annotated[
-        int | None,
-        number(PointCount, help="Number of operations of the load; by default that of the configuration."),
+        int | None, number(PointCount, help="Number of operations of the load; by default that of the configuration.")
     ] = None,
     seed: Annotated[str, Parameter(help="Seed of the load and of the choice of crash points.")] = "1",
     cut: Annotated[

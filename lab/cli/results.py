@@ -265,8 +265,7 @@ def _show_rule(rule: LintRule, context: Context) -> None:
         Effect.NOTE: "nothing is wrong: it is not judged",
     }[rule.effect]
     context.out(
-        rule,
-        f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}",
+        rule, f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}"
     )
 
 

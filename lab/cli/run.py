@@ -43,8 +43,7 @@ def run(
     plan: Annotated[bool, flag("Print what would be measured, in order; do nothing.")] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
     seed: Annotated[
-        int | None,
-        number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more."),
+        int | None, number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more.")
     ] = None,
     verify_repeat: Annotated[
         bool, flag("Run it twice, and fail unless both results are identical (virtual time).")

@@ -123,8 +123,7 @@ def _batch(result: SweepResult) -> dict[str, Any]:
     kinds: dict[str, Any] = {_NUMBER: np.float64, _WHOLE: np.int64, _TRUTH: np.bool_, _TEXT: object}
     return {
         name: np.array(
-            [_cell(result, row, name) for row in result.rows],
-            dtype=np.float64 if name in NULLABLE else kinds[kind],
+            [_cell(result, row, name) for row in result.rows], dtype=np.float64 if name in NULLABLE else kinds[kind]
         )
         for name, kind in COLUMNS.items()
     }

@@ -251,11 +251,7 @@ class _Run:
         ) as pool:
             self._pool = pool
             spread = TaskSpread(
-                pool,
-                measured,
-                on_state=self._on_state,
-                on_notice=request.on_notice,
-                is_cancelled=request.is_cancelled,
+                pool, measured, on_state=self._on_state, on_notice=request.on_notice, is_cancelled=request.is_cancelled
             )
             self._check_workers(pool, spread, missing)
             self._to_do = len(missing)
@@ -516,10 +512,7 @@ class LocalDesk(SweepDesk):
 
     def run(self, name: str, listener: SweepListener) -> SweepOutcome:
         folder, plan, request = self._planned(
-            name,
-            on_progress=listener.on_progress,
-            on_notice=listener.on_notice,
-            is_cancelled=listener.is_cancelled,
+            name, on_progress=listener.on_progress, on_notice=listener.on_notice, is_cancelled=listener.is_cancelled
         )
         return run_sweep(plan, request, folder)
 

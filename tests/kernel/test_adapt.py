@@ -252,9 +252,7 @@ def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None
         assert sum_device(session.machine, device) == written
 
 
-def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_that_failed(
-    tmp_path: Path,
-) -> None:
+def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_that_failed(tmp_path: Path) -> None:
     host, target = host_at(tmp_path), kernel_target("name=restart")
     sizes = {"file01": 20, "file02": 20, "file03": 20, "file04": 10, "file05": 20}
     with lab_folder(host.state, "restart") as folder:

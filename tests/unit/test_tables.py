@@ -4,12 +4,7 @@ import pytest
 
 from lab.tables import NOTHING, Column, Table, as_csv
 
-TABLE = Table(
-    "Title",
-    (Column("name", False), Column("µs")),
-    (("a|b", "1"), ("漢字", "1234")),
-    ("a note",),
-)
+TABLE = Table("Title", (Column("name", False), Column("µs")), (("a|b", "1"), ("漢字", "1234")), ("a note",))
 
 
 def test_text() -> None:

@@ -30,15 +30,7 @@ def test_sizes_are_written_in_the_largest_unit_that_divides_them(count: int, tex
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [
-        ("500M", 500 * MIB),
-        ("64 KiB", 64 * KIB),
-        (" 2g ", 2 * GIB),
-        ("1TB", 1024 * GIB),
-        ("7", 7),
-        ("7B", 7),
-        (4096, 4096),
-    ],
+    [("500M", 500 * MIB), ("64 KiB", 64 * KIB), (" 2g ", 2 * GIB), ("1TB", 1024 * GIB), ("7B", 7), (4096, 4096)],
 )
 def test_sizes_as_people_write_them(text: str | int, count: int) -> None:
     assert parse_bytes(text) == count

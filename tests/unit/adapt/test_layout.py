@@ -30,18 +30,18 @@ DISKS = 9
 SLOW = 240
 """Lines of a slow disk: every slice of every k is a whole number of lines."""
 
-# k, d, AdaptRaid5, SHR-like; in slow disks, for fast disks of twice the size.
+# k, d, AdaptRaid5, SHR-like; in slow disks, for fast disks of twice the size. Then md arrays, and slices of a disk.
 TABLE = [
-    (0, 8, Fraction(8), 8),
-    (1, 0, Fraction(8), 8),
-    (2, 1, Fraction(9), 9),
-    (3, 2, Fraction(10), 10),
-    (4, 2, Fraction(32, 3), 11),
-    (5, 4, Fraction(12), 12),
-    (6, 4, Fraction(64, 5), 13),
-    (7, 4, Fraction(68, 5), 14),
-    (8, 4, Fraction(72, 5), 15),
-    (9, 8, Fraction(16), 16),
+    (0, 8, Fraction(8), 8, 1, 1),
+    (1, 0, Fraction(8), 8, 1, 1),
+    (2, 1, Fraction(9), 9, 2, 2),
+    (3, 2, Fraction(10), 10, 2, 2),
+    (4, 2, Fraction(32, 3), 11, 5, 4),
+    (5, 4, Fraction(12), 12, 2, 2),
+    (6, 4, Fraction(64, 5), 13, 7, 6),
+    (7, 4, Fraction(68, 5), 14, 8, 6),
+    (8, 4, Fraction(72, 5), 15, 9, 6),
+    (9, 8, Fraction(16), 16, 1, 1),
 ]
 
 
@@ -49,31 +49,24 @@ def nine_disks(k: int, slow: int = SLOW, fast: int = 2 * SLOW) -> list[int]:
     return [fast] * k + [slow] * (DISKS - k)
 
 
-@pytest.mark.parametrize(("k", "d", "adapt", "shr"), TABLE)
-def test_capacity_of_nine_disks_of_two_sizes_matches_the_table(k: int, d: int, adapt: Fraction, shr: int) -> None:
-    lines = nine_disks(k)
+@pytest.mark.parametrize(("k", "d", "adapt", "shr", "windows", "slices"), TABLE)
+def test_nine_disks_of_two_sizes_match_the_table(
+    k: int, d: int, adapt: Fraction, shr: int, windows: int, slices: int
+) -> None:
+    lines, composition = nine_disks(k), Composition.of(nine_disks(k))
     assert [capacity(rule, lines) / SLOW for rule in (AdaptLevel.ADAPT5, AdaptLevel.SHR)] == [adapt, shr]
     assert data_width(k or DISKS, DISKS - 1) == d
-    assert Composition.of(lines).data_blocks == adapt * SLOW
+    assert composition.data_blocks == adapt * SLOW
     assert Composition.of(lines, rule=AdaptLevel.SHR).data_blocks == shr * SLOW
+    assert (len(composition.windows), composition.most_slices) == (windows, slices)
 
 
 @pytest.mark.parametrize(
-    ("k", "megabytes"),
-    [(2, 18766), (3, 21044), (4, 22563), (5, 25600), (6, 27422), (7, 29245), (8, 31067), (9, 34712)],
+    ("k", "megabytes"), [(2, 18766), (3, 21044), (4, 22563), (5, 25600), (6, 27422), (7, 29245), (8, 31067), (9, 34712)]
 )
 def test_the_drives_of_the_paper_hold_what_its_figure_shows(k: int, megabytes: int) -> None:
     lines = nine_disks(k, slow=2061, fast=4339)
     assert round(capacity(AdaptLevel.ADAPT5, lines)) == megabytes
-
-
-@pytest.mark.parametrize(
-    ("k", "windows", "slices"),
-    [(0, 1, 1), (1, 1, 1), (2, 2, 2), (3, 2, 2), (4, 5, 4), (5, 2, 2), (6, 7, 6), (7, 8, 6), (8, 9, 6), (9, 1, 1)],
-)
-def test_md_arrays_and_slices_of_nine_disks(k: int, windows: int, slices: int) -> None:
-    composition = Composition.of(nine_disks(k))
-    assert (len(composition.windows), composition.most_slices) == (windows, slices)
 
 
 @pytest.mark.parametrize(

@@ -92,11 +92,7 @@ def test_a_typed_number_is_compared_and_stored(tmp_path: Path, output_of: Output
     assert "'lots' is not a number" in output_of("lesson", "answer", "lots", status=2)
     assert "125 TB is not the right number" in output_of("lesson", "answer", "125", status=1)
     shown = value("lesson", "show")["step"]
-    assert (shown["read"], shown["number"], shown["answer"]) == (
-        {"question": "How much?", "unit": "TB"},
-        "125",
-        "no",
-    )
+    assert (shown["read"], shown["number"], shown["answer"]) == ({"question": "How much?", "unit": "TB"}, "125", "no")
     assert "Step 2 of 2" in output_of("lesson", "answer", "12,5 TB")
 
 

@@ -43,14 +43,7 @@ from lab.fleet.model import (
     model_of,
     variants,
 )
-from lab.fleet.run import (
-    BLOCK_TRIALS,
-    blocks_of,
-    local_spreader,
-    measured_in,
-    run_model,
-    run_spec,
-)
+from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, measured_in, run_model, run_spec
 from lab.results.record import encode_record
 from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in

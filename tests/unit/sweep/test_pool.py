@@ -300,10 +300,7 @@ def test_an_address_without_a_scheduler_is_reported(
         bound.bind(("127.0.0.1", 0))
         for port in (other_server, bound.getsockname()[1]):
             address = f"tcp://127.0.0.1:{port}"
-            with (
-                pytest.raises(ClusterLost, match=f"no Dask scheduler answers at {address}"),
-                made(tmp_path, address),
-            ):
+            with pytest.raises(ClusterLost, match=f"no Dask scheduler answers at {address}"), made(tmp_path, address):
                 pass
     with pytest.raises(ClusterLost, match="no certificate"), made(tmp_path, f"tls://127.0.0.1:{other_server}"):
         pass

@@ -126,10 +126,7 @@ def test_failures_are_grouped_by_message_with_truncated_consoles() -> None:
         (sweep([]), ["conditions"]),
         (sweep([], failed=[failed(1)]), ["failed", "conditions"]),
         (sweep([row()]), ["extremes", "cells", "conditions"]),
-        (
-            sweep([row(level) for level in LEVELS]),
-            ["multiples", "extremes", "sensitivity", "cells", "conditions"],
-        ),
+        (sweep([row(level) for level in LEVELS]), ["multiples", "extremes", "sensitivity", "cells", "conditions"]),
         (sweep([row(iops=math.nan)]), ["conditions"]),
     ],
     ids=["empty", "all failed", "one cell", "one axis", "no figure"],

@@ -139,16 +139,8 @@ def test_kinds(text: str, kind: ClusterKind, workers: int, hosts: tuple[str, ...
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "local:0",
-        "local:x",
-        "local:99999",
-        "ssh:",
-        "ssh:-oProxyCommand=x",
-        "ssh:a,a",
-        "ssh:a;b",
-        "slurm:x",
-        "tcp://x",
+        *("", "local:0", "local:x", "local:99999", "slurm:x", "tcp://x"),
+        *("ssh:", "ssh:-oProxyCommand=x", "ssh:a,a", "ssh:a;b"),
     ],
 )
 def test_others_are_refused_with_a_hint(text: str) -> None:
