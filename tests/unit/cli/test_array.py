@@ -334,15 +334,14 @@ def test_assemble_without_stopped_arrays_succeeds(stopped: FakeMachine, typed: T
     assert "no array is stopped" in typed(*ALL).err
 
 
-@pytest.mark.parametrize("name", ["nas:5", "any:xc", "home"])
-@pytest.mark.parametrize("word", ["{name}", UUID, UUID.replace("-", "")])
-def test_a_foreign_array_is_started_and_destroyed_by_its_name(
-    machine: FakeMachine, typed: Typed, name: str, word: str
+@pytest.mark.parametrize("word", ["nas:5", "any:xc", "home", UUID, UUID.replace("-", "")])
+def test_a_foreign_array_is_started_and_destroyed_by_its_name_and_uuid(
+    machine: FakeMachine, typed: Typed, word: str
 ) -> None:
-    lies_there(machine, mirror(name))
-    planned = typed(*ON, "array", "assemble", word.format(name=name), "--plan").out
+    lies_there(machine, mirror("nas:5" if word.startswith(UUID[:8]) else word))
+    planned = typed(*ON, "array", "assemble", word, "--plan").out
     assert planned == "mdadm --assemble --run /dev/md127 /dev/ubda /dev/ubdb\n"
-    planned = typed(*ON, "array", "destroy", word.format(name=name), "--plan").out
+    planned = typed(*ON, "array", "destroy", word, "--plan").out
     assert planned.splitlines() == [f"mdadm --zero-superblock /dev/ubd{letter}" for letter in "ab"]
 
 

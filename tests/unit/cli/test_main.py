@@ -69,21 +69,19 @@ def test_a_plan_loads_nothing_that_renders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "words"),
+    "line",
     [
-        ("--seed", ["run", "antioquia", "--plan"]),
-        ("--reference", ["array", "create", "--level", "adapt5", "--disks", "disk01,disk02,disk03", "--plan"]),
-        ("--count", ["disks", "add", "--kind", "loop"]),
-        ("--count", ["watch"]),
-        ("--port", ["serve"]),
+        *(f"run antioquia --plan --seed {number}" for number in ("1.5", "2.0", "three", "1e3")),
+        "array create --level adapt5 --disks disk01,disk02,disk03 --plan --reference 1.5",
+        "disks add --kind loop --count 1.5",
+        "watch --count 1.5",
+        "serve --port 1.5",
     ],
 )
-@pytest.mark.parametrize("number", ["1.5", "2.0", "three", "1e3"])
-def test_numbers_that_are_not_whole_are_refused_and_not_rounded(
-    option: str, words: list[str], number: str, typed: Typed
-) -> None:
+def test_numbers_that_are_not_whole_are_refused_and_not_rounded(line: str, typed: Typed) -> None:
     fail_with(AssertionError("nothing is opened"))
-    printed = typed(*words, option, number, status=2)
+    *_, option, number = line.split()
+    printed = typed(*line.split(), status=2)
     assert f"for {option}: '{number}' is not a whole number" in printed.err
     assert printed.out == ""
 

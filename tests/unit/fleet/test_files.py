@@ -49,7 +49,7 @@ from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.conftest import typed as typed
-from tests.unit.fleet.models import exponential, no_results
+from tests.unit.fleet.models import exponential, mean_and_error, no_results
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
 
@@ -453,8 +453,7 @@ def test_only_the_pair_that_lost_a_member_is_hurried() -> None:
     # arrays would leave three times the error.
     model = exponential(2, 1, 500_000, 20, groups=12, group_members=2)
     sums = simulate_block(model, Block(0, 16_384))
-    mean = sums.losses.total / sums.trials
-    error = math.sqrt(sums.losses.squares / sums.trials - mean**2) / math.sqrt(sums.trials)
+    mean, error = mean_and_error(sums.losses, sums.trials)
     assert error < 0.015 * mean
 
 
