@@ -208,6 +208,7 @@ def test_without_a_file_the_fleets_are_listed(typed: Typed) -> None:
         (["scool"], "did you mean 'school'?"),
         (["school", "--set", "members"], "is not of the form key=value"),
         (["--scrub", "168"], "these options need a fleet"),
+        (["--cluster", "local:1"], "these options need a fleet"),
         (["school", "--scrub", "168", "--set", "scrub.interval_hours=24"], "'scrub.interval_hours' is set twice"),
     ],
 )
