@@ -80,7 +80,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory, notices: list[str]) -> Iterat
         yield pool
 
 
-def wait_for_losses(pool: Pool, notices: list[str], text: str = "another one is started", count: int = 1) -> None:
+def wait_for_notices(pool: Pool, notices: list[str], text: str = "another one is started", count: int = 1) -> None:
     """Wait until ``count`` notices have ``text``: a loss may be reported after the answer of another worker."""
 
     def are_reported() -> bool:
@@ -164,7 +164,7 @@ def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
     ((_, answer),) = spread.run([task("dies", str(tmp_path).encode())])
     assert answer.data == b"done"
 
-    wait_for_losses(pool, notices)
+    wait_for_notices(pool, notices)
     wait_until(lambda: len(pool.workers()) == 2, PATIENCE_SECONDS)
 
 
@@ -181,7 +181,7 @@ def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(
     assert answer.data == b"done"
     assert notices[0] == "a worker gets no work: it is old"
 
-    wait_for_losses(pool, notices, "worker-0 ended; another one is started")
+    wait_for_notices(pool, notices, "worker-0 ended; another one is started")
 
 
 def test_a_task_that_kills_each_of_its_workers_is_reported(pool: Pool, notices: list[str]) -> None:
@@ -190,7 +190,7 @@ def test_a_task_that_kills_each_of_its_workers_is_reported(pool: Pool, notices: 
     assert "every worker that received this task died" in answer.failure
     ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
     assert after.data.startswith(b"x ")
-    wait_for_losses(pool, notices, count=3)
+    wait_for_notices(pool, notices, count=3)
 
 
 def test_calls_give_answers_and_errors(pool: Pool, tmp_path: Path) -> None:
@@ -252,8 +252,12 @@ def test_a_worker_that_ends_before_it_connects_is_started_again(
         return False
 
     with made(tmp_path, is_cancelled=kill_first, on_notice=heard.append) as pool:
-        while sorted(pool.workers().values()) != ["worker-0", "worker-1"]:
+
+        def are_both_there() -> bool:
             pool.tend()
+            return sorted(pool.workers().values()) == ["worker-0", "worker-1"]
+
+        wait_until(are_both_there, PATIENCE_SECONDS)
     assert [each for each in heard if "it is started again" in each]
 
 
@@ -337,8 +341,7 @@ def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> No
         os.kill(pool.process_ids["worker-0"], signal.SIGSTOP)
         work = [SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(6)]
         found = list(TaskSpread(pool, tasks.echo).run(work))
-        while "worker-0 ended; another one is started" not in heard:
-            pool.tend()
+        wait_for_notices(pool, heard, "worker-0 ended; another one is started")
     assert sorted(task.key for task, _ in found) == [task.key for task in work]
 
 
