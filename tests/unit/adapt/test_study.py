@@ -162,11 +162,12 @@ def test_capacities_are_those_of_the_devices(agreeing: ResultRecord) -> None:
 
 
 def test_a_result_of_the_study_shows_one_table_for_each_figure(agreeing: ResultRecord) -> None:
-    titles = [table.title for table in tables_of(agreeing)]
+    found = tables_of(agreeing)
+    titles = [table.title for table in found]
     assert titles[0] == "Capacity (the study's Fig. 6)"
     assert [title.split(":")[0] for title in titles[1:7]] == ["W8", "W256", "W1024", "W2048", "R8", "R2048"]
     assert titles[7] == "The study's claims"
-    full = tables(agreeing)[3]
+    full = found[3]
     assert full.rows[4][0] == "4"
     assert full.texts[4][5].startswith("2.31 [") or full.texts[4][4].startswith("1.18 [")
 
