@@ -52,9 +52,9 @@ def test_a_file_is_reported_as_outside_only_if_the_machine_has_none(place: Place
 
 
 def test_an_array_lives_from_command_to_command(place: Place) -> None:
-    created = raidlab(place, "array", "create", "--level", "raid5", "--disks", "3", "--chunk", "64K", "--wait")
+    created = raidlab(place, "--json", "array", "create", "--level", "raid5", "--disks", "3", "--wait")
     assert "$ mdadm --create /dev/md0" in created.stderr
-    array = shown(place)
+    array = json.loads(created.stdout)["array"]
     assert array["degraded_count"] == 0
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk02", "disk03"]
 
