@@ -279,7 +279,7 @@ class SweepFolder:
         self._cells = cells
         self._progress = RecordFile(self.path / "progress.json", SweepProgress, is_durable=False)
         # A cell whose line is damaged is measured again, like other failed cells.
-        self._failed = Journal[FailedCell](
+        self.failures = Journal[FailedCell](
             self.path / "failed.jsonl", FailedCell, skips_damaged=True, most_bytes=_MOST_HEADER_BYTES
         )
 
@@ -318,7 +318,7 @@ class SweepFolder:
     def open(self) -> Iterator[None]:
         """Hold the lock of the sweep. Raises MachineBusy, ResultError."""
         with self._runs.held(self.id):
-            self._failed.repair()
+            self.failures.repair()
             yield
 
     def report_progress(self, progress: SweepProgress) -> None:
@@ -328,15 +328,7 @@ class SweepFolder:
 
     def failed(self) -> tuple[FailedCell, ...]:
         """The cells that could not be measured, each with its last failure."""
-        return tuple({each.cell: each for each in self._failed.read()}.values())
-
-    def forget_failed(self) -> None:
-        """Remove the failures, before the cells are measured again."""
-        self._failed.remove()
-
-    def add_failed(self, cell: FailedCell) -> None:
-        """Add a failure. Raises ResultError if it cannot be written."""
-        self._failed.append(cell)
+        return tuple({each.cell: each for each in self.failures.read()}.values())
 
     def current_progress(self) -> SweepProgress | None:
         """The progress: from the progress file while the sweep runs, else from the stored cells. None if unknown.

@@ -204,7 +204,7 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     with folder.open():
         if folder.record.cells != cells:
             store.plan_anew(folder, cells)
-        folder.forget_failed()
+        folder.failures.remove()
         sweep_work(host)
         run = _Run(plan, request, folder)
         try:
@@ -313,7 +313,7 @@ class _Run:
     def _take(self, task: CellTask, answer: Answer) -> None:
         if answer.failure:
             cell = FailedCell(cell=task.key, label=task.label, message=answer.failure, console=answer.console)
-            self._folder.add_failed(cell)
+            self._folder.failures.append(cell)
             self.failed.append(cell)
             self._latest.append(LatestCell(label=task.label, told=answer.failure, is_failed=True))
             self._request.on_notice(f"{task.label} cannot be measured: {answer.failure}")

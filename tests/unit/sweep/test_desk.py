@@ -116,7 +116,7 @@ def test_of_one_that_was_killed_the_cells_that_are_there_are_counted(host: Host)
     assert status == SweepProgress(done=1, planned=2, client=7)
     # One that failed, and was measured by another sweep since, failed no more.
     for key in "ab":
-        folder.add_failed(FailedCell(cell=key * 64, label=key, message="it broke"))
+        folder.failures.append(FailedCell(cell=key * 64, label=key, message="it broke"))
     assert folder.state_words() == ("1 of 2", "1 failed")
     put(host, "a" * 64)
     assert folder.state_words() == ("2 of 2", "complete")
@@ -195,7 +195,7 @@ def test_foreign_and_damaged_files_among_sweeps_hide_none_of_them(host: Host) ->
         (folder.path.parent / name).mkdir()
         (folder.path.parent / name / "sweep.json").write_text("{}")
     assert store.ids() == (folder.id,)
-    folder.add_failed(FailedCell(cell="a" * 64, label="one", message="it broke"))
+    folder.failures.append(FailedCell(cell="a" * 64, label="one", message="it broke"))
     with (folder.path / "failed.jsonl").open("ab") as file:
         file.write(b'\xff\n{"cell": "b", "la')
     assert [each.label for each in folder.failed()] == ["one"]

@@ -41,7 +41,7 @@ def begun(text: str = FILE, rows: tuple[CellRow, ...] = (), failed: tuple[Failed
     cells = tuple(PlannedCell(key=key, label=f"cell {key[0]}") for key in KEYS)
     folder = SweepStore(host).begin(decode_sweep(text, "test"), text, cells, is_virtual_time=True)
     for cell in failed:
-        folder.add_failed(cell)
+        folder.failures.append(cell)
     return folder
 
 
