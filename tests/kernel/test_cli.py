@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,11 +34,6 @@ def raidlab(place: Place, *arguments: str, status: int = 0) -> Ended:
     return ended
 
 
-def shown(place: Place, name: str = "md0") -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(raidlab(place, "--json", "array", "show", name).stdout)
-    return value
-
-
 def test_a_file_is_reported_as_outside_only_if_the_machine_has_none(place: Place) -> None:
     assert Path("/mnt").is_dir()
     output = raidlab(place, "exec", "--", "ls", "/mnt", "/mnt/none", status=2)
@@ -60,7 +54,7 @@ def test_an_array_lives_from_command_to_command(place: Place) -> None:
 
     raidlab(place, "array", "fail", "md0", "disk02")
     # The array comes back degraded, without the disk that failed.
-    array = shown(place)
+    array = json.loads(raidlab(place, "--json", "array", "show", "md0").stdout)
     assert array["degraded_count"] == 1
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk03"]
     assert "disk02 has already left md0" in raidlab(place, "array", "remove", "md0", "disk02").stderr
