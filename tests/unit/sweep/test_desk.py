@@ -156,17 +156,17 @@ def test_progress_of_an_earlier_raidlab_is_read(host: Host) -> None:
     assert folder.progress.latest == ()
 
 
-def test_a_reader_does_not_prevent_resuming_a_sweep(host: Host) -> None:
+def test_a_reader_does_not_prevent_resuming_a_sweep(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = begun(host)
     lock = os.open(folder.path / "lock", os.O_RDONLY | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_SH)
-    threading.Timer(0.3, os.close, [lock]).start()
-    with (
-        folder.open(),
-        pytest.raises(MachineBusy, match="another raidlab is writing"),
-        SweepStore(host).find(folder.id).open(),
-    ):
-        pass
+    monkeypatch.setattr("lab.store._POLL_SECONDS", 60.0)
+    threading.Timer(0.1, os.close, [lock]).start()
+    with folder.open():
+        monkeypatch.setattr("lab.store._POLL_SECONDS", 0.1)
+        again = SweepStore(host).find(folder.id).open()
+        with pytest.raises(MachineBusy, match="another raidlab is writing"), again:
+            pass
 
 
 def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_sweep(

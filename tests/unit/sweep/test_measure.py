@@ -50,7 +50,7 @@ def claiming(host: Host) -> Iterator[threading.Event]:
     waiting = threading.Thread(target=claim)
     waiting.start()
     yield got
-    assert got.wait(10), "it ends with its holder"
+    assert got.wait(60), "it ends with its holder"
     waiting.join()
 
 
