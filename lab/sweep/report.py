@@ -188,10 +188,8 @@ def _found(name: str, host: Host) -> SweepFolder | None:
     if name.startswith(PREFIX):
         return store.find(name.removeprefix(PREFIX))
     ids = store.ids()
-    if name in ids:
-        return store.find(name)
-    is_sweep = name and not _is_result(name, host) and any(each.startswith(name) for each in ids)
-    return store.find(name) if is_sweep else None
+    begins_one = bool(name) and any(each.startswith(name) for each in ids)
+    return store.find(name) if name in ids or (begins_one and not _is_result(name, host)) else None
 
 
 def _is_result(name: str, host: Host) -> bool:
