@@ -213,6 +213,8 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
         ("disks add --kind floppy", "floppy", ""),
         ("disks add --kind physical", "needs a path", ""),
         ("disks remove", "no disk was named", "'raidlab disks' lists them"),
+        ("fault points raid5 --cut x", "--cut needs exactly one configuration", "give its full name"),
+        ("fault points raid5/ppl/idle/mixed --cut x", "'x' is not a crash point", "copy it exactly"),
     ],
 )
 def test_usage_errors_have_status_2_and_a_next_step(line: str, message: str, hint: str, typed: Typed) -> None:
