@@ -32,6 +32,7 @@ import distributed  # noqa: E402 # Dask reads its configuration when it is impor
 
 CLEARING_SECONDS = 10.0
 PROCESSORS = "--processors"
+Security: Any = distributed.Security
 _Scheduler: Any = distributed.Scheduler
 _Worker: Any = distributed.Worker
 
@@ -87,13 +88,12 @@ class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without t
 
 def security_of(certificate: str, key: str) -> Any:
     """A certificate and its key, as PEM or as paths, for all roles in a cluster."""
-    make: Any = distributed.Security
     roles = {
         f"tls_{role}_{what}": pem
         for role in ("client", "scheduler", "worker")
         for what, pem in (("cert", certificate), ("key", key))
     }
-    return make(tls_ca_file=certificate, require_encryption=True, **roles)
+    return Security(tls_ca_file=certificate, require_encryption=True, **roles)
 
 
 async def _serve(settings: NodeSettings, serving: list[Any]) -> None:

@@ -49,7 +49,7 @@ from distributed.core import Status  # noqa: E402
 from distributed.deploy.spec import ProcessInterface, SpecCluster  # noqa: E402
 from distributed.diagnostics.plugin import SchedulerPlugin  # noqa: E402
 
-from lab.sweep.node import PROCESSORS, NodeSettings, QuietScheduler, QuietWorker, security_of  # noqa: E402
+from lab.sweep.node import PROCESSORS, NodeSettings, QuietScheduler, QuietWorker, Security, security_of  # noqa: E402
 
 START_SECONDS = 60.0
 OTHERS_SECONDS = 10.0
@@ -233,7 +233,7 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
 class Pool:
     """A cluster as a context manager; ``client`` is Dask's client inside the context."""
 
-    client: distributed.Client
+    client: Any
     dashboard: str = ""
     """HOST:PORT of the scheduler's web pages; empty if there are none."""
 
@@ -453,8 +453,7 @@ class Pool:
         if self.spec.kind is ClusterKind.ADDRESS:
             self.client = _client_of_others(self.spec.address)
             return
-        make_security: Any = distributed.Security
-        fresh = make_security.temporary()
+        fresh = Security.temporary()
         security = security_of(str(fresh.tls_ca_file), str(fresh.tls_client_key))
         workers = dict(self._worker_specs(security))
         self._count = len(workers) or self.tables.slurm.workers
@@ -568,8 +567,7 @@ def _root(failure: BaseException | None) -> str:
 
 def _client_of_others(address: str) -> Any:
     """A client of an existing scheduler, with the certificates named in the user's Dask configuration."""
-    make_security: Any = distributed.Security
-    security = make_security() if address.startswith("tls:") else None
+    security = Security() if address.startswith("tls:") else None
     if security is not None and not security.tls_ca_file:
         raise ClusterLost(
             f"no certificate for {address}",

@@ -384,8 +384,7 @@ def _call_workers(
     pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
 ) -> dict[str, Any]:
     """Address -> return value of ``function`` on each worker, or the exception that it raised."""
-    client: Any = pool.client
-    found: dict[str, Any] = client.run(function, payload, workers=workers, on_error="return")
+    found: dict[str, Any] = pool.client.run(function, payload, workers=workers, on_error="return")
     return found
 
 

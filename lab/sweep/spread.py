@@ -44,8 +44,7 @@ class Calls(ClusterCalls):
         """
         from distributed import TimeoutError as NotYet
 
-        client: Any = self._pool.client
-        future = client.submit(answered, function, payload, pure=False, retries=0)
+        future = self._pool.client.submit(answered, function, payload, pure=False, retries=0)
         answer: Answer | None = None
         try:
             while answer is None:
@@ -78,9 +77,8 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
 
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
     with Pool(spec, ClusterTables(), host, folder, on_notice) as pool:
-        client: Any = pool.client
         own = own_digest()
-        for address, found in client.run(_computer_and_digest, on_error="return").items():
+        for address, found in pool.client.run(_computer_and_digest, on_error="return").items():
             if isinstance(found, Exception):
                 hint = "install this version there"
                 raise LabError(f"the worker at {address} cannot run raidlab: {found!r}", hint=hint)
@@ -269,8 +267,7 @@ class TaskSpread:
             options = {"workers": others, "allow_other_workers": not self._unfit}
             out.only_on = frozenset(others) if self._unfit else frozenset()
         key = f"{out.task.key}-{self._generation}"
-        client: Any = self._pool.client
-        out.future = client.submit(
+        out.future = self._pool.client.submit(
             answered, self._function, out.task.payload, key=key, pure=False, retries=0, **options
         )
         self._out[out.task.key] = out
