@@ -20,10 +20,13 @@ def human_bytes(count: float) -> str:
     """The size rounded to three significant digits, for example ``1.95 GiB``."""
     for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= unit:
-            value = count / unit
-            # From 1000 on, three significant digits would need an exponent.
-            return f"{value:.0f} {suffix}" if abs(value) >= 999.5 else f"{value:.3g} {suffix}"
+            return f"{_three_digits(count / unit)} {suffix}"
     return f"{count:.0f} B"
+
+
+def _three_digits(value: float) -> str:
+    # From 1000 on, three significant digits would need an exponent.
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def counted(number: int, thing: str) -> str:
@@ -37,7 +40,7 @@ def human_seconds(seconds: float) -> str:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
     for suffix, unit in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= unit:
-            return f"{seconds / unit:.3g} {suffix}"
+            return f"{_three_digits(seconds / unit)} {suffix}"
     return f"{seconds * 1e9:.0f} ns"
 
 

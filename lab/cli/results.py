@@ -336,7 +336,8 @@ def _row(each: Compared) -> tuple[str, ...]:
         ratio = f"{each.ratio.median:.2f}"
         covered = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} ({100 * each.ratio.coverage:.0f} %)"
         interval = covered if each.ratio.has_enough else TOO_FEW
-    medians = (f"{each.first:.4g}", f"{each.second:.4g}")
+    # From 10,000 on, four significant digits would need an exponent.
+    medians = (f"{value:.0f}" if value >= 9999.5 else f"{value:.4g}" for value in (each.first, each.second))
     return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
 
 

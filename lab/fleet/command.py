@@ -216,7 +216,7 @@ def _bytes(interval: Interval) -> str:
 
 def _bytes_text(count: float) -> str:
     """Format an expected number of bytes, which is not an integer and may be less than one."""
-    return human_bytes(count) if count >= 1000 else f"{count:.3g} B"
+    return human_bytes(count) if count >= 999.5 else f"{count:.3g} B"
 
 
 def _mttdl(years: float) -> str:

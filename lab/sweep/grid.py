@@ -559,6 +559,7 @@ def _extremes(grid: SweepGrid, axes: Sequence[Axis], pair: Pair, most: int) -> I
 def _figures(row: CellRow) -> Iterator[str]:
     yield iops_text(row.iops)
     yield interval_text(row)
-    yield f"{row.bytes_per_second / 1e6:,.3g}" if row.bytes_per_second < 1e9 else f"{row.bytes_per_second / 1e6:,.0f}"
+    megabytes = row.bytes_per_second / 1e6
+    yield f"{megabytes:.3g}" if megabytes < 999.5 else f"{megabytes:,.0f}"
     yield human_seconds(row.p99_seconds) if row.p99_seconds else NOTHING
     yield f"{row.iops / row.predicted_iops:.2f}" if row.predicted_iops else NOTHING

@@ -101,15 +101,17 @@ def test_a_command_on_the_machine_passes_its_output_and_status_on(
 @pytest.fixture
 def two_results(tmp_path: Path) -> tuple[str, str]:
     first, second = "20261121T100000Z-x", "20261121T110000Z-x"
-    put(tmp_path, replace(result(STEADY), id=first), replace(result(scaled(2.0)), id=second))
+    put(tmp_path, replace(result(STEADY), id=first), replace(result(scaled(200.0)), id=second))
     return first, second
 
 
 def test_two_results_are_compared(two_results: tuple[str, str], typed: Typed) -> None:
-    assert typed("compare", *two_results).out.splitlines()[1].endswith("faster")
+    line = typed("compare", *two_results).out.splitlines()[1]
+    assert line.endswith("faster")
+    assert " 20020 " in line, "without an exponent"
     (row,) = json.loads(typed("--json", "compare", *reversed(two_results)).out)["rows"]
     assert row["outcome"] == "slower"
-    assert row["ratio"]["median"] == pytest.approx(0.5)
+    assert row["ratio"]["median"] == pytest.approx(0.005)
 
 
 def test_unlike_results_need_a_permission(two_results: tuple[str, str], tmp_path: Path, typed: Typed) -> None:
