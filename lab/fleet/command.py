@@ -32,8 +32,8 @@ from lab.units import human_bytes
 
 Figures = Mapping[str, tuple[FleetModel, LossFigures]]
 
-_LONGEST_YEARS = 1e15
-"""Greater values are shown as a power of ten."""
+_MOST_DIGITS = 1e15
+"""Values from here on are shown as a power of ten."""
 
 _WHY_NOT_MTTDL = """\
 MTTDL is a mean over unlimited time in which nothing ages and only whole drives fail: no latent defects, no human
@@ -220,16 +220,18 @@ def _bytes_text(count: float) -> str:
 
 
 def _mttdl(years: float) -> str:
-    if years >= MOST_YEARS:
-        return f"over {years:.0e}"
-    return f"{years:,.0f}" if 100 <= years < _LONGEST_YEARS else f"{years:.3g}"
+    return f"over {years:.0e}" if years >= MOST_YEARS else _number(years)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if 100 <= value < _MOST_DIGITS else f"{value:.3g}"
 
 
 def _to_mttdl(figures: LossFigures) -> str:
     if not figures.has_losses:
-        return f"fewer than {figures.losses_per_array_year.high * figures.mttdl_years:,.3g}"
+        return f"fewer than {_number(figures.losses_per_array_year.high * figures.mttdl_years)}"
     more = "over " if figures.mttdl_years >= MOST_YEARS else ""
-    return f"{more}{figures.losses_to_mttdl:,.3g}"
+    return f"{more}{_number(figures.losses_to_mttdl)}"
 
 
 def _sampling(figures: LossFigures) -> str:

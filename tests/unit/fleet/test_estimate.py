@@ -10,6 +10,7 @@ import numpy
 import pytest
 from msgspec.structs import replace
 
+from lab.fleet.command import _to_mttdl
 from lab.fleet.engine import (
     Cause,
     Moments,
@@ -211,6 +212,11 @@ def test_only_what_can_happen_has_a_bound() -> None:
         sums = run_model(replace(errs, tolerance=tolerance), TRIALS, local_spreader(1))
         assert sums.cause_losses[Cause.FAILURES].seen > 100
         assert sums.cause_losses[Cause.PEOPLE].total == 0
+
+
+def test_a_ratio_of_thousands_has_no_exponent() -> None:
+    found = at_rest(level="raid5", members=6)
+    assert _to_mttdl(replace(found, losses_to_mttdl=2490.4)) == "2,490"
 
 
 def test_the_table_names_a_cause_that_was_not_seen(typed: Typed) -> None:
