@@ -12,7 +12,6 @@ reverse.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +31,6 @@ from lab.results.statistics import (
     RatioOutcome,
     RatioTest,
     Verdict,
-    check_margin,
     estimate,
     judge_family,
 )
@@ -164,7 +162,6 @@ _Figures = dict[_Key, list[float]]
 
 def compare(first: ResultRecord, second: ResultRecord, *, margin: float = DEFAULT_MARGIN) -> Comparison:
     """All common figures. Raises SpecError for an invalid margin, or if there are no common figures."""
-    check_margin(margin)
     before, after = _figures(first), _figures(second)
     rows = tuple(_rows(before, after, margin))
     if not rows:
@@ -218,7 +215,6 @@ def _test(first: list[float], second: list[float]) -> RatioTest | SpecError:
 
 SINGLE = "single"
 _SMALLEST = 1e-12
-_SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
 
 
 class Key(NamedTuple):
@@ -258,8 +254,8 @@ def _iops(row: Row) -> dict[int, float]:
 
 
 def _cpu_costs(row: Row) -> dict[int, float]:
-    costs = {cell.repeat: cell.cpu.cpu_microseconds_per_io for cell in row.cells if cell.cpu}
-    return {repeat: cost for repeat, cost in costs.items() if cost is not None and is_speed(cost)}
+    costs = row.cpu_by_repeat("cpu_microseconds_per_io")
+    return {repeat: cost for repeat, cost in costs.items() if is_speed(cost)}
 
 
 def is_speed(value: float) -> bool:
@@ -391,7 +387,6 @@ def platform_words(record: ResultRecord) -> str:
 
 def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_MARGIN) -> PlatformComparison:
     """Compare every platform with the first; one that shares no figure with it is left out. Raises SpecError."""
-    check_margin(margin)
     if len(platforms) < 2:
         raise SpecError("a comparison needs at least two platforms", hint="name the results of two or more machines")
     first, *others = _with_names(platforms)
@@ -476,7 +471,7 @@ def _rebuilds(
     sequential = [
         row.values(lambda section: section.bandwidth_bytes_per_second)
         for key, row in figures.items()
-        if key.array in disks and _SEQUENTIAL.search(row.cells[0].job_text)
+        if key.array in disks and row.cells[0].is_sequential
     ]
     # A rebuild is only as fast as its slowest part: for a single disk, usually its sequential writes.
     slowest = min(sequential, key=min, default=None)

@@ -209,7 +209,6 @@ IDLE = "idle"
 _DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
 _CACHED = "io-not-on-members"
 _TOO_SHORT = "too-short-for-latency"
-_SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
 _RUNTIME = re.compile(r"^runtime=([0-9]{1,12})(ms|s)?\s*$", re.MULTILINE)
 _RAMP = re.compile(r"^ramp_time=", re.MULTILINE)
 _SHARES = (1e-6, 1e6)
@@ -309,8 +308,8 @@ def _total_iops(cell: CellRecord) -> float:
 
 
 def _limiters(cells: Sequence[CellRecord], conditions: Conditions, *, is_above: bool) -> Iterator[str]:
-    stamps = [stamp.partition(": ")[0] for cell in cells for stamp in cell.stamps]
-    if _SEQUENTIAL.search(cells[0].job_text):
+    stamps = [_rule_of(stamp) for cell in cells for stamp in cell.stamps]
+    if cells[0].is_sequential:
         yield "how requests are merged on the way to the drives"
     if _CACHED in stamps or (is_above and conditions.host_cache_notes):
         yield "a cache: fio moved more than the members did" if _CACHED in stamps else "a cache below the machine"

@@ -101,7 +101,7 @@ class ResultLabels:
     def in_flight(self, name: str) -> int | None:
         """Number of I/Os that the workload keeps in flight, or None if unknown."""
         found = self.workloads.get(name)
-        return found.queue_depth * found.jobs if found and not found.recipe and not found.trace else None
+        return found.depth_total if found and not found.recipe and not found.trace else None
 
 
 def _experiment_of(record: ResultRecord) -> Experiment | None:
@@ -199,15 +199,13 @@ def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
+def _outlier_notes(all_rows: tuple[Row, ...]) -> Iterator[str]:
     """A note for each outlier among the repeats. Outliers count like the other repeats."""
-    notes = []
     for row in all_rows:
         values = row.values(lambda section: section.iops)
         for place in outliers(values):
             what = f"{row.array}/{row.workload} {row.direction}, repeat {row.cells[place].repeat + 1}"
-            notes.append(f"outlier, kept: {what}: {_rate(values[place], 0)} IOPS")
-    return tuple(notes)
+            yield f"outlier, kept: {what}: {_rate(values[place], 0)} IOPS"
 
 
 def _theory_text(found: BesideTheory | None) -> str:
@@ -331,10 +329,7 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
         counts = tuple(f"on {name}: {transfer_counts(found, place)}" for place, name in enumerate(names[1:]))
         body, notes = _conclusion_rows(found)
         yield Table(
-            "What carries over",
-            (*columns, *(Column(name, False) for name in names[1:])),
-            body,
-            (*counts, *notes),
+            "What carries over", (*columns, *(Column(name, False) for name in names[1:])), body, (*counts, *notes)
         )
 
 
@@ -440,7 +435,7 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
 
     theory = Theory(record)
     tests = [paired(finding) for finding in published.findings]
-    judged = iter(_judged([(f, test) for f, test in zip(published.findings, tests, strict=True) if test]))
+    judged = _judged([(f, test) for f, test in zip(published.findings, tests, strict=True) if test])
     made = []
     for finding, test in zip(published.findings, tests, strict=True):
         if finding.quantity is Quantity.CAPACITY:
@@ -450,8 +445,7 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
             reason = NO_CPU_TIME if is_cost and not record.conditions.has_cpu_time else ""
             made.append(ComparedFinding(finding, theory.ratio(finding), None, Holds.NOT_MEASURED, reason))
         else:
-            measured = test.ratio
-            holds, reason = next(judged)
+            measured, holds, reason = next(judged)
             points = holds is not Holds.CANNOT_TELL or _points(finding, measured)
             made.append(ComparedFinding(finding, theory.ratio(finding), measured, holds, reason, points))
     return tuple(made)
@@ -533,8 +527,8 @@ def _paired(ours: Row | None, base: Row | None, quantity: Quantity = Quantity.IO
         return None
 
 
-def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Holds, str]]:
-    """The verdicts. All findings of a study, and their closeness to the published ratios, are one family of tests."""
+def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Ratio, Holds, str]]:
+    """Ratios and verdicts. All findings, and their closeness to the published ratios, are one family of tests."""
     near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
     orders = [_order_p_values(finding.relation, test) for finding, test in asked]
     family = [*orders, *(difference_p_values(test, at=ratio) for ratio, test in near)]
@@ -545,13 +539,14 @@ def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[H
         measured = test.ratio
         holds, reason = _order(finding.relation, measured, surely)
         if holds is Holds.CANNOT_TELL:
-            yield holds, reason or why_not(test, min(alone.claim, alone.opposite), len(family))
+            yield measured, holds, reason or why_not(test, min(alone.claim, alone.opposite), len(family))
         elif holds is Holds.NO or finding.ratio is None or how_near is None or how_near.opposite <= SIGNIFICANCE:
-            yield holds, ""
+            yield measured, holds, ""
         elif how_near.claim <= SIGNIFICANCE and is_beyond(measured, DEFAULT_MARGIN, at=finding.ratio):
-            yield Holds.ORDER_ONLY, ""
+            yield measured, Holds.ORDER_ONLY, ""
         else:
-            yield Holds.ORDER_AT_LEAST, "the repeats do not show whether the ratio is near the published one"
+            reason = "the repeats do not show whether the ratio is near the published one"
+            yield measured, Holds.ORDER_AT_LEAST, reason
 
 
 def _order_p_values(relation: Relation, test: RatioTest) -> PValues:
@@ -616,9 +611,8 @@ def _values(row: Row, quantity: Quantity) -> dict[int, float]:
         case Quantity.CAPACITY:
             return {}
         case Quantity.CPU_PER_GIB:
-            costs = {cell.repeat: cell.cpu.cpu_seconds_per_gib for cell in row.cells if cell.cpu is not None}
             # CPU time is counted in ticks of 10 ms, less that of the idle machine, so a short job may show none.
-            return {repeat: cost for repeat, cost in costs.items() if cost is not None and cost > 0}
+            return {repeat: cost for repeat, cost in row.cpu_by_repeat("cpu_seconds_per_gib").items() if cost > 0}
 
 
 class Theory:
@@ -876,20 +870,13 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
     if study == STUDY_ANTIOQUIA and published and record.arrays:
         tables.append(details_table(record, published))
         if record.cells:
-            tables.append(performance_table(record, published))
-            tables.append(ratio_table(record, published))
+            tables += [performance_table(record, published), ratio_table(record, published)]
     elif record.cells and (own := study_report(study)):
         tables += own.tables(record, published)
     elif record.cells:
         tables.append(figures_table(record))
     findings = findings_table(record, published) if published and record.cells else None
-    if findings:
-        tables.append(findings)
-    rebuilds = rebuild_table(record)
-    if rebuilds:
-        tables.append(rebuilds)
-    tables.append(timings_table(record))
-    return tuple(tables)
+    return (*tables, *filter(None, (findings, rebuild_table(record))), timings_table(record))
 
 
 def csv_of(record: ResultRecord) -> str:

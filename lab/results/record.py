@@ -7,6 +7,7 @@ Two results of one experiment in virtual time have the same ``digest``.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
@@ -39,6 +40,7 @@ Word = Annotated[str, msgspec.Meta(max_length=300)]
 """A name. It is limited because the widest word of a column sets the width of a table."""
 Line = Annotated[str, msgspec.Meta(max_length=4000)]
 Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=2 * MOST_CELLS)]
+_SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
 
 
 class RunStatus(StrEnum):
@@ -174,6 +176,10 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     @property
     def key(self) -> str:
         return f"{self.array}/{self.workload}/{self.phase}/{self.repeat}"
+
+    @property
+    def is_sequential(self) -> bool:
+        return _SEQUENTIAL.search(self.job_text) is not None
 
 
 class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):

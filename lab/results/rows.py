@@ -65,12 +65,13 @@ class Row:
     @property
     def cpu_microseconds_per_io(self) -> Estimate | None:
         """CPU time of the whole machine per I/O, without the CPU time of the idle machine; None if not measured."""
-        values = [
-            cell.cpu.cpu_microseconds_per_io
-            for cell in self.cells
-            if cell.cpu is not None and cell.cpu.cpu_microseconds_per_io is not None
-        ]
+        values = [*self.cpu_by_repeat("cpu_microseconds_per_io").values()]
         return self.estimate(values) if values else None
+
+    def cpu_by_repeat(self, name: str) -> dict[int, float]:
+        """Number of the repeat -> a CPU figure by field name, of the repeats that have it."""
+        figures = {cell.repeat: getattr(cell.cpu, name) for cell in self.cells if cell.cpu}
+        return {repeat: value for repeat, value in figures.items() if value is not None}
 
     @property
     def predicted_iops(self) -> float | None:

@@ -358,12 +358,6 @@ class Asked:
     """The figures are times: less is faster."""
 
 
-def check_margin(margin: float) -> None:
-    """Raises SpecError for an invalid margin."""
-    if not 0 <= margin < 1:
-        raise SpecError(f"a margin of {margin:g} is not possible", hint="write a fraction of 1, such as 0.05")
-
-
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
     """The p-values of a family, with each claim adjusted for all comparisons."""
     import numpy as np
@@ -397,9 +391,11 @@ def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> 
 
     A difference is claimed if the test rejects "no difference" *and* the estimate lies beyond the margin, so far fewer
     than 5 % of the runs without a difference are reported as different; "the same" is claimed if the equivalence test
-    shows that the ratio lies within the margin: from 1 / (1 + margin) to 1 + margin.
+    shows that the ratio lies within the margin: from 1 / (1 + margin) to 1 + margin. Raises SpecError for a margin
+    that is no fraction of 1.
     """
-    check_margin(margin)
+    if not 0 <= margin < 1:
+        raise SpecError(f"a margin of {margin:g} is not possible", hint="write a fraction of 1, such as 0.05")
     raw = [difference_p_values(each.test, margin) for each in family]
     sure = adjusted(raw)
     return [
@@ -411,9 +407,9 @@ def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> 
 def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family: int) -> Verdict:
     if sure.opposite <= SIGNIFICANCE:
         return Verdict(RatioOutcome.SAME)
-    ratio = asked.test.ratio
     if sure.claim > SIGNIFICANCE:
         return Verdict(RatioOutcome.CANNOT_TELL, why_not(asked.test, alone.claim, family))
+    ratio = asked.test.ratio
     if is_beyond(ratio, margin):
         return Verdict(RatioOutcome.FASTER if (ratio.median > 1) is not asked.is_time else RatioOutcome.SLOWER)
     return Verdict(RatioOutcome.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {margin:.0%}")

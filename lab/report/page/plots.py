@@ -120,21 +120,14 @@ class LevelPlots:
 
     def _cpu(self) -> Iterator[Plot]:
         rows = self._rows
-        by_gib = is_large(rows[0])
-        unit = "CPU seconds per GiB" if by_gib else "CPU µs per I/O"
-        found = []
-        for row in rows:
-            costs = [cell.cpu for cell in row.cells if cell.cpu]
-            picked = [each.cpu_seconds_per_gib if by_gib else each.cpu_microseconds_per_io for each in costs]
-            values = [value for value in picked if value is not None and value > 0]
-            if values:
-                found.append((row, values))
-        if not found:
-            return
-        measured_rows, repeats = [row for row, _ in found], [values for _, values in found]
-        marks = self._published(Quantity.CPU_PER_GIB, measured_rows, repeats)
-        note = "all CPUs and md's threads, minus the idle machine"
-        yield self._bars("CPU cost", unit, note, measured_rows, repeats, [None] * len(found), marks)
+        unit, figure = "CPU µs per I/O", "cpu_microseconds_per_io"
+        if is_large(rows[0]):
+            unit, figure = "CPU seconds per GiB", "cpu_seconds_per_gib"
+        values = [[cost for cost in row.cpu_by_repeat(figure).values() if cost > 0] for row in rows]
+        if any(values):
+            marks = self._published(Quantity.CPU_PER_GIB, rows, values)
+            note = "all CPUs and md's threads, minus the idle machine"
+            yield self._bars("CPU cost", unit, note, rows, values, [None] * len(rows), marks)
 
     def _bars(
         self,
