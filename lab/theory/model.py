@@ -84,11 +84,8 @@ class LoadPrediction:
 
     iops: float
     mean_seconds: float
-    p50_seconds: float | None
-    """None for sequential loads, for which only the mean is predicted."""
     p95_seconds: float | None
-    p99_seconds: float | None
-    busy_members: float
+    """None for sequential loads, for which only the mean is predicted."""
     reason: str
 
 
@@ -237,16 +234,11 @@ def predict_load(
         shares=member_shares(member_bytes, working_bytes) if level.has_zones and member_bytes else (),
     )
     found = play(load)
-    percentiles = (found.p50_seconds, found.p95_seconds, found.p99_seconds)
-    return LoadPrediction(found.iops, found.mean_seconds, *percentiles, found.busy_members, _load_reason(load, found))
+    return LoadPrediction(found.iops, found.mean_seconds, found.p95_seconds, _load_reason(load, found))
 
 
 def _sequential_load(
-    level: Level,
-    disks: Sequence[DiskRates],
-    workload: Workload,
-    member_bytes: Sequence[int],
-    covered_bytes: int | None,
+    level: Level, disks: Sequence[DiskRates], workload: Workload, member_bytes: Sequence[int], covered_bytes: int | None
 ) -> LoadPrediction:
     stream = sequential_bytes_per_second(
         level, disks, workload.direction, member_bytes=member_bytes, covered_bytes=covered_bytes
@@ -254,7 +246,7 @@ def _sequential_load(
     iops = stream.value / workload.block_bytes
     # Little's law: requests in flight = throughput x mean latency.
     mean = workload.depth_total / iops
-    return LoadPrediction(iops, mean, None, None, None, float(len(disks)), stream.reason)
+    return LoadPrediction(iops, mean, None, stream.reason)
 
 
 def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:

@@ -393,9 +393,7 @@ class LoadFigures:
 
     iops: float
     mean_seconds: float
-    p50_seconds: float
     p95_seconds: float
-    p99_seconds: float
     busy_members: float
     reads_per_request: float
     """Member reads."""
@@ -411,8 +409,7 @@ def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
     """
     if not load.servers or load.depth < 1:
         raise SpecError(
-            f"no prediction for {len(load.servers)} disks at queue depth {load.depth}",
-            hint="use at least 1 of each",
+            f"no prediction for {len(load.servers)} disks at queue depth {load.depth}", hint="use at least 1 of each"
         )
     if any(min(server.read_seconds, server.write_seconds) <= 0 for server in load.servers):
         raise SpecError("a disk cannot have a service time of 0", hint="measure the disks again")
@@ -503,9 +500,7 @@ class _Run:
         return LoadFigures(
             iops=count / seconds,
             mean_seconds=sum(latencies) / count,
-            p50_seconds=latencies[int(count * 0.50)],
             p95_seconds=latencies[int(count * 0.95)],
-            p99_seconds=latencies[int(count * 0.99)],
             busy_members=(self._servers.busy_seconds - begin.busy_seconds) / seconds,
             reads_per_request=(sum(self._servers.ios[False]) - begin.reads) / count,
             writes_per_request=(sum(self._servers.ios[True]) - begin.writes) / count,

@@ -47,7 +47,7 @@ def test_one_disk_is_a_line() -> None:
     figures = load(Single(), 1, 8)
     assert figures.iops == pytest.approx(1 / 0.013)
     assert figures.mean_seconds == pytest.approx(8 * 0.013)
-    assert figures.p99_seconds == pytest.approx(8 * 0.013)
+    assert figures.p95_seconds == pytest.approx(8 * 0.013)
 
 
 FLASH, UNEVEN = replace(DRIVE, concurrent_requests=16), Server(0.010, 0.030)
