@@ -82,7 +82,7 @@ from lab.measure.rebuild import (
     timeline_of,
     verdict,
 )
-from lab.measure.samples import Recorder, idle_fraction
+from lab.measure.samples import Recorder, busy_fraction
 from lab.plans import Plan, Step, write_file_step
 from lab.results.record import (
     DEGRADED,
@@ -113,7 +113,6 @@ class BuiltArray:
     spec: Spec
     disks: tuple[LabDisk, ...]
     target: LoadTarget
-    record: ArrayRecord
     array: Array | None = None
     """None for a single disk."""
     inner: tuple[str, ...] = ()
@@ -135,8 +134,6 @@ class BuiltArray:
 
 
 _CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/dev/null"
-
-
 _DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
 STEP_SECONDS = 5.0
 """Estimated time to build an array, or to write its files."""
@@ -216,7 +213,7 @@ class Bench:
             commands=tuple(steps.lines()),
             details=details,
         )
-        built = BuiltArray(plan, spec, disks, target, record, array, inner)
+        built = BuiltArray(plan, spec, disks, target, array, inner)
         self._write_files(built)
         self._built[array_id], self.records[array_id] = built, record
         found = lint_bench(self._lab, built)
@@ -538,8 +535,7 @@ class ExperimentRunner:
         self.bench = Bench(run)
         self.rates: DiskRates | None = None
         self._spare = SpareMeasurements(
-            len(planned_keys(run.experiment)),
-            used=sum(cell.disturbed_before for cell in run.journal.record.cells),
+            len(planned_keys(run.experiment)), used=sum(cell.disturbed_before for cell in run.journal.record.cells)
         )
         self._idle_baseline = 0.0
 
@@ -562,7 +558,7 @@ class ExperimentRunner:
                 with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
                     self._lab.machine.clock.sleep(IDLE_SECONDS)
                 if idle := recorder.samples:
-                    self._idle_baseline = idle_fraction(idle)
+                    self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
                 for cell in jobs:
                     self._measure_cell(cell)
                 self._measure_until_narrow()

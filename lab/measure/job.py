@@ -349,10 +349,7 @@ def run_workload(
         invocations: tuple[Invocation, ...] = (dd_invocation(workload, job_target),)
     else:
         invocations = fio_invocations(
-            workload,
-            job_target,
-            runtime_seconds=options.runtime_seconds,
-            warmup_seconds=options.warmup_seconds,
+            workload, job_target, runtime_seconds=options.runtime_seconds, warmup_seconds=options.warmup_seconds
         )
     fio = FioRun(lab, workload)
 
@@ -593,11 +590,7 @@ def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True
     """
     kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
     files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
-    return {
-        "kernel": _known_digest(_stamps(files)),
-        "programs": _programs_digest(host),
-        "raidlab": own_digest(),
-    }
+    return {"kernel": _known_digest(_stamps(files)), "programs": _programs_digest(host), "raidlab": own_digest()}
 
 
 _Stamps = tuple[tuple[Path, int, int], ...]
@@ -640,9 +633,8 @@ def _digest(files: Iterable[Path]) -> str:
 
 def _cache_notes(lab: Lab) -> tuple[str, ...]:
     # Virtual time does not advance while the computer reads or writes.
-    if lab.machine.facts.is_virtual_time:
-        return ()
-    if lab.folder is not None and any(disk.kind is DiskKind.FILE for disk in lab.disks):
+    is_felt = lab.folder is not None and not lab.machine.facts.is_virtual_time
+    if is_felt and any(disk.kind is DiskKind.FILE for disk in lab.disks):
         return ("file disks are cached by the computer that runs the embedded kernel",)
     return ()
 

@@ -96,12 +96,7 @@ def fail_and_remove(lab: Lab, array: str, member: str) -> None:
 
 
 def measure_rebuild(
-    lab: Lab,
-    array: str,
-    member: str,
-    members: Sequence[str],
-    *,
-    start_load: Callable[[], BackgroundLoad] | None = None,
+    lab: Lab, array: str, member: str, members: Sequence[str], *, start_load: Callable[[], BackgroundLoad] | None = None
 ) -> RebuildMeasured:
     """Erase the removed member's superblock, add it as a new member, and sample the rebuild to its end.
 

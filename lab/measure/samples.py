@@ -204,11 +204,6 @@ def busy_fraction(earlier: Sample, later: Sample) -> float | None:
     return busy / total if total > 0 else None
 
 
-def idle_fraction(samples: Sequence[Sample]) -> float:
-    """Busy fraction of an idle machine, from its first to its last sample; 0 without CPU counters."""
-    return busy_fraction(samples[0], samples[-1]) or 0.0
-
-
 class Recorder:
     """Usage: ``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …``, and then ``recorder.samples``.
 

@@ -19,14 +19,12 @@ from lab.measure.job import cold_plan, make_cold
 from lab.measure.rebuild import (
     MOST_POINTS,
     DataSum,
-    DataVerdict,
     Recording,
     mean_request_bytes,
     sum_device,
     sum_files,
     sync_seconds,
     timeline_of,
-    verdict,
 )
 from lab.measure.samples import Sample
 from lab.results.record import Timeline
@@ -88,23 +86,6 @@ def test_it_is_wrong_by_an_interval_at_most(start: float, length: float, interva
     assert abs(sync_seconds(samples) - length) <= interval * 1.001
 
 
-SUM, OTHER, LOST = DataSum("sha256:aa"), DataSum("sha256:bb"), DataSum("", "dd: Input/output error")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (SUM, SUM, DataVerdict.INTACT),
-        (SUM, OTHER, DataVerdict.CHANGED),
-        (SUM, LOST, DataVerdict.UNREADABLE),
-        (LOST, SUM, DataVerdict.UNREADABLE),
-        (LOST, LOST, DataVerdict.UNREADABLE),
-    ],
-)
-def test_verdicts(before: DataSum, after: DataSum, expected: DataVerdict) -> None:
-    assert verdict(before, after) is expected
-
-
 def test_the_size_of_requests_is_that_of_the_stretch_alone() -> None:
     before = counters(reads=100, read_bytes=10**9, writes=7, written_bytes=70)
     after = counters(reads=103, read_bytes=10**9 + 3000, writes=8, written_bytes=1070)
@@ -126,10 +107,7 @@ def test_a_whole_device_and_a_part_of_it() -> None:
     machine = answering()
     assert sum_device(machine, "/dev/md0") == DataSum(f"sha256:{SHA}")
     sum_device(machine, "/dev/md0", 32 * MIB, skip_bytes=96 * MIB)
-    assert machine.runs == [
-        (*SUMS, "0", "0", "/dev/md0"),
-        (*SUMS, str(96 * MIB), str(32 * MIB), "/dev/md0"),
-    ]
+    assert machine.runs == [(*SUMS, "0", "0", "/dev/md0"), (*SUMS, str(96 * MIB), str(32 * MIB), "/dev/md0")]
 
 
 def test_the_files_of_a_folder_in_the_order_of_their_names() -> None:

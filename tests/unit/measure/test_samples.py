@@ -23,7 +23,6 @@ from lab.measure.samples import (
     Sample,
     ThreadTicks,
     busy_fraction,
-    idle_fraction,
     parse_cpu,
     parse_diskstats,
     rates_between,
@@ -165,12 +164,6 @@ def test_busy_fraction() -> None:
     assert busy_fraction(sample(), sample(busy=1)) is None
 
 
-def test_the_idle_baseline_is_that_of_the_whole_recording() -> None:
-    idle = [sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95)]
-    assert idle_fraction(idle) == 0.05
-    assert idle_fraction(idle[:1]) == idle_fraction([sample(), sample()]) == 0.0
-
-
 def job(ios: int, *, seconds: float = 9.0, total_bytes: int = GIB) -> JobFigures:
     reads = replace(direction(1.0, seconds=seconds), total_ios=ios, io_bytes=total_bytes)
     return replace(cell("", "", 0).figures, reads=reads)
@@ -295,11 +288,6 @@ def test_a_lost_machine_is_raised_and_hides_no_other_error() -> None:
         pass
     with pytest.raises(KeyError, match="the first"), Recorder(StreamingMachine(BrokenStream()), None, ()):
         raise KeyError("the first")
-
-
-def test_a_machine_that_was_lost_before_refuses_to_record() -> None:
-    with pytest.raises(MachineLost), Recorder(FakeMachine(is_lost=True), None, ()):
-        pass
 
 
 IOPS = {("read", 1): 73.4, ("write", 1): 71.8}

@@ -28,10 +28,10 @@ def test_a_wide_range_or_a_slope_is_not_steady(values: list[float]) -> None:
     assert not steady_figures(values).is_steady
 
 
-def stretch(rate: float, *, idle_after: int = 0, before: int = 4) -> list[Sample]:
+def stretch(rate: float, *, idle_after: int = 0) -> list[Sample]:
     """Four samples a second: a second of warm-up at half the rate, five seconds of ``rate``, and idle at the end."""
-    counts = [n * rate / 8 for n in range(before)]
-    counts += [before * rate / 8 + n * rate / 4 for n in range(21)]
+    counts = [n * rate / 8 for n in range(4)]
+    counts += [rate / 2 + n * rate / 4 for n in range(21)]
     counts += [counts[-1]] * idle_after
     return [sample(n * 0.25, disk=counters(reads=round(count))) for n, count in enumerate(counts)]
 
