@@ -142,10 +142,7 @@ def _group_of_engine(value: str) -> tuple[FioGroup, str]:
         return FioGroup.PLAYED, ""
     entry = fio_table().engine_by_name.get(word)
     if entry is None or (word != value and word != "external"):
-        return (
-            FioGroup.REACHES,
-            "loads code: fio has no engine with this name, so it loads a library with this name",
-        )
+        return FioGroup.REACHES, "loads code: fio has no engine with this name, so it loads a library with this name"
     return entry.group, entry.why
 
 

@@ -27,7 +27,4 @@ def _lint_study(name: str) -> Sequence[LintFinding]:
     return lint_publication(find_publication(name))
 
 
-PLUGIN = Plugin(
-    (FileLint(".sh", _lint_script), PublicationLint(_names, _lint_study)),
-    folder=Path(__file__).parent,
-)
+PLUGIN = Plugin((FileLint(".sh", _lint_script), PublicationLint(_names, _lint_study)), folder=Path(__file__).parent)

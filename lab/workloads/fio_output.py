@@ -223,10 +223,7 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 
     ``bins`` maps a bin's latency in nanoseconds to its count.
     """
-    total = sum(bins.values())
-    if total <= 0:
-        return None
-    seen = 0
+    total, seen = sum(bins.values()), 0
     for nanoseconds in sorted(bins):
         seen += bins[nanoseconds]
         if seen >= total * percent / 100:
@@ -236,22 +233,9 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 
 def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
     """Histogram of the latencies between two documents: nanoseconds of a bin -> count."""
-    earlier = _latency_section(before).bins
-    new = {}
-    for key, count in _latency_section(after).bins.items():
-        more = count - earlier.get(key, 0)
-        if more > 0 and key.isdecimal():
-            new[int(key)] = more
-    return new
-
-
-def _answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
-    """Number of I/Os completed between two documents. ``block_bytes`` is the size of each, or None if they differ.
-
-    fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and
-    is read later, by about ten milliseconds on a busy computer (stat.c), so it is used only if request sizes differ.
-    """
-    return (after.io_bytes - before.io_bytes) // block_bytes if block_bytes else after.total_ios - before.total_ios
+    earlier, later = _latency_section(before).bins, _latency_section(after).bins
+    new = {key: count - earlier.get(key, 0) for key, count in later.items() if key.isdecimal()}
+    return {int(key): count for key, count in new.items() if count > 0}
 
 
 def _latency_section(section: FioDirection) -> FioLatency:
@@ -378,7 +362,9 @@ def _difference(
     Percentiles are None without samples (warm-up, or no I/O).
     """
     size = after.io_bytes - before.io_bytes
-    ios = _answered_ios(before, after, block_bytes)
+    # fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and
+    # is read later, by about ten milliseconds on a busy computer (stat.c), so it is used only if request sizes differ.
+    ios = size // block_bytes if block_bytes else after.total_ios - before.total_ios
     if seconds <= 0 or (ios <= 0 and not after.total_ios):
         return None
     bins = _new_samples(before, after)

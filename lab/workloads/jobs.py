@@ -339,14 +339,9 @@ def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
     Raises WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     size = job_bytes(workload, target)
+    block, seed = min(_PREPARE_BLOCK_BYTES, size), _seed(workload, target) + 1_000_003
     lines = ["[global]", "ioengine=libaio", f"direct={int(workload.direct)}", "thread=1", "group_reporting=1"]
-    lines += [
-        "randrepeat=0",
-        f"randseed={_seed(workload, target) + 1_000_003}",
-        "refill_buffers=1",
-        *_job_place(workload, target, size),
-    ]
-    block = min(_PREPARE_BLOCK_BYTES, size)
+    lines += ["randrepeat=0", f"randseed={seed}", "refill_buffers=1", *_job_place(workload, target, size)]
     lines += ["", f"[{workload.id}]", "rw=write", f"bs={block}", "iodepth=4", f"numjobs={workload.region_count}"]
     text = "\n".join(lines) + "\n"
     return Invocation(FioPhase.PREPARE, _argv(None), text, target, 0.0, writes=True)
@@ -515,6 +510,4 @@ def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigur
         mean_seconds=seconds / blocks,
     )
     is_read = workload.direction is Direction.READ
-    return JobFigures(
-        job_name=workload.id, reads=figures if is_read else None, writes=None if is_read else figures, raw_json=""
-    )
+    return JobFigures(job_name=workload.id, reads=figures if is_read else None, writes=None if is_read else figures)
