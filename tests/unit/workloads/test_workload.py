@@ -23,14 +23,8 @@ from lab.workloads.jobs import (
     fio_invocations,
     prepare_invocation,
 )
-from lab.workloads.workload import (
-    LoadProgram,
-    Workload,
-    all_workloads,
-    changed,
-    find_workload,
-    job_problems,
-)
+from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload, job_problems
+from tests.cases import lines_of
 
 GOOD = """
 id = "mine"
@@ -98,37 +92,17 @@ DD = find_workload("ilsistemista-dd-write")
 JOB = "[global]\nfilename={filename}\nsize={size}\ntime_based\nruntime={runtime}\n[a]\nrw=randread\n"
 LONG = "#" + "x" * 4094
 OUTSIDE = [
-    "exec_prerun=touch OUT",
-    "exec_postrun=touch OUT",
-    "ioengine=exec\nprogram=/bin/touch\narguments=OUT",
-    "ioengine=external:OUT",
-    "ioengine=OUT",
-    "ioengine=net\nhostname=localhost",
+    *lines_of(Path(__file__).parents[1] / "lint" / "data" / "reaching.fio", ";"),
     "ioengine=null",
-    "include OUT",
-    "include=OUT",
-    "filename=OUT",
     "filename={filename}:OUT",
     "filename=${HOME}",
-    "directory=/tmp",
-    "opendir=/tmp",
-    "filename_format=OUT",
-    "write_bw_log=OUT",
-    "write_lat_log=OUT",
-    "write_iolog=OUT",
-    "read_iolog=OUT",
     "replay_redirect=OUT",
-    "ioscheduler=none",
-    "cgroup=x",
     "verify=pattern\nverify_pattern='OUT'",
     "verify=crc32c",
     "verify_state_save=1",
-    "buffer_pattern='OUT'",
-    "random_distribution=zoned:@OUT",
     "bssplit=@OUT",
     "profile=tiobench",
     "unlink=1",
-    "allow_mounted_write=1",
     "steadystate=iops:0.1%",
     "numjobs=257",
     "numjobs=$ncpus",
