@@ -29,7 +29,7 @@ from lab.experiments.schedule import (
 from lab.host.clock import HostClock
 from lab.machine.api import CommandResult
 from lab.measure.rebuild import DataSum, RebuildMeasured
-from lab.results.record import DiskRecord, RebuildRecord, Timings
+from lab.results.record import RebuildRecord, Timings
 from lab.units import MIB
 from tests.unit.experiments.experiments import arrays, experiment
 from tests.unit.fakes import FACTS, FakeClock, FakeMachine, as_machine
@@ -99,13 +99,6 @@ def test_commands_side_by_side_never_make_the_rest_negative(clock: FakeClock, wa
     assert watch.timings().other_seconds == 0.0
 
 
-def disks(kind: str, count: int) -> tuple[DiskRecord, ...]:
-    return tuple(
-        DiskRecord(name=f"d{number}", path="/dev/x", kind=kind, size_bytes=MIB, write_cache="write back")
-        for number in range(count)
-    )
-
-
 CLEAN = "repeats = 6"
 EQUAL = arrays(a="raid1 2", b="raid0 2")
 JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
@@ -117,9 +110,6 @@ JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
         (CLEAN, {}, []),
         (CLEAN, {"is_embedded": True}, ["simulated-origin"]),
         ('repeats = 1\norder = "listed"', {}, ["too-few-repeats", "ordered-runs"]),
-        (CLEAN, {"disks": disks("file", 2)}, ["shared-backing-disk"]),
-        (CLEAN, {"disks": disks("loop", 1)}, []),
-        (CLEAN, {"disks": disks("file", 2), "is_virtual_time": True}, []),
         ('repeats = 6\ndefects = ["one", "two"]', {}, ["recipe", "recipe"]),
         ('repeats = 6\npublication = "adaptraid"', {}, ["recipe", "recipe", "recipe"]),
     ],

@@ -80,9 +80,7 @@ def rules_of(findings: Any) -> set[str]:
 
 
 SOUND = experiment(
-    "",
-    arrays=arrays(a="raid5 3", b="raid0 3"),
-    jobs='[[jobs]]\nworkload = "rand-read-4k"\nfile_bytes = "32M"\n',
+    "", arrays=arrays(a="raid5 3", b="raid0 3"), jobs='[[jobs]]\nworkload = "rand-read-4k"\nfile_bytes = "32M"\n'
 )
 ARRAY, OTHER = SOUND.arrays
 (LOAD,) = LintedPlan.of(SOUND).loads
@@ -233,6 +231,8 @@ def disks(**changes: Any) -> Any:
         (disks(kind="spindle"), {"simulated-origin"}),
         ({"host_cache_notes": ("cached",)}, {"host-cache-on"}),
         (disks(kind="loop"), {"shared-backing-disk"}),
+        ({"disks": (changed(CONDITIONS.disks[0], kind="loop"),)}, set()),
+        (disks(kind="file") | {"is_virtual_time": True}, set()),
         (disks(write_cache=""), {"write-cache-unknown"}),
         (disks(path="/dev/rbd0"), {"network-backed"}),
     ],
