@@ -65,11 +65,7 @@ def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_p
             cancelled.set()
 
     request = RunRequest(
-        target=kernel_target(),
-        host=host,
-        on_progress=watch,
-        on_notice=lambda _: None,
-        is_cancelled=cancelled.is_set,
+        target=kernel_target(), host=host, on_progress=watch, on_notice=lambda _: None, is_cancelled=cancelled.is_set
     )
     with pytest.raises(RunCancelled) as raised:
         run_experiment(experiment(CANCELLED), CANCELLED, request)
@@ -91,9 +87,7 @@ def test_a_load_without_bounds_leaves_the_witness_alone(tmp_path: Path) -> None:
     """The load may write on the whole array, apart from the data that the rebuild is checked with."""
     rebuilt = experiment(REBUILT)
     request = RunRequest(
-        kernel_target(),
-        host_at(tmp_path),
-        on_machine=lambda machine: limit_speed(machine, rebuilt.disks.size_bytes),
+        kernel_target(), host_at(tmp_path), on_machine=lambda machine: limit_speed(machine, rebuilt.disks.size_bytes)
     )
     record = run_experiment(rebuilt, REBUILT, request)
     assert [rebuild.data_unchanged for rebuild in record.rebuilds] == [True]

@@ -166,10 +166,8 @@ def test_file_disks_are_as_good_as_others(rig: Rig) -> None:
     assert rig.sum() == before
 
 
-def test_the_programs_that_figures_depend_on_are_those_of_the_machine() -> None:
-    host = Host.real("tests")
-    with open_lab(TARGET, host, wanted=specs(1, DiskKind.FILE, size_bytes=16 * MIB)) as lab:
-        inside = lab.machine.run(("sh", "-c", PROGRAMS)).stdout
-    outside = host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout
+def test_the_programs_that_figures_depend_on_are_those_of_the_machine(lab: Lab) -> None:
+    inside = lab.machine.run(("sh", "-c", PROGRAMS)).stdout
+    outside = lab.host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout
     assert {line.rpartition("/")[2] for line in inside.splitlines()} >= {"fio", "mdadm"}
     assert inside == outside
