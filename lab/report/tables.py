@@ -246,13 +246,15 @@ def rebuild_table(record: ResultRecord) -> Table | None:
 def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[Value, ...]:
     seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
     predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
-    rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in group])
+    # A foreign record may have a rebuild that took no time.
+    timed = [rebuild for rebuild in group if is_speed(rebuild.rebuild_seconds)]
+    rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in timed]) if timed else None
     return (
         array,
         under or "nothing",
         interval_text(seconds, digits=1),
         f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else None,
-        f"{rate.median:.1f}" if rate.median < 10 else f"{rate.median:.0f}",
+        f"{rate.median:.{1 if rate.median < 10 else 0}f}" if rate else None,
         integrity_text(group),
         len(group),
     )

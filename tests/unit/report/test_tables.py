@@ -127,6 +127,12 @@ def test_rebuilds() -> None:
     assert rebuild_table(LOUWRENTIUS) is None
 
 
+def test_a_rebuild_that_took_no_time_has_no_rate() -> None:
+    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(replace(ANTIOQUIA.rebuilds[0], rebuild_seconds=0.0),)))
+    assert table
+    assert table.texts[0][:5] == ("raid1", "nothing", "0.0", "2.6", "–")
+
+
 @pytest.mark.parametrize(
     ("checks", "text"),
     [([True, False], "DAMAGED (1 of 2)"), ([None], "not checked"), ([None, True], "intact (1 of 1)")],
