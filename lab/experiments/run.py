@@ -53,6 +53,7 @@ from lab.experiments.schedule import (
     wide_notes,
 )
 from lab.experiments.schema import ArrayPlan, Cache, Experiment, Sharing, check, seeded
+from lab.gates.decoding import digits
 from lab.host.clock import Clock, utc_second_text
 from lab.lint.experiment_checks import MACHINE_CHECKS, DeviceFacts, LintedMachine, summarised
 from lab.lint.rules import LintFinding, run_checks
@@ -101,7 +102,7 @@ from lab.results.record import (
 from lab.results.store import ResultNotStored, ResultStore, RunJournal, new_id
 from lab.theory.model import DiskRates, LoadPrediction, Prediction, predict_load
 from lab.tomlfile import decode_toml
-from lab.units import MIB, SECTOR_BYTES, human_bytes
+from lab.units import KIB, MIB, SECTOR_BYTES, human_bytes
 from lab.workloads.workload import Workload
 
 
@@ -199,7 +200,7 @@ class Bench:
         # CPU time is accounted to the threads of one array by its name; a volume has several arrays.
         target = self._target(spec.device, spec.name if array and not inner else None, disks, size_bytes)
         details = array.details() if array else {}
-        used = details.get("used_device_size_kib", "")
+        used_kib = digits(details.get("used_device_size_kib", ""))
         record = ArrayRecord(
             name=plan.id,
             level=status.level if status else plan.level,
@@ -207,7 +208,7 @@ class Bench:
             members=spec.devices,
             chunk_bytes=spec.effective_chunk_bytes,
             size_bytes=size_bytes,
-            used_device_bytes=int(used) * 1024 if used.isdecimal() else None,
+            used_device_bytes=used_kib * KIB if used_kib is not None else None,
             consistency_policy=details.get("consistency_policy", status.consistency_policy if status else ""),
             file_system=self._experiment.file_system.value,
             commands=tuple(steps.lines()),

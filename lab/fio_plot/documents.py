@@ -23,6 +23,7 @@ import msgspec
 
 from lab.cli.context import current, out, out_json
 from lab.errors import LabError, ResultError
+from lab.gates.decoding import digits
 from lab.host.files import make_folder, write_file
 from lab.report.collected import Loaded, each_result
 from lab.results.record import HEALTHY
@@ -77,7 +78,7 @@ def _word(text: str) -> str:
 
 def _block_words(text: str) -> str:
     """A block size in bench-fio's notation, such as ``4k`` for ``4096``; the largest unit is ``m``."""
-    count = int(text) if text.isdecimal() else 0
+    count = digits(text) or 0
     for unit, factor in (("m", 1 << 20), ("k", 1 << 10)):
         if count and count % factor == 0:
             return f"{count // factor}{unit}"
@@ -100,7 +101,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
         raise ResultError(f"fio {document.get('fio version', '')} lacks {', '.join(missing)}")
-    if not all(options[name].isdecimal() for name in ("iodepth", "numjobs")):
+    if any(digits(options[name]) is None for name in ("iodepth", "numjobs")):
         raise ResultError("its queue depth or number of jobs is not a number")
     return options, text
 

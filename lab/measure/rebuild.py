@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from lab.arrays import operations
-from lab.arrays.status import SyncAction, read_array, wait_until_idle
+from lab.arrays.status import SyncAction, parse_count, read_array, wait_until_idle
 from lab.disks import Lab
 from lab.errors import ArrayError, CommandFailed
 from lab.machine import GuestProgram, Machine
@@ -150,10 +150,9 @@ def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction
     if rates is None or status.component_bytes is None:
         return None
     path = f"/sys/block/{array}/md/sync_speed_max"
-    words = (lab.machine.read([path])[path] or "").split()
-    limit = int(words[0]) * KIB if words and words[0].isdecimal() else None
-    disks = [rates] * status.raid_disks
-    return rebuild_seconds(status.component_bytes, disks, sync_speed_max_bytes_per_second=limit)
+    limit = parse_count(lab.machine.read([path])[path] or "")
+    disks, most = [rates] * status.raid_disks, None if limit is None else limit * KIB
+    return rebuild_seconds(status.component_bytes, disks, sync_speed_max_bytes_per_second=most)
 
 
 MOST_POINTS = 400

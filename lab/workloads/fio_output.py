@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from lab.errors import MeasurementDisturbed, WorkloadError
-from lab.gates.decoding import Figure, SizeBytes, decode_json
+from lab.gates.decoding import Figure, SizeBytes, decode_json, digits
 
 INTERRUPTED_STATUS = 128
 """fio's exit status after SIGINT or SIGTERM."""
@@ -234,8 +234,8 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
     """Histogram of the latencies between two documents: nanoseconds of a bin -> count."""
     earlier, later = _latency_section(before).bins, _latency_section(after).bins
-    new = {key: count - earlier.get(key, 0) for key, count in later.items() if key.isdecimal()}
-    return {int(key): count for key, count in new.items() if count > 0}
+    new = {digits(key): count - earlier.get(key, 0) for key, count in later.items()}
+    return {nanoseconds: count for nanoseconds, count in new.items() if nanoseconds is not None and count > 0}
 
 
 def _latency_section(section: FioDirection) -> FioLatency:

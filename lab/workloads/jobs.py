@@ -473,7 +473,7 @@ def _verify_lines(workload: Workload, phase: FioPhase) -> tuple[str, ...]:
             return (*common, f"verify_backlog={max(64, 4 * workload.queue_depth)}")
 
 
-_COPIED = re.compile(r"^(\d+) bytes.* copied, ([0-9.e+-]+) s", re.MULTILINE)
+_COPIED = re.compile(r"^(\d{1,18}) bytes.* copied, (\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?) s", re.MULTILINE)
 _LONGEST_SECONDS = 1800.0
 
 

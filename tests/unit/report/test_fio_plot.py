@@ -69,10 +69,11 @@ def test_workloads_that_look_alike_to_fio_plot_have_separate_folders(tmp_path: P
 def test_what_fio_plot_cannot_read_is_named_and_the_rest_written(tmp_path: Path) -> None:
     old = json.dumps({"fio version": "fio-2.0", "jobs": [{"jobname": "x", "job options": {"rw": "read", "bs": "4k"}}]})
     files = {"a": document("randread"), "b": f"[{document('write')},{document('read')}]", "c": "{", "d": old}
+    files["e"] = document("randread", depth="9" * 5000)
     cells = [measured("raid5", f"w{name}", 0, 9.0, name) for name in files]
     drawn = exported([*cells, cell("raid5", "lost", 0, read_iops=1.0)], files, tmp_path)
     assert len(drawn.files) == 1
-    assert len(drawn.left_out) == 4
+    assert len(drawn.left_out) == 5
     assert "raid5/wd: fio fio-2.0 lacks iodepth, numjobs" in drawn.left_out
 
 

@@ -221,7 +221,8 @@ def test_figures_from_the_output_of_dd() -> None:
 
 @pytest.mark.parametrize(
     ("text", "status"),
-    [("", 0), (DD_OUTPUT, 1), ("dd: failed to open '/dev/md0': Permission denied\n", 1), ("0 bytes copied, 0 s\n", 0)],
+    [("", 0), (DD_OUTPUT, 1), ("dd: failed to open '/dev/md0': Permission denied\n", 1)]
+    + [(f"{text} s\n", 0) for text in ("0 bytes copied, 0", "8 bytes copied, 1.2.3", f"{'9' * 5000} bytes copied, 1")],
 )
 def test_a_dd_that_failed_is_an_error_with_its_words(text: str, status: int) -> None:
     with pytest.raises(WorkloadError, match=f"dd exited with status {status}"):
