@@ -276,6 +276,26 @@ def singles(record: ResultRecord) -> frozenset[str]:
     return frozenset(array.name for array in record.arrays if array.level == SINGLE)
 
 
+BaselinePair = tuple[str, str, str, str]
+"""Array, baseline, workload and direction."""
+
+
+def baseline_ratios(
+    record: ResultRecord, medians: Mapping[tuple[str, str, str], float]
+) -> Iterator[tuple[BaselinePair, float | None]]:
+    """The ratio of each of the result's ``healthy_medians`` to that of its baseline; None where that was not measured.
+
+    The baseline is the result's first single disk or, if it has none, its first array.
+    """
+    names = [array.name for array in record.arrays]
+    # An array without valid figures has no medians, but remains the baseline.
+    baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
+    for (array, workload, direction), value in medians.items():
+        if array != baseline:
+            beside = medians.get((baseline, workload, direction))
+            yield (array, baseline, workload, direction), value / beside if beside else None
+
+
 class PlatformMeasure(StrEnum):
     """Figures that are comparable across platforms."""
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
-from lab.compare import healthy_medians, singles
+from lab.compare import baseline_ratios, healthy_medians
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
@@ -294,15 +294,15 @@ FILES = "files"
 TABLES = {
     "results": {"file": TEXT, "result": TEXT, "experiment": TEXT, "created_utc": TEXT, "digest": TEXT},
     "prints": {"file": TEXT, "result": TEXT, "print": TEXT},
-    "medians": {
+    "ratios": {
         "file": TEXT,
         "result": TEXT,
         "experiment": TEXT,
         "unit": TEXT,
-        "is_single": TRUTH,
+        "baseline": TEXT,
         "workload": TEXT,
         "direction": TEXT,
-        "iops": NUMBER,
+        "ratio": NUMBER,
     },
     "outcomes": _columns(DrillTry),
     "lessons": _columns(LessonTry),
@@ -310,10 +310,10 @@ TABLES = {
 }
 """Table -> columns with their DuckDB types; lists of steps and of mistakes are joined with commas.
 
-``medians`` has the medians of repeats, since the class view does not need single repeats, which are six times as many.
+``ratios`` is what ``baseline_ratios`` returns for each result; a missing ratio is NULL.
 """
 Rows = dict[str, list[tuple[object, ...]]]
-CHECKS = 10
+CHECKS = 11
 """Version of the checks on bundles and of the tables; after an increase, all bundles are read and checked again."""
 Stamped = tuple[Path, int, int]
 """A bundle, its size, and its modification time in nanoseconds, taken before it was read."""
@@ -340,12 +340,13 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
         for result_id, record in zip(bundle.ids, bundle.records(), strict=True):
             if isinstance(record, LabError):
                 problems.append(record.message)
-            elif medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
+            elif medians := healthy_medians(record):
                 # The digest is that of the content, independent of its formatting.
                 what = (record.experiment, record.created_utc, _digest("record", record))
                 found["results"].append((name, result_id, *map(_shown, what)))
                 found["prints"] += [(name, result_id, each) for each in prints_of(record, bundle)]
-                found["medians"] += medians
+                rows = baseline_ratios(record, medians)
+                found["ratios"] += [(name, result_id, record.experiment, *pair, ratio) for pair, ratio in rows]
     except LabError as error:
         problems.append(error.message)
     try:
@@ -391,12 +392,6 @@ def _lesson(work: Progress) -> tuple[object, ...]:
     # Each step is added when the one before it is done (lab.lessons.engine).
     is_passed = 0 < done == len(work.steps)
     return work.lesson, work_digest(work), work.seed, is_passed, done, last, hinted, by_lab
-
-
-def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
-    disks = singles(record)
-    for (array, workload, direction), iops in healthy_medians(record).items():
-        yield array, array in disks, workload, direction, iops
 
 
 _DATABASE, _LOCK = "class.duckdb", "lock"

@@ -279,7 +279,7 @@ class ClassRow:
     workload: str
     direction: str
     baseline: str
-    """The array to which the others are compared: the single disk, or the first array by name."""
+    """The array to which the others are compared: the single disk, or the first array."""
     results: int
     lowest: float
     first_quartile: float
@@ -353,47 +353,34 @@ def view_class(
 
 
 # The columns of ``_ROWS`` have the order of the fields of ``ClassRow``; ``unit`` is the array, because ARRAY is an SQL
-# keyword. The baseline of each result is its own single disk or, in an experiment without one, the first array by name.
-_BASELINES = """
-WITH baselines AS (
-  SELECT experiment, coalesce(min(unit) FILTER (is_single), min(unit)) AS baseline FROM medians GROUP BY experiment
-)"""
-# A student's newest result counts, and a copied result once: handing in every week does not give more weight.
-_ROWS = f"""{_BASELINES}, own AS (
-  SELECT ours.experiment, ours.file, ours.unit, ours.workload, ours.direction, baseline, ours.iops / base.iops AS ratio,
-    results.digest
-  FROM medians ours JOIN baselines USING (experiment)
-  JOIN results ON results.file = ours.file AND results.result = ours.result
-  JOIN files ON files.file = ours.file
-  JOIN medians base ON base.experiment = ours.experiment AND base.file = ours.file AND base.result = ours.result
-    AND base.workload = ours.workload AND base.direction = ours.direction AND base.unit = baseline
-  WHERE ours.unit <> baseline
+# keyword. A student's newest result counts, and a copied result once: handing in every week does not give more weight.
+_ROWS = """
+WITH newest AS (
+  SELECT ratios.*, digest FROM ratios JOIN results USING (experiment, file, result) JOIN files USING (file)
+  WHERE ratio IS NOT NULL
   QUALIFY row_number() OVER (
-    PARTITION BY ours.experiment, coalesce(nullif(files.key, ''), ours.file), ours.unit, ours.workload, ours.direction
-    ORDER BY results.created_utc DESC, ours.file, ours.result
+    PARTITION BY experiment, coalesce(nullif(key, ''), file), unit, workload, direction
+    ORDER BY created_utc DESC, file, result
   ) = 1
-), ratios AS (
-  SELECT * FROM own
+), counted AS (
+  SELECT * FROM newest
   QUALIFY row_number() OVER (PARTITION BY experiment, digest, unit, workload, direction ORDER BY file) = 1
 ), middles AS (
-  SELECT experiment, unit, workload, direction, median(ratio) AS middle, mad(ratio) AS spread FROM ratios GROUP BY ALL
+  SELECT experiment, unit, workload, direction, baseline, median(ratio) AS middle, mad(ratio) AS spread
+  FROM counted GROUP BY ALL
 )
-SELECT experiment, unit, workload, direction, any_value(baseline), count(*),
+SELECT experiment, unit, workload, direction, baseline, count(*),
   min(ratio), quantile_cont(ratio, 0.25), any_value(middle), quantile_cont(ratio, 0.75), max(ratio),
   list(ratio ORDER BY ratio),
   list(file ORDER BY file) FILTER (abs(ratio - middle) > greatest(3.5 * spread / 0.6745, 0.05 * middle))
-FROM ratios JOIN middles USING (experiment, unit, workload, direction)
-GROUP BY experiment, unit, workload, direction ORDER BY experiment, workload, direction, any_value(middle) DESC, unit
+FROM counted JOIN middles USING (experiment, unit, workload, direction, baseline)
+GROUP BY experiment, unit, workload, direction, baseline
+ORDER BY experiment, workload, direction, any_value(middle) DESC, unit, baseline
 """
-_LEFT_OUT = f"""{_BASELINES}
-SELECT experiment, workload, direction, any_value(baseline), count(DISTINCT digest)
-FROM medians ours JOIN baselines USING (experiment) JOIN results USING (experiment, file, result)
-WHERE unit <> baseline AND NOT EXISTS (
-  SELECT * FROM medians base WHERE base.experiment = ours.experiment AND base.file = ours.file
-    AND base.result = ours.result AND base.workload = ours.workload AND base.direction = ours.direction
-    AND base.unit = baseline
-)
-GROUP BY experiment, workload, direction ORDER BY experiment, workload, direction
+_LEFT_OUT = """
+SELECT experiment, workload, direction, baseline, count(DISTINCT digest)
+FROM ratios JOIN results USING (experiment, file, result) WHERE ratio IS NULL
+GROUP BY experiment, workload, direction, baseline ORDER BY experiment, workload, direction, baseline
 """
 _COPIES = """
 WITH signed AS (

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lab.compare import (
+    BaselinePair,
     PlatformComparison,
     bad_repeats,
+    baseline_ratios,
     by_experiment,
     compare_platforms,
     healthy_medians,
     is_speed,
     platform_of,
     platform_words,
-    singles,
 )
 from lab.errors import LabError, ResultError
 from lab.lint.experiment_checks import as_shown
@@ -182,15 +183,16 @@ def collect(
     listed: list[Listed] = []
     detailed: list[Loaded] = []
     problems = list(failures)
-    ratios: dict[str, dict[_Pair, list[float]]] = {}
+    ratios: dict[str, dict[BaselinePair, list[float]]] = {}
     for each in found:
         if isinstance(each, str):
             problems.append(each)
             continue
         listed.append(_listed(each))
         of_experiment = ratios.setdefault(each.record.experiment, {})
-        for pair, ratio in _ratios(each.record):
-            of_experiment.setdefault(pair, []).append(ratio)
+        for pair, ratio in baseline_ratios(each.record, healthy_medians(each.record)):
+            if ratio is not None:
+                of_experiment.setdefault(pair, []).append(ratio)
         if len(listed) <= MOST_DETAILED:
             detailed.append(each)
     if not listed and not failures and not others:
@@ -242,19 +244,3 @@ def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparis
         else:
             problems += found[experiment].left_out
     return found, problems
-
-
-_Pair = tuple[str, str, str, str]
-"""Array, baseline, workload and direction."""
-
-
-def _ratios(record: ResultRecord) -> Iterator[tuple[_Pair, float]]:
-    """The ratio of each median to that of the result's own baseline."""
-    medians = healthy_medians(record)
-    # An array without valid figures has no medians, but remains the baseline.
-    names = [array.name for array in record.arrays]
-    baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
-    for (array, workload, direction), value in medians.items():
-        beside = medians.get((baseline, workload, direction))
-        if beside and array != baseline:
-            yield (array, baseline, workload, direction), value / beside

@@ -30,6 +30,7 @@ from lab.cli.main import run
 from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode, RequirementMissing, ResultError
 from lab.lessons.course import built_in_course
+from lab.report.collected import MOST_DETAILED, Loaded, collect
 from lab.report.page.blocks import render_page
 from lab.results.record import ResultRecord, encode_record
 from lab.results.statistics import estimate
@@ -363,25 +364,26 @@ def test_equal_figures_in_virtual_time_are_no_copy(bundles: Path, tmp_path: Path
     assert copy.files == ("s0.zip", "thief.zip")
 
 
-def test_of_the_repeats_of_a_result_the_median_counts(bundles: Path, tmp_path: Path) -> None:
-    bundle(bundles / "s.zip", with_other_figures(student(0, 1.0), 1, iops=1e6), tmp_path / "key.pem")
-    assert row_of(view_class(bundles, tmp_path / "cache").rows).median == pytest.approx(3.9, rel=0.01)
-
-
 def test_a_value_far_from_the_others_is_named(folder: Path, tmp_path: Path) -> None:
     odd = machine("odd", scaled(HDD, raid0=0.4), WRITES, seed=5)
     bundle(folder / "odd.zip", odd, tmp_path / "key5.pem")
     assert row_of(view_class(folder, tmp_path / "cache").rows).far == ("odd.zip",)
 
 
-def test_without_a_single_disk_the_first_array_is_the_measure(bundles: Path, tmp_path: Path) -> None:
-    reads = {name: value for name, value in HDD.items() if name != "single"}
-    record = machine("a", {**reads, "single": 1}, {**WRITES})
-    cells = tuple(each for each in record.cells if each.array != "single")
-    bundle(bundles / "a.zip", replace(record, cells=cells), tmp_path / "key.pem")
-    row = row_of(view_class(bundles, tmp_path / "cache").rows, "raid5")
-    assert row.baseline == "raid0"
-    assert row.median == pytest.approx(290 / 390)
+def test_without_a_single_disk_the_first_array_is_the_baseline_as_in_reports(bundles: Path, tmp_path: Path) -> None:
+    whole = machine("a", HDD, WRITES)
+    arrays = tuple(each for each in reversed(whole.arrays) if each.name != "single")
+    cells = tuple(each for each in whole.cells if each.array != "single")
+    record = replace(whole, arrays=arrays, cells=cells)
+    bundle(bundles / "a.zip", record, tmp_path / "key.pem")
+    rows = view_class(bundles, tmp_path / "cache").rows
+    assert {row.baseline for row in rows} == {"raid5"}
+    assert row_of(rows).median == pytest.approx(390 / 290)
+    many = (Loaded(replace(record, id=str(number)), "", (), str) for number in range(MOST_DETAILED + 1))
+    in_report = collect(many).distributions["x"]
+    assert {(each.array, each.baseline, each.workload) for each in in_report} == {
+        (row.array, row.baseline, row.workload) for row in rows
+    }
 
 
 def test_irregular_files_and_odd_names_are_reported_and_others_still_read(folder: Path, tmp_path: Path) -> None:
