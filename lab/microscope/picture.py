@@ -35,6 +35,7 @@ from lab.microscope.array_map import (
     MappedArray,
     MappedMember,
     areas_of,
+    chunk_of,
     hold_of,
     locate,
     locate_file,
@@ -268,7 +269,7 @@ def _blame_parity(
     return Blamed(slot, cell.sector, ChunkKind.DATA, wrong, bytes(data), "P and Q both identify it"), ""
 
 
-def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOCK_SECTORS) -> StripeComparison:
+def compare_copies(cells: Sequence[SeenCell], unit_sectors: int) -> StripeComparison:
     """Evaluate the copies of RAID 1 or 10. ``unit_sectors`` is the unit that md compares."""
     groups: dict[int, list[SeenCell]] = {}
     for seen in cells:
@@ -383,8 +384,8 @@ def read_stripe(
         comparison = compare_parity(seen, geometry.row(stripe.number))
     else:
         # md compares within a chunk (raid10_sync_request in drivers/md/raid10.c).
-        chunk: int = getattr(geometry, "chunk_sectors", RESYNC_BLOCK_SECTORS)
-        comparison = compare_copies(seen, unit_sectors=min(RESYNC_BLOCK_SECTORS, chunk))
+        unit = min(RESYNC_BLOCK_SECTORS, chunk_of(geometry) or RESYNC_BLOCK_SECTORS)
+        comparison = compare_copies(seen, unit)
     return StripePicture(
         shape=shape,
         geometry=geometry,

@@ -121,16 +121,14 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
             hint=f"the last block of 4 KiB is block {shape.size_sectors // BLOCK_SECTORS - 1}",
         )
     places = shape.geometry.places(sector)
-    target, kinds = places[0], {place.slot: place.kind for place in places}
+    target = places[0]
+    kinds = {place.slot: place.kind for place in (*places, *shape.geometry.parities(sector))}
     order = [place.slot for place in places]
     reads: tuple[int, ...] = ()
     counts: _Counts = (None, None)
     if isinstance(shape.geometry, ParityGeometry):
         row = shape.geometry.row(shape.geometry.stripe_of(sector))
         way, reads, counts, reason = _chosen(shape, row, target)
-        kinds[row.p_slot] = ChunkKind.P
-        if row.q_slot is not None:
-            kinds[row.q_slot] = ChunkKind.Q
         order = sorted(kinds, reverse=True)
     elif len(places) == 1:
         way, reason = WriteWay.PLAIN, "the block lies on a single member"
@@ -156,14 +154,13 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
 
 def _chosen(shape: MappedArray, row: ParityRow, target: MemberPlace) -> tuple[WriteWay, tuple[int, ...], _Counts, str]:
     """The method that md chooses, the slots that it reads, the reads of each method, and the reason."""
-    parity = tuple(slot for slot in (row.p_slot, row.q_slot) if slot is not None)
     others = tuple(slot for slot in row.data_slots if slot != target.slot)
     in_sync = {slot for slot in range(shape.geometry.raid_disks) if shape.member_in(slot, target.sector)}
-    involved = (target.slot, *parity)
+    involved = (target.slot, *row.parity_slots)
     modify = len(involved) if set(involved) <= in_sync else None
     rebuild = len(others) if set(others) <= in_sync else None
     counts = (modify, rebuild)
-    slots = (target.slot, *parity, *others)
+    slots = (*involved, *others)
     failed = [slot for slot in slots if slot not in in_sync]
     start = shape.files["resync_start"]
     is_suspect = start.isdecimal() and target.sector >= int(start)
