@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -40,16 +40,20 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
-def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(tree):
+Nodes = list[ast.AST]
+Modules = dict[str, Nodes]
+
+
+def calls(nodes: Nodes) -> Iterator[tuple[str, ast.Call]]:
+    for node in nodes:
         if isinstance(node, ast.Call):
             yield dotted(node.func), node
 
 
-def imported_names(tree: ast.AST, module: str) -> set[str]:
+def imported_names(nodes: Nodes, module: str) -> set[str]:
     return {
         alias.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and node.module == module
         for alias in node.names
     }
@@ -62,64 +66,65 @@ def leading_text(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def parsed(paths: Iterable[Path]) -> Modules:
+    return {name_of(path): list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in paths}
+
+
 @pytest.fixture(scope="module")
-def trees() -> dict[str, ast.Module]:
-    """Every module by its path."""
-    return {name_of(path): ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in MODULES}
+def modules() -> Modules:
+    """Path of each module -> all nodes of its syntax tree."""
+    return parsed(MODULES)
 
 
-Trees = dict[str, ast.Module]
-
-
-def test_a_function_is_short(trees: Trees) -> None:
+def test_a_function_is_short(modules: Modules) -> None:
     long = [
         f"{name}:{node.lineno} {node.name}"
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
+        for name, nodes in modules.items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES
     ]
     assert long == []
 
 
-def test_only_the_clock_waits(trees: Trees) -> None:
-    others = {name: tree for name, tree in trees.items() if name not in WAITS}
-    assert [name for name, tree in others.items() if "sleep" in imported_names(tree, "time")] == []
+def test_only_the_clock_waits(modules: Modules) -> None:
+    others = {name: nodes for name, nodes in modules.items() if name not in WAITS}
+    assert [name for name, nodes in others.items() if "sleep" in imported_names(nodes, "time")] == []
     assert called(others, {"time.sleep"}) == []
 
 
-def test_types_are_decoded_where_threads_may_begin_it(trees: Trees) -> None:
+def test_types_are_decoded_where_threads_may_begin_it(modules: Modules) -> None:
     """See lab.gates.decoding; without a type there is nothing to work out."""
     wrong = [
         f"{name}:{call.lineno} calls {called}"
-        for name, tree in trees.items()
+        for name, nodes in modules.items()
         if name != "lab/gates/decoding.py"
-        for called, call in calls(tree)
+        for called, call in calls(nodes)
         if called in ("msgspec.convert", "msgspec.json.Decoder", "msgspec.toml.decode")
         or (called == "msgspec.json.decode" and (call.keywords or len(call.args) > 1))
     ]
     assert not wrong, "use lab.gates.decoding: " + ", ".join(wrong)
 
 
-def test_only_the_command_line_prints_and_exits(trees: Trees) -> None:
+def test_only_the_command_line_prints_and_exits(modules: Modules) -> None:
     # lab.host.signals ends a process that has nothing to close, lab.sweep.node one of a cluster whose client is gone.
     talkers = (*STAND_ALONE, "lab/cli/", "lab/host/signals", "lab/sweep/node", "tui/__main__")
-    others = {name: tree for name, tree in trees.items() if not name.startswith(talkers)}
+    others = {name: nodes for name, nodes in modules.items() if not name.startswith(talkers)}
     assert called(others, {"print", "sys.exit", "exit", "quit", "os._exit"}) == []
 
 
-def called(trees: Trees, functions: set[str]) -> list[str]:
+def called(modules: Modules, functions: set[str]) -> list[str]:
     return [
-        f"{place}:{call.lineno}" for place, tree in trees.items() for name, call in calls(tree) if name in functions
+        f"{place}:{call.lineno}" for place, nodes in modules.items() for name, call in calls(nodes) if name in functions
     ]
 
 
-def test_only_the_host_modules_open_files_of_the_running_kernel(trees: Trees) -> None:
+def test_only_the_host_modules_open_files_of_the_running_kernel(modules: Modules) -> None:
     openers = {"open", "io.open", "os.open", "os.listdir", "os.scandir", "Path", "pathlib.Path"}
     opened = [
         f"{place}:{call.lineno}"
-        for place, tree in trees.items()
-        for name, call in calls(tree)
+        for place, nodes in modules.items()
+        for name, call in calls(nodes)
         if name in openers and call.args and leading_text(call.args[0]).startswith(("/sys/", "/proc/"))
         if place not in OPENS_KERNEL_FILES
     ]
@@ -131,13 +136,13 @@ STARTS_PYTHON = re.compile(r"\bpython3?\b['\"]?,? +['\"]?-(m|c)\b")
 """``python -m x`` in a line of a shell, or as words of a list; with ``-I`` before it the folder does not count."""
 
 
-def test_python_is_started_by_one_function(trees: Trees) -> None:
+def test_python_is_started_by_one_function(modules: Modules) -> None:
     """What it imports is then not for the current folder, the environment or the user's site-packages to decide."""
-    everywhere = trees | {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in BESIDE}
+    everywhere = modules | parsed(BESIDE)
     asked = [
         f"{name}:{node.lineno}"
-        for name, tree in everywhere.items()
-        for node in ast.walk(tree)
+        for name, nodes in everywhere.items()
+        for node in nodes
         if isinstance(node, ast.Attribute) and dotted(node) == "sys.executable" and name != "lab/host/processes.py"
     ]
     assert asked == [], "lab.host.processes.isolated_python starts Python"
@@ -193,21 +198,21 @@ def writes_a_file(name: str, call: ast.Call) -> bool:
     return False
 
 
-def test_files_are_written_by_one_module(trees: Trees) -> None:
+def test_files_are_written_by_one_module(modules: Modules) -> None:
     """A name that nobody can foresee, no pipe or link of somebody else's, nothing half written."""
     wrong = [
         f"{place}:{call.lineno} {name}"
-        for place, tree in trees.items()
+        for place, nodes in modules.items()
         # Programs run on the machine, as root, in folders that are root's.
         if place not in WRITES_FILES and not place.endswith("_program.py") and not place.startswith("lab/faults/guest/")
-        for name, call in calls(tree)
+        for name, call in calls(nodes)
         if writes_a_file(name, call)
     ]
     assert not wrong, f"lab.host.files writes files: {wrong}"
 
 
-def test_locks_are_taken_by_one_module(trees: Trees) -> None:
-    others = {name: tree for name, tree in trees.items() if name not in LOCKS_FILES}
+def test_locks_are_taken_by_one_module(modules: Modules) -> None:
+    others = {name: nodes for name, nodes in modules.items() if name not in LOCKS_FILES}
     assert called(others, {"fcntl.flock", "fcntl.lockf"}) == []
 
 
@@ -228,11 +233,11 @@ def is_kind_of_array(name: str) -> bool:
     return "Volume" in last or last in ("ArraySpec", "ArrayStatus", "MdArray")
 
 
-def test_few_places_ask_what_kind_of_array_they_have(trees: Trees) -> None:
+def test_few_places_ask_what_kind_of_array_they_have(modules: Modules) -> None:
     asked = [
         f"{name}:{node.lineno}"
-        for name, tree in trees.items()
-        for node in ast.walk(tree)
+        for name, nodes in modules.items()
+        for node in nodes
         if isinstance(node, ast.expr | ast.pattern) and asks_for_a_kind(node)
     ]
     assert len(asked) <= QUESTIONS_OF_KIND, asked
@@ -274,6 +279,6 @@ def uses_a_module_by_name(node: ast.AST) -> bool:
     return any(flag == "-m" and re.fullmatch(r"(lab|tui)(\.\w+)*", module) for flag, module in pairwise(words))
 
 
-def test_no_module_is_imported_by_a_string(trees: Trees) -> None:
-    found = {name for name, tree in trees.items() if any(map(uses_a_module_by_name, ast.walk(tree)))}
+def test_no_module_is_imported_by_a_string(modules: Modules) -> None:
+    found = {name for name, nodes in modules.items() if any(map(uses_a_module_by_name, nodes))}
     assert found == {*BY_NAME}
