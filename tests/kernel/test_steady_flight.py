@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kernel
 DISKS = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
 MEASURES_DRIVES = True
 DEPTHS = (1, 4, 32)
-RUNS = {1.0: 11, 5.0: 3, 12.0: 1}
+RUNS = {1.0: 11, 12.0: 1}
 """Seconds of a run -> how many."""
 BIAS = 0.02
 """With the drain of 32 requests a second of this drive would show a quarter fewer."""
