@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from pathlib import Path
 
 from lab.drills.schema import catalogue
+from lab.host.files import HostFiles
+from lab.machine.stand_still import group_members
 from tests.hardening.workbench import Bench, Done, expect, promise
+from tests.kernel.place import record_of
 
 _SECRET = "SECRET-KEY-OF-THE-USER"
 _MINUTES = 150.0
@@ -61,27 +63,14 @@ def _(bench: Bench) -> None:
         expect("[3/3] [UUU]" in seen.out, str(seen))
 
 
-def _processes(state: Path) -> list[int]:
-    """Return the process ids of a running machine's supervisor and of its kernel."""
-    record = json.loads(next(state.glob("machines/*/kernel.json")).read_text(encoding="utf-8"))
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            group = int(path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[2])
-        except (OSError, ValueError, IndexError):
-            continue
-        if group == record["kernel_group"]:
-            found.append(int(path.parent.name))
-    return [record["supervisor"], *found]
-
-
 @promise("a machine that is stopped with all of its processes goes on, or says that it was stopped", needs_machine=True)
 def _(bench: Bench) -> None:
     line = "for i in $(seq 300); do for j in 1 2 3 4 5 6 7 8 9; do :; done; cat /proc/mdstat; done; echo at the end"
     process = bench.start("exec", "--", line)
     assert process.stdout
     process.stdout.readline()
-    stopped = [process.pid, *_processes(bench.state)]
+    record = record_of(bench.state)
+    stopped = [process.pid, record["supervisor"], *group_members(HostFiles(), record["kernel_group"])]
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for pid in stopped:
             try:
