@@ -248,20 +248,12 @@ def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
     assert cache.argv[-1] == "/dev/md0"
 
 
-@pytest.mark.parametrize(
-    ("device", "byte", "message"),
-    [
-        ("/dev/ubdb", CHUNK_BYTES, "has no byte 4096"),
-        ("/dev/ubdb", -1, "has no byte -1"),
-        ("/dev/ubdh", 0, "is not a member"),
-        ("/dev/ubdb", 600, "was not read"),
-    ],
-)
-def test_a_byte_that_is_not_there_or_was_not_read_is_refused(device: str, byte: int, message: str) -> None:
+@pytest.mark.parametrize(("byte", "message"), [(-1, "has no byte -1"), (600, "was not read")])
+def test_a_byte_that_is_not_there_or_was_not_read_is_refused(byte: int, message: str) -> None:
     arrays, _, _ = parity_array("raid5", 4)
     picture = read_stripe(arrays, "md0", 1, length_bytes=512)
     with pytest.raises(ArrayError, match=message):
-        flip_plan(picture, device, byte)
+        flip_plan(picture, "/dev/ubdb", byte)
 
 
 def by_hand(left: int, right: int) -> int:
