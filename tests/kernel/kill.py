@@ -12,11 +12,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.host.processes import isolated_python
+from benchmarks.support.report import RAIDLAB
 from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 from tests.kernel.place import kernel_target
 
-COMMAND = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on")
 PATIENCE_SECONDS = 240.0
 ENDING_SECONDS = 5.0
 # The lock of those who make machines' folders stays; everything else of these names is on its way in or out.
@@ -54,7 +53,7 @@ class Place:
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
         (self.root / "tmp").mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
-            [*COMMAND, self.target, *words],
+            [*RAIDLAB, "--on", self.target, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
