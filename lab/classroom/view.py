@@ -356,10 +356,10 @@ def view_class(
 # keyword. A student's newest result counts, and a copied result once: handing in every week does not give more weight.
 _ROWS = """
 WITH newest AS (
-  SELECT ratios.*, digest FROM ratios JOIN results USING (experiment, file, result) JOIN files USING (file)
+  SELECT ratios.*, digest FROM ratios JOIN results USING (file, result) JOIN files USING (file)
   WHERE ratio IS NOT NULL
   QUALIFY row_number() OVER (
-    PARTITION BY experiment, coalesce(nullif(key, ''), file), unit, workload, direction
+    PARTITION BY ratios.experiment, coalesce(nullif(key, ''), file), unit, workload, direction
     ORDER BY created_utc DESC, file, result
   ) = 1
 ), counted AS (
@@ -378,9 +378,9 @@ GROUP BY experiment, unit, workload, direction, baseline
 ORDER BY experiment, workload, direction, any_value(middle) DESC, unit, baseline
 """
 _LEFT_OUT = """
-SELECT experiment, workload, direction, baseline, count(DISTINCT digest)
-FROM ratios JOIN results USING (experiment, file, result) WHERE ratio IS NULL
-GROUP BY experiment, workload, direction, baseline ORDER BY experiment, workload, direction, baseline
+SELECT ratios.experiment, workload, direction, baseline, count(DISTINCT digest)
+FROM ratios JOIN results USING (file, result) WHERE ratio IS NULL
+GROUP BY ALL ORDER BY ALL
 """
 _COPIES = """
 WITH signed AS (
