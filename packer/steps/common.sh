@@ -6,6 +6,9 @@ repository="$(dirname "$packer_folder")"
 # shellcheck disable=SC2034
 readonly packer_folder repository output="$packer_folder/output"
 
+# shellcheck source=provision/host/as-root.sh
+source "$repository/provision/host/as-root.sh"
+
 say() { printf 'image: %s\n' "$*" >&2; }
 
 fail() {
@@ -41,17 +44,6 @@ best_accelerator() {
 }
 
 expected_time() { if [[ $1 == kvm ]]; then echo "about two minutes"; else echo "emulated, five to eight minutes on two CPUs"; fi; }
-
-# Root for the one step that needs it.
-as_root() {
-  if ((EUID == 0)); then
-    "$@"
-  elif [[ -t 0 ]]; then
-    sudo "$@"
-  else
-    sudo -n "$@"
-  fi
-}
 
 needs_init() { ! packer version | grep -qE '^Packer v1\.([0-6])\.'; }
 

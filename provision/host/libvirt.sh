@@ -3,21 +3,13 @@
 # Exit 3: something must be done by hand; the message says what.
 set -euo pipefail
 
+# shellcheck source=provision/host/as-root.sh
+source "$(dirname "${BASH_SOURCE[0]}")/as-root.sh"
 readonly uri="${LIBVIRT_DEFAULT_URI:-qemu:///system}"
 
 say() { printf 'libvirt: %s\n' "$*" >&2; }
 
 answer() { LC_ALL=C virsh --connect "$uri" uri 2>&1 </dev/null; }
-
-as_root() {
-  if ((EUID == 0)); then
-    "$@"
-  elif [[ -t 0 ]]; then
-    sudo "$@"
-  else
-    sudo -n "$@"
-  fi
-}
 
 # Packages are installed here without starting anything, so a new libvirt waits for this.
 start() {

@@ -5,6 +5,8 @@ set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
+# shellcheck source=provision/host/as-root.sh
+source "$here/as-root.sh"
 readonly policy="${RAIDLAB_POLICY:-/usr/sbin/policy-rc.d}"
 readonly mark="# raidlab: no service starts while it installs packages"
 # Services of these packages, which would start with the computer.
@@ -21,16 +23,6 @@ wanted() {
 
 missing_of() {
   comm -23 <(wanted "$@") <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort -u)
-}
-
-as_root() {
-  if ((EUID == 0)); then
-    "$@"
-  elif [[ -t 0 ]]; then
-    sudo "$@"
-  else
-    sudo -n "$@"
-  fi
 }
 
 give_up() {

@@ -4,14 +4,14 @@
 # Exit 3: not installed; the commands to type are printed.
 set -euo pipefail
 
+# shellcheck source=provision/host/as-root.sh
+source "$(dirname "${BASH_SOURCE[0]}")/as-root.sh"
 readonly source_url="https://apt.releases.hashicorp.com"
 readonly fingerprint="798AEC654E5C15428C8E42EEAA16FCBCA621E701"
 readonly keyring="${RAIDLAB_KEYRING:-/usr/share/keyrings/hashicorp-archive-keyring.gpg}"
 readonly list="${RAIDLAB_SOURCE_LIST:-/etc/apt/sources.list.d/hashicorp.list}"
 
 say() { printf 'vagrant: %s\n' "$*" >&2; }
-
-as_root() { if ((EUID == 0)); then "$@"; else sudo "$@"; fi; }
 
 release() { sed -nE 's/^VERSION_CODENAME=//p' "${RAIDLAB_OS_RELEASE:-/etc/os-release}"; }
 

@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# Sourced: runs a command as root. Where nobody can type a password, sudo does not ask for one.
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  elif [[ -t 0 ]]; then
+    sudo "$@"
+  else
+    sudo -n "$@"
+  fi
+}
