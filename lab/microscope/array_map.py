@@ -37,6 +37,7 @@ from lab.arrays.geometry import (
 )
 from lab.arrays.levels import is_array_name, md_path, node_of
 from lab.arrays.status import SyncAction, parse_count, parse_flags
+from lab.disks.head_program import old_place
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decoded_json, whole
 from lab.machine import GuestProgram, Machine
@@ -394,7 +395,6 @@ _MAGIC = 0xA92B4EFC
 _FIXED_BYTES = 256
 _BITMAP_HEAD_BYTES = 256
 _PAGE_BYTES = 4096
-_OLD_RESERVED_SECTORS = 128
 
 
 class AreaKind(StrEnum):
@@ -428,7 +428,7 @@ def superblock_sector(metadata: str, device_sectors: int) -> int | None:
     if metadata == "1.0":
         return (device_sectors - 16) & ~7
     if metadata == "0.90":
-        return (device_sectors & ~(_OLD_RESERVED_SECTORS - 1)) - _OLD_RESERVED_SECTORS
+        return old_place(device_sectors * SECTOR_BYTES) // SECTOR_BYTES
     return {"1.1": 0, "1.2": 8}.get(metadata)
 
 

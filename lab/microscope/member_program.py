@@ -32,11 +32,8 @@ PAGE_BYTES = 4096
 
 def write_sysfs(path: str, text: str) -> None:
     """Write a value to a sysfs file."""
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
 
 
 def flush(node: str) -> None:
