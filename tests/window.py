@@ -43,8 +43,12 @@ class Window:
         environment: Mapping[str, str] | None = None,
         has_echo: bool = True,
         term: str = "xterm-256color",
+        passed: Sequence[int] = (),
     ) -> None:
-        """``state`` is the lab's folder; ``environment`` takes the place of this process's."""
+        """``state`` is the lab's folder; ``environment`` takes the place of this process's.
+
+        ``passed``: descriptors that the program gets.
+        """
         self.ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (rows, columns))
         self.settings = termios.tcgetattr(theirs)
@@ -58,6 +62,7 @@ class Window:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            pass_fds=passed,
             cwd=folder,
             env={**(os.environ if environment is None else environment), **own, "TERM": term},
         )

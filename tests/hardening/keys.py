@@ -10,13 +10,11 @@ from __future__ import annotations
 import argparse
 import collections
 import os
-import pty
 import random
 import re
 import select
 import signal
 import string
-import subprocess
 import sys
 import tempfile
 import termios
@@ -24,6 +22,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.window import Window, command
 from tui.app import Settings, make_screen, save_settings
 from tui.keys import SCREENS
 
@@ -128,28 +127,18 @@ class Seen:
         return found
 
 
-class Sitting:
+class Sitting(Window):
     """The app in its own terminal."""
 
     def __init__(self, state: Path) -> None:
-        self._ours, theirs = pty.openpty()
-        self._theirs = theirs
-        heard, told = os.pipe()
-        self._heard = heard
-        os.set_blocking(heard, False)
-        termios.tcsetwinsize(theirs, (40, 120))
-        temporary = state / "tmp"
-        temporary.mkdir(exist_ok=True)
-        self.temporary = temporary
-        names = {"RAIDLAB_STATE": str(state), "RAIDLAB_CONFIG": str(state), "TMPDIR": str(temporary)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(told), "--on", "uml:"],
-            stdin=theirs, stdout=theirs, stderr=theirs, pass_fds=[told], start_new_session=True,
-            env={**os.environ, **names, "TERM": "xterm-256color"},
-        )  # fmt: skip
+        self._heard, told = os.pipe()
+        os.set_blocking(self._heard, False)
+        self.temporary = state / "tmp"
+        self.temporary.mkdir(exist_ok=True)
+        environment = {**os.environ, "TMPDIR": str(self.temporary)}
+        super().__init__(command(_CHILD, str(told), "--on", "uml:"), state, environment=environment, passed=[told])
         os.close(told)
-        os.set_blocking(self._ours, False)
-        self.output = b""
+        os.set_blocking(self.ours, False)
         self.place = "start none"
         self.is_over = False
         self.answered = time.monotonic()
@@ -161,12 +150,12 @@ class Sitting:
         end = time.monotonic() + seconds
         while True:
             left = max(0.0, end - time.monotonic())
-            ready = select.select([self._ours, self._heard], [], [], left)[0]
+            ready = select.select([self.ours, self._heard], [], [], left)[0]
             if not ready:
                 return
             try:
-                if self._ours in ready:
-                    self.output = (self.output + os.read(self._ours, 1 << 16))[-_TAIL_BYTES * 20 :]
+                if self.ours in ready:
+                    self.output = (self.output + os.read(self.ours, 1 << 16))[-_TAIL_BYTES * 20 :]
                 if self._heard in ready:
                     data = os.read(self._heard, 4096)
                     self.is_over = not data
@@ -179,13 +168,13 @@ class Sitting:
             if self.is_over or left == 0.0:
                 return
 
-    def type(self, text: str | bytes) -> None:
-        """Type all of ``text``: a terminal accepts only as much as the app reads."""
-        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    def type(self, keys: str | bytes) -> None:
+        """Type all of them: a terminal accepts only as much as the app reads."""
+        data = keys.encode("utf-8", "surrogateescape") if isinstance(keys, str) else keys
         until = time.monotonic() + ANSWER_SECONDS
         while data and not self.is_over and time.monotonic() < until and self.process.poll() is None:
             try:
-                data = data[os.write(self._ours, data[:4096]) :]
+                data = data[os.write(self.ours, data[:4096]) :]
             except BlockingIOError:
                 self.look(0.01)
 
@@ -212,7 +201,7 @@ class Sitting:
                 self.look(0.05)
 
     def resize(self, columns: int, rows: int) -> None:
-        termios.tcsetwinsize(self._theirs, (rows, columns))
+        termios.tcsetwinsize(self.ours, (rows, columns))
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGWINCH)
 
@@ -224,7 +213,7 @@ class Sitting:
         found = next((words for words in _WORDS_OF_BUGS if words in self.output), None)
         return self.output[-_TAIL_BYTES:].decode("utf-8", "replace") if found else ""
 
-    def end(self) -> float:
+    def terminate(self) -> float:
         """End the app with SIGTERM, or SIGKILL if that has no effect; returns how long it took."""
         begun = time.monotonic()
         if self.process.poll() is None:
@@ -232,11 +221,8 @@ class Sitting:
         while self.process.poll() is None and time.monotonic() - begun < ANSWER_SECONDS:
             self.look(0.02)
         seconds = time.monotonic() - begun
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for descriptor in (self._ours, self._theirs, self._heard):
-            os.close(descriptor)
+        self.kill()
+        os.close(self._heard)
         return seconds
 
 
@@ -325,7 +311,7 @@ class Fuzzer:
         while time.monotonic() < until and not self.seen.problem and not sitting.is_over:
             self._act(sitting)
             self._check(sitting)
-        taken = sitting.end()
+        taken = sitting.terminate()
         if not self.seen.problem and taken >= ANSWER_SECONDS:
             self._wrong(sitting, "SIGTERM is not obeyed")
         status = sitting.process.returncode
