@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import hashlib
 import io
 import random
 import zipfile
@@ -20,9 +19,7 @@ from hypothesis import strategies as st
 from lab.classroom.bundle import (
     MOST_PRACTICE,
     Bundle,
-    Manifest,
     export_results,
-    public_key_of,
     read_bundle,
     read_practice,
     write_bundle,
@@ -90,16 +87,9 @@ def test_an_empty_practice_folder_is_reported(tmp_path: Path) -> None:
     assert "raidlab drill" in caught.value.hint
 
 
-def signed(file: Path, contents: Mapping[str, bytes], version: int = 3) -> Path:
+def signed(file: Path, contents: Mapping[str, bytes]) -> Path:
     """A bundle of any files, with a valid manifest and signature."""
-    sums = {place: hashlib.sha256(data).hexdigest() for place, data in contents.items()}
-    key = students.signer(1)
-    manifest = msgspec.json.encode(
-        Manifest(format_version=version, raidlab_version="9", public_key=public_key_of(key), sha256=sums)
-    )
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for place, data in {**contents, "manifest.json": manifest, "manifest.sig": key.sign(manifest)}.items():
-            archive.writestr(place, data)
+    file.write_bytes(write_bundle({}, students.signer(1), contents))
     return file
 
 
@@ -109,11 +99,16 @@ BAD_PLACES = (
 )
 
 
-# Format 2 has results alone.
-@pytest.mark.parametrize(("contents", "version"), [*(({place: b"{}"}, 3) for place in BAD_PLACES), (OWN, 2)])
-def test_a_place_that_is_none_is_refused(contents: dict[str, bytes], version: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", BAD_PLACES)
+def test_a_place_that_is_none_is_refused(place: str, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="does not belong to a result"):
-        read_bundle(signed(tmp_path / "x.zip", contents, version))
+        read_bundle(signed(tmp_path / "x.zip", {place: b"{}"}))
+
+
+def test_practice_in_the_format_of_results_alone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.classroom.bundle.FORMAT_VERSION", 2)
+    with pytest.raises(ResultError, match="does not belong to a result"):
+        read_bundle(signed(tmp_path / "x.zip", OWN))
 
 
 def test_too_much_is_refused(host: Host, tmp_path: Path) -> None:
