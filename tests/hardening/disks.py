@@ -96,21 +96,3 @@ def _(bench: Bench) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     expect("panic" not in done.said and "crashed" not in done.said, str(done))
     expect(done.status == 0 or "/dev/shm" in done.err, str(done))
-
-
-@promise("what a hint says to do is no loss of data, and helps", needs_machine=True)
-def _(bench: Bench) -> None:
-    image = _bare(bench, 2)[0]
-    image.unlink()
-    image.symlink_to("/nowhere/at/all")
-    done = bench.run("array", "show", on_machine=True).was_refused()
-    expect("room" not in done.err, f"a link that leads nowhere: {done}")
-    image.unlink()
-    image.write_bytes(bytes(SIZE // 2))
-    done = bench.run("array", "show", on_machine=True).was_refused()
-    expect("remove the file" not in done.err, f"an image of another size: {done}")
-    image.unlink()
-    bench.run("array", "create", "--level", "1", "--disks", "2", "--wait", on_machine=True).worked()
-    done = bench.run("array", "pull", "md0", "disk02", on_machine=True).was_refused()
-    hint = done.err.partition("  next: ")[2]
-    expect("spindle" not in hint or "array fail" in hint, f"a disk that cannot be pulled: {done}")
