@@ -22,7 +22,7 @@ from lab.classroom import folder as class_folder
 from lab.classroom.bundle import load_signer, read_bundle, write_bundle
 from lab.classroom.folder import held
 from lab.classroom.grading import grading_sheet
-from lab.classroom.view import class_page, view_class
+from lab.classroom.view import ClassView, class_page, view_class
 from lab.errors import ResultError
 from lab.report.page.blocks import render_page
 from lab.results.record import encode_record
@@ -110,18 +110,18 @@ def test_many_bundles_are_read_by_others_and_few_are_not(
     def never(file: Path) -> Any:
         raise AssertionError(file)
 
+    def view() -> ClassView:
+        return view_class(folder, cache, on_progress=lambda what, fraction: reported.append((what, fraction)))
+
     with monkeypatch.context() as patched:
         patched.setattr(class_folder, "_FEW", BUNDLES - 1)
         patched.setattr(class_folder, "processors", lambda: 2)
         patched.setattr("lab.classroom.folder.read_bundle", never)
-        view_class(folder, cache, on_progress=lambda what, fraction: reported.append((what, fraction)))
+        view()
     assert reported[-1] == (f"reading {BUNDLES} bundles", 1.0)
     measured(folder, BUNDLES)
     reported.clear()
-    assert (
-        view_class(folder, cache, on_progress=lambda what, fraction: reported.append((what, fraction))).files
-        == BUNDLES + 1
-    )
+    assert view().files == BUNDLES + 1
     assert reported == []
 
 
