@@ -271,9 +271,9 @@ def bad_repeats(record: ResultRecord) -> tuple[str, ...]:
     return (*bad, *(f"{key}: planned, not measured" for key in record.missing_keys))
 
 
-def singles(record: ResultRecord) -> frozenset[str]:
-    """Arrays that are a single bare disk."""
-    return frozenset(array.name for array in record.arrays if array.level == SINGLE)
+def singles(record: ResultRecord) -> tuple[str, ...]:
+    """Arrays that are a single bare disk, in the order of the experiment."""
+    return tuple(array.name for array in record.arrays if array.level == SINGLE)
 
 
 BaselinePair = tuple[str, str, str, str]
@@ -287,9 +287,8 @@ def baseline_ratios(
 
     The baseline is the result's first single disk or, if it has none, its first array.
     """
-    names = [array.name for array in record.arrays]
     # An array without valid figures has no medians, but remains the baseline.
-    baseline = next((name for name in names if name in singles(record)), names[0] if names else "")
+    baseline = next(iter((*singles(record), *(array.name for array in record.arrays))), "")
     for (array, workload, direction), value in medians.items():
         if array != baseline:
             beside = medians.get((baseline, workload, direction))
@@ -485,7 +484,7 @@ def _dimensionless(record: ResultRecord, figures: Mapping[Key, Row]) -> dict[tup
 
 
 def _rebuilds(
-    record: ResultRecord, figures: Mapping[Key, Row], disks: frozenset[str]
+    record: ResultRecord, figures: Mapping[Key, Row], disks: Collection[str]
 ) -> dict[tuple[PlatformMeasure, str], Estimate]:
     found: dict[tuple[PlatformMeasure, str], Estimate] = {}
     sequential = [

@@ -70,6 +70,20 @@ def test_repeats_without_a_speed_are_left_out_of_the_medians() -> None:
     assert healthy_medians(record(cells=(*bad, degraded, none))) == {("raid5", "x", "read"): 110.0}
 
 
+def test_of_several_single_disks_the_first_is_the_measure() -> None:
+    whole = machine("a", HDD, WRITES)
+    slow = [f"slow{number}" for number in range(8)]
+    arrays = (*whole.arrays, *(replace(whole.arrays[0], name=name) for name in slow))
+    singles = [each for each in whole.cells if each.array == "single"]
+    cells = (*whole.cells, *(with_figures(replace(each, array=name), iops=1.0) for name in slow for each in singles))
+    several = replace(whole, arrays=arrays, cells=cells)
+    found = compared(several, machine("b", SSD, SSD_WRITES, seed=1))
+    rows = {(row.measure, row.what): row.values[0] for row in found.rows}
+    speed_up = rows[PlatformMeasure.SPEED_UP, "raid0, rand-read-4k, read"]
+    assert speed_up is not None
+    assert speed_up.median == pytest.approx(3.9)
+
+
 def test_few_repeats_are_inconclusive() -> None:
     found = compared(machine("a", HDD, WRITES, repeats=2), machine("b", SSD, SSD_WRITES, repeats=2, seed=1))
     assert {each.transfers[0] for each in found.conclusions} == {Transfer.CANNOT_TELL}
