@@ -17,7 +17,3 @@ from tests.hardening.workbench import PROMISES, Bench, Promise
 )
 def test_promise(promise: Promise, tmp_path: Path) -> None:
     promise.check(Bench(tmp_path))
-
-
-def test_no_two_are_the_same() -> None:
-    assert len(PROMISES) == len({each.says for each in PROMISES})
