@@ -40,6 +40,7 @@ from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import TargetKind, parse_target
 from lab.store import LATEST
+from lab.units import counted
 
 app = App(name="fault", help_format="plaintext")
 _MOST_NARRATED = 3
@@ -345,16 +346,19 @@ def _print_replays(
     stored = campaigns.FindingStore(context.host).find(str(finding_id))
     kind = stored.record.kind if stored else ""
     verdict = repeats.verdict(kind) if repeats else ""
-    differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in outcomes]
+    # Other runs say nothing about the history.
+    reached = [outcome for outcome in outcomes if outcome.is_reached]
+    first = (reached or outcomes)[0]
+    differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in reached]
     verdict_count = len(set(map(tuple, differences)))
     if context.json:
         out_json(
             {
                 "id": str(finding_id),
-                "replays": len(outcomes),
+                "replays": len(reached),
                 "verdicts": verdict_count,
-                "differences": outcomes[0].differences,
-                "explained": dict(outcomes[0].explained),
+                "differences": first.differences,
+                "explained": dict(first.explained),
                 **({"seen": repeats.seen(kind), "cpus": repeats.cpu_count, "verdict": verdict} if repeats else {}),
             }
         )
@@ -363,15 +367,15 @@ def _print_replays(
     if repeats:
         counts = Counter(each for found in differences for each in set(found))
         for (what, act, text), count in counts.most_common():
-            out(f"act {act}: {what}: {text} ({count} of {len(outcomes)} runs)")
+            out(f"act {act}: {what}: {text} ({count} of {counted(len(reached), 'run')})")
         out(verdict)
         return
     for what, act, text in differences[0]:
         out(f"act {act}: {what}: {text}")
-    for word, count in outcomes[0].explained.items():
+    for word, count in first.explained.items():
         out(f"explained: {word}: {count}")
     if not differences[0]:
-        out("nothing else is wrong" if outcomes[0].explained else "nothing is wrong")
+        out("nothing else is wrong" if first.explained else "nothing is wrong")
     if len(outcomes) > 1:
         same = "the same verdict each time" if verdict_count == 1 else f"{verdict_count} different verdicts"
         out(f"{len(outcomes)} replays: {same}")

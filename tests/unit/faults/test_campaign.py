@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from lab.faults.campaign import (
     FindingStore,
     HistoryOutcome,
     PlantedBug,
+    Repeats,
     SeedDone,
     Shrinker,
     StoredFinding,
@@ -638,6 +639,24 @@ def test_a_replay_uses_the_history_of_the_id_or_of_the_stored_finding(
     for word in ("c1-7", str(folder)):
         fault("replay", word)
     assert asked[4:] == [(generated(8), [], 0)] * 2
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_runs_that_did_not_reach_the_history_are_not_counted(
+    is_reached: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = generated(9)
+    unreached = replace(outcome_of(history, ""), is_reached=False)
+    wrong = [outcome_of(history, "unreadable")] if is_reached else []
+    monkeypatch.setattr(campaigns, "repeated", lambda *_, **__: Repeats((unreached, *wrong), 2, "7.2"))
+    words = ("fault", "replay", "c1-9", "--times", str(1 + len(wrong)))
+    assert run(["--quiet", "--on", "qemu:", *words]) == (ExitCode.FAILED if is_reached else ExitCode.DONE)
+    *_, line, verdict = capsys.readouterr().out.splitlines()
+    assert line.endswith("unreadable: unreadable, as the rule says (1 of 1 run)") is is_reached
+    run(["--json", "--on", "qemu:", *words])
+    seen = json.loads(capsys.readouterr().out)
+    assert (seen["replays"], seen["verdicts"], seen["seen"], len(seen["differences"])) == (is_reached,) * 4
+    assert seen["verdict"] == verdict
 
 
 def test_the_summary_of_a_campaign_is_printed_and_sets_the_exit_status(
