@@ -364,23 +364,12 @@ class Stage:
         return steps
 
 
-def built_in_values(array: SceneArray, seed: int) -> dict[str, int]:
+def built_in_values(array: SceneArray) -> dict[str, int]:
     """The placeholders that every scenario can use.
 
-    ``{new}`` is the first drive that is not in the array, ``{last}`` the last member.
+    ``{new}`` is the first drive that is not in the array, ``{size}`` the data size of a member in sectors.
     """
-    return {
-        "new": array.drives,
-        "newer": array.drives + 1,
-        "last": array.members - 1,
-        "members": array.members,
-        "more": array.members + 1,
-        "blocks": array.places.blocks,
-        "stripe": array.places.row_blocks,
-        "journal": array.members,
-        "seed": seed,
-        "size": array.member_bytes // 512,
-    }
+    return {"new": array.drives, "size": array.member_bytes // 512}
 
 
 IDLE_SECONDS = 300.0
@@ -522,10 +511,9 @@ class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
     """Runs a line of shell code; ``@2`` in it is drive 2 as md sees it, and ``#2`` is the bare drive."""
 
     line: str
-    seconds: float = 60.0
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["run", ["sh", "-c", self.line], self.seconds]]
+        return [["run", ["sh", "-c", self.line], 60.0]]
 
 
 class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble"):
@@ -635,10 +623,9 @@ class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
     """Waits until the held operation has reached its limit."""
 
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
-    seconds: float = 60.0
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["until", f"{MD}/sync_completed", [str(held_at(stage, self.percent))], self.seconds], ["state"]]
+        return [["until", f"{MD}/sync_completed", [str(held_at(stage, self.percent))], 60.0], ["state"]]
 
 
 def held_at(stage: Stage, percent: float) -> int:
@@ -1278,7 +1265,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for variant in self.variants or (SceneVariant(name=""),):
             where = f"{self.id}: the array of {variant.name or 'the scenario'}"
             array = convert_tree({**self.array, **variant.array}, SceneArray, source=where)
-            built_in = built_in_values(array, seed)
+            built_in = built_in_values(array)
             values = {**built_in, **fill_tree(variant.values, built_in)}
             defect = variant.defect
             if defect:
