@@ -705,7 +705,7 @@ class CampaignJournal:
     """Writes the progress of one campaign to its folder."""
 
     def __init__(self, folder: Path, run: CampaignRun) -> None:
-        self.folder, self.run = folder, run
+        self.run = run
         # If a line is damaged, its seed is run again.
         self._journal = Journal[SeedDone](folder / "done.jsonl", SeedDone, skips_damaged=True)
         self._journal.repair()

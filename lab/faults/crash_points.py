@@ -38,7 +38,7 @@ from lab import __version__
 from lab.arrays.levels import Level, level_with_layout
 from lab.disks.attaching import DRIVES_CONTROL
 from lab.errors import LabError, MachineLost, RunCancelled, SpecError, ToolMissing
-from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, creation_argv
+from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import FormatVersion, Name, decode_json
@@ -271,38 +271,37 @@ def find_configuration(name: str) -> CutConfiguration:
 
 def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations: int) -> list[list[Any]]:
     """The steps of the history that is recorded."""
-    drives, md = list(configuration.drives), "/sys/block/md0/md"
-    steps: list[list[Any]] = []
+    drives, steps = list(configuration.drives), list[list[Any]]()
     if configuration.journal is not None:
         # md of Linux 6.1 and 7.2 may hang when it stops an array whose journal supports discards.
         journal = nodes[configuration.journal].rpartition("/")[2]
         steps.append(["write", f"/sys/block/{journal}/queue/discard_max_bytes", "0"])
     steps.append(["run", configuration.creation(nodes)])
     if configuration.policy.is_write_back:
-        steps.append(["write", f"{md}/journal_mode", "write-back"])
+        steps.append(["write", f"{MD}/journal_mode", "write-back"])
     held = configuration.moment in ("first-sync", "rebuild", "check", "reshape")
     if configuration.moment == "first-sync":
-        steps.append(["write", f"{md}/sync_max", "0"])
+        steps.append(["write", f"{MD}/sync_max", "0"])
     steps += [["open", NODE, configuration.mix], ["fill"], ["pause", 0.5]]
     if configuration.removed is not None and configuration.spare is not None:
         removed, new = nodes[configuration.removed], nodes[configuration.spare]
-        steps += [["run", ["mdadm", NODE, "--fail", removed, "--remove", removed]], ["write", f"{md}/sync_max", "0"]]
-        steps += [["run", ["mdadm", NODE, "--add", new]], ["until", f"{md}/sync_action", ["recover"], 10]]
+        steps += [["run", ["mdadm", NODE, "--fail", removed, "--remove", removed]], ["write", f"{MD}/sync_max", "0"]]
+        steps += [["run", ["mdadm", NODE, "--add", new]], ["until", f"{MD}/sync_action", ["recover"], 10]]
         # Wait until the rebuild has stopped at its limit: a drive with requests in flight cannot be recorded.
         steps.append(["pause", 0.5])
     if configuration.moment == "check":
-        steps += [["write", f"{md}/sync_max", "0"], ["write", f"{md}/sync_action", "check"]]
+        steps += [["write", f"{MD}/sync_max", "0"], ["write", f"{MD}/sync_action", "check"]]
     if configuration.moment == "reshape" and configuration.spare is not None:
         steps += [["run", ["mdadm", NODE, "--add", nodes[configuration.spare]]], ["pause", 0.5]]
     steps.append(["record", drives])
     if configuration.moment == "reshape":
         grow = ["mdadm", "--grow", NODE, f"--raid-devices={configuration.final_members}"]
-        steps += [["write", f"{md}/sync_speed_max", "400"], ["run", grow], ["pause", 0.2]]
+        steps += [["write", f"{MD}/sync_speed_max", "400"], ["run", grow], ["pause", 0.2]]
     elif held:
         # Sync in windows of 128 KiB with a wait after each, so that the load makes progress in between (md_do_sync() in
         # drivers/md/md.c).
-        steps += [["write", f"{md}/sync_speed_max", "300"], ["write", f"{md}/sync_speed_min", "300"]]
-        steps.append(["write", f"{md}/sync_max", "max"])
+        steps += [["write", f"{MD}/sync_speed_max", "300"], ["write", f"{MD}/sync_speed_min", "300"]]
+        steps.append(["write", f"{MD}/sync_max", "max"])
     for _ in range(8) if held else ():
         steps += [["advance", max(1, operations // 8)], ["pause", 0.4]]
     steps += [] if held else [["advance", operations]]
@@ -433,13 +432,12 @@ class DriveRecording:
         chance = random.Random(self.seed)
         for at in self.record.moments():
             open_ = [each for drive in self.record.drives for each in self.record.split(drive, at)[1]]
-            choices: list[dict[int, list[int]]] = []
             if len(open_) <= MOST_TRIED_BY_ALL:
-                for size in range(len(open_) + 1):
-                    for chosen in combinations(open_, size):
-                        choices.append(
-                            {d: [each.index for each in chosen if each.drive == d] for d in self.record.drives}
-                        )
+                subsets = (chosen for size in range(len(open_) + 1) for chosen in combinations(open_, size))
+                choices = [
+                    {drive: [each.index for each in chosen if each.drive == drive] for drive in self.record.drives}
+                    for chosen in subsets
+                ]
             else:
                 choices = [chosen_cut(self.record, at, kind, chance).retained for kind in (ALL, FLUSHED, EVERYTHING)]
                 choices += [chosen_cut(self.record, at, kind, chance).retained for kind in KINDS[3:5] for _ in range(4)]

@@ -156,6 +156,8 @@ class Oracle:
         self._journal = _journal(file)
         self.events: list[list[Any]] = []
         self._open_operations = 0
+        self._window_at = 0
+        """Number of events when operations were last requested from the machine."""
         if file.exists():
             self._load()
 
@@ -340,9 +342,6 @@ class Oracle:
             if line.operations is not None:
                 self._open_operations = line.operations
                 self._window_at = len(self.events)
-
-    _window_at = 0
-    """Number of events when operations were last requested from the machine."""
 
     def _verdict(self, document: dict[str, Any]) -> OracleVerdict:
         if self.region.has_files:

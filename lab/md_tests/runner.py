@@ -106,8 +106,8 @@ class SuiteMachine:
         except MachineLost as error:
             end = EndOfTest(loss=error.message)
             if limit.reached:
-                number = limits.computer_seconds
-                number = MOST_LIVE_LOG_BYTES / MIB if limit.reached is LimitReached.LOG else number
+                is_log = limit.reached is LimitReached.LOG
+                number = MOST_LIVE_LOG_BYTES / MIB if is_log else limits.computer_seconds
                 end = EndOfTest(limit=limit.reached, limit_number=number)
         console, log = limit.seen or words()
         end = replace(end, log=log, console=console, computer_seconds=clock.monotonic_seconds() - begun)

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import Any
 
-from lab.faults.guest.arrays import write_text
+from lab.faults.guest.arrays import opened, write_text
 from lab.faults.guest.file_ledger import (
     BEGIN,
     BLOCK_SECTORS,
@@ -227,15 +227,11 @@ def read_files(root: str) -> dict[str, Found]:
 
 def read_file(path: str) -> Found:
     """Read one file, up to slightly more than the maximum size of the oracle's files."""
-    fd = -1
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        return Found(os.pread(fd, min(os.fstat(fd).st_size, (FILE_BLOCKS + 1) * BLOCK_BYTES), 0))
+        with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
+            return Found(os.pread(fd, min(os.fstat(fd).st_size, (FILE_BLOCKS + 1) * BLOCK_BYTES), 0))
     except OSError as error:
         return Found(b"", str(error.strerror))
-    finally:
-        if fd >= 0:
-            os.close(fd)
 
 
 class FileVerdict:
@@ -466,11 +462,8 @@ class FilePlayer(Player):
 
     def do_sync(self) -> None:
         """Write out the whole file system (syncfs(2)), without recording it in the ledger."""
-        fd = os.open(self.mounted, os.O_RDONLY)
-        try:
+        with opened(self.mounted, os.O_RDONLY) as fd:
             syncfs(fd)
-        finally:
-            os.close(fd)
 
     def do_tell(self) -> dict[str, Any]:
         """The events since the last call, which the client stores in case the machine is lost."""

@@ -652,9 +652,6 @@ class Player:
     def do_state(self) -> dict[str, Any]:
         return self.state()
 
-    def do_read(self, path: str) -> dict[str, Any]:
-        return {"text": read_text(path)}
-
     def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
         """Invert bytes of a device without md's knowledge."""
         start, end = at // 4096 * 4096, -(-(at + length) // 4096) * 4096

@@ -217,7 +217,7 @@ class ScenarioPlayer(Player):
 
     def do_read(self, path: str) -> dict[str, Any]:
         """Read a small file; its path is filled in as in ``do_write``."""
-        return super().do_read(self.filled(path))
+        return {"text": read_text(self.filled(path))}
 
     def do_layer(self, number: int, table: str) -> dict[str, Any]:
         """Create a device-mapper device over a drive; ``{size}`` in its table becomes the drive's size in sectors."""
@@ -597,7 +597,7 @@ class ScenarioPlayer(Player):
         return {"verdicts": seen["verdicts"], "at": seen["at"], **words}
 
     def read_md(self, name: str) -> str:
-        return str(self.do_read(f"{self.folder}/{name}")["text"])
+        return read_text(f"{self.folder}/{name}")
 
     def put_labels(self, labels: dict[int, bytes]) -> None:
         for number, data in labels.items():
