@@ -48,7 +48,6 @@ def unmet(outcome: ScenarioOutcome) -> set[str]:
     ("name", "variants"),
     [
         ("3", ("RAID 6 of 4", "near, 4", "far, 5")),
-        ("4", ()),
         ("8", ("RAID 1, with a list", "RAID 5, without")),
         ("10", ()),
         ("12", ("data, located",)),

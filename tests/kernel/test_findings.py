@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.disks import DiskKind, Lab, specs
+from lab.gates.decoding import version_numbers
 from lab.machine import CommandResult, parse_target
 from lab.units import MIB
 
@@ -20,13 +21,6 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "docs" / "findings"
 TARGET = parse_target("uml:?time=virtual")
 DISKS = specs(8, DiskKind.SPINDLE, size_bytes=40 * MIB, model="ssd")
 REPRODUCED, REFUTED = 0, 1
-
-
-def is_since(lab: Lab, version: tuple[int, int]) -> bool:
-    """Whether the lab's kernel is this one or a later one: what came with a kernel is not in those before."""
-    found = re.match(r"(\d+)\.(\d+)", lab.machine.facts.kernel_release)
-    assert found
-    return (int(found[1]), int(found[2])) >= version
 
 
 def run(lab: Lab, script: str, drives: int, *settings: str, status: int) -> CommandResult:
@@ -163,7 +157,7 @@ def test_a_stalled_reshape_of_raid_10_is_read_from_the_old_place(lab: Lab) -> No
 def test_a_sector_without_a_second_copy_is_retried_endlessly_since_linux_7_0(
     lab: Lab, settings: tuple[str, ...], drives: int, result_before: str
 ) -> None:
-    is_new = is_since(lab, (7, 0))
+    is_new = version_numbers(lab.machine.facts.kernel_release) >= version_numbers("7.0")
     result = run(lab, "unreadable-sector.sh", drives, *settings, status=REPRODUCED if is_new else REFUTED)
     reads = re.search(r"after (\d+) reads of the second member", result.stdout)
     assert reads, result.stdout + result.stderr
@@ -178,7 +172,7 @@ def test_a_sector_without_a_second_copy_is_retried_endlessly_since_linux_7_0(
 
 
 def test_a_spare_counts_as_in_sync_where_a_member_fails_in_its_rebuild_since_linux_7_0(lab: Lab) -> None:
-    is_new = is_since(lab, (7, 0))
+    is_new = version_numbers(lab.machine.facts.kernel_release) >= version_numbers("7.0")
     result = run(lab, "failure-in-rebuild.sh", 4, status=REPRODUCED if is_new else REFUTED)
     forced, without = re.findall(r"do not hold what was written: (\d+) of 1024", result.stdout)
     # The member that failed has all the data in any case.
