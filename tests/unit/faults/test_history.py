@@ -78,9 +78,6 @@ def test_bounds_are_respected_and_part_of_the_id() -> None:
     made = [generated(seed, bounds).shape for seed in range(40)]
     assert {(shape.level, shape.policy) for shape in made} == {("5", HistoryPolicy.PPL)}
     assert str(FindingId(bounds, 7)) == "c1-l5-ppl-7"
-    for level, policy in (("7", ""), ("", "raid"), ("1", "ppl"), ("10", "journal")):
-        with pytest.raises(SpecError):
-            Bounds(level, policy)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +128,6 @@ def test_a_partial_history_is_rebuilt_from_its_id() -> None:
         assert history_of(parse_id(str(finding))) == (part, [])
         assert part_word(whole, without(whole, *range(len(whole.acts)))) == "none"
         assert part_of(whole, "none").acts == ()
-
-
-def test_an_id_includes_the_histories_played_before() -> None:
-    history, earlier = history_of(parse_id("c1-l1-12-a3"))
-    bounds = Bounds("1")
-    assert history == generated(12, bounds)
-    assert earlier == [generated(seed, bounds) for seed in (9, 10, 11)]
 
 
 def test_every_step_is_one_that_the_program_knows_and_can_be_sent(histories: list[FaultHistory]) -> None:

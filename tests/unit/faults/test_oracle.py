@@ -17,7 +17,7 @@ from lab.faults.guest.file_ledger import FileLedger, FilePlan
 from lab.faults.guest.ledger import Ledger
 from lab.faults.oracle import BadPlace, Loss, Oracle, OracleVerdict, place_of
 from lab.machine.programs import program_files
-from tests.kernel.oracle_controls import CONTROLS, find_oracle_bug, oracle_bugs
+from tests.kernel.oracle_controls import CONTROLS, OracleBug, oracle_bugs
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 
@@ -201,13 +201,9 @@ def test_a_verdict_is_a_sentence() -> None:
     )
 
 
-NAMES = [bug.name for bug in oracle_bugs()]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_changes_one_text_of_the_program_and_leaves_it_a_program(name: str) -> None:
-    bug = find_oracle_bug(name)
+@pytest.mark.parametrize("bug", oracle_bugs(), ids=lambda bug: bug.name)
+def test_each_changes_one_text_of_the_program_and_leaves_it_a_program(bug: OracleBug) -> None:
     files, changed = program_files(CONTROLS), program_files(CONTROLS, bug.change)
     assert changed.folder != files.folder
     (text,) = (text for path, text in changed.texts.items() if path.endswith(".py") and text != files.texts[path])
-    compile(text, name, "exec")
+    compile(text, bug.name, "exec")

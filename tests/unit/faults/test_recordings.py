@@ -21,7 +21,7 @@ from lab.faults.crash_points import (
     recording_of,
     store_recording,
 )
-from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, Cut, Record, cut_of
+from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, cut_of
 from lab.faults.guest.player import DriveStates, accept_discards
 from lab.faults.history import generated
 from lab.faults.judge import HistoryDifference
@@ -59,12 +59,6 @@ def letters(image: bytearray) -> str:
 )
 def test_a_drive_holds_its_base_and_the_listed_requests(drive: int, words: str, seen: str) -> None:
     assert letters(DriveStates(IMAGES.job(ENCODED)).of(drive, words)) == seen
-
-
-def test_a_crash_point_is_made_of_a_stored_recording() -> None:
-    states = DriveStates(IMAGES.job(ENCODED))
-    cut = Cut(7, {0: [2]}, {2: (0, 0)})
-    assert letters(states.of(0, cut.lists(Record(ENCODED), [0])[0])) == ".b.."
 
 
 def test_a_recording_is_found_by_its_id_and_is_the_same() -> None:

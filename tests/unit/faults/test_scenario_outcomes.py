@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,37 +198,12 @@ def test_outcomes_are_stored_one_by_one_and_can_be_shown_again(host: Host) -> No
     assert "2 RAID 5: after scrub: mismatch_cnt is 8, but must be 0" in text
 
 
-def test_a_run_of_another_format_is_an_error_with_a_hint(host: Host) -> None:
-    with begun_run(host, "uml:", 1, ["scenario-1"]) as journal:
-        scenario_runs(host).write_header(msgspec.structs.replace(journal.run, format_version=99), journal.run.id)
-        with pytest.raises(ResultError, match="another format") as caught:
-            load_run(host)
-    assert "read it with the raidlab version that wrote it" in caught.value.hint
-
-
 def test_a_run_is_locked_while_it_is_written_and_removed_if_it_has_no_outcome(host: Host) -> None:
     with begun_run(host, "uml:", 1, ["scenario-1"]) as kept, begun_run(host, "uml:", 1, ["scenario-1"]) as empty:
         kept.add(outcome(1))
         assert all(scenario_runs(host).is_held(each.run.id) for each in (kept, empty))
     assert [path.name for path in scenario_runs(host).root.glob("[!.]*")] == [kept.run.id]
     assert stored_runs(host) == (kept.run,)
-
-
-def test_a_new_run_removes_what_a_killed_one_left_but_not_one_that_just_begins(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs, held = scenario_runs(host), RunFolders.held
-    remains = runs.root / ".deleting-20260101T000000Z.999999"
-    host.state.make(remains, what="what a killed run left")
-
-    def beside_another(runs: RunFolders, run_id: str) -> AbstractContextManager[None]:
-        # Another command of this family begins between the creation of the folder and its lock.
-        assert runs.remove_leftovers() == []
-        return held(runs, run_id)
-
-    monkeypatch.setattr(RunFolders, "held", beside_another)
-    with begun_run(host, "uml:", 1, ["scenario-1"]) as journal:
-        assert [path.name for path in runs.root.iterdir() if path.is_dir()] == [journal.run.id]
 
 
 def test_a_run_whose_header_cannot_be_written_leaves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,18 +331,6 @@ def test_a_place_is_as_new_while_its_recorded_drives_accept_discards(
     assert FaultPlace(lab, ("/dev/nbd0", "/dev/nbd1"), has_record).is_as_new is expected
 
 
-def test_no_machine_at_all_is_an_error() -> None:
-    def failing() -> Iterator[FaultPlace]:
-        raise MachineLost("the kernel does not start")
-
-    @contextmanager
-    def open_one() -> Iterator[FaultPlace]:
-        yield from failing()
-
-    with pytest.raises(MachineLost):
-        list(play_all([find_scenario("1")], open_one))
-
-
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_scenario_that_ends_its_machine_has_an_outcome_too(
     is_lost: bool, host: Host, monkeypatch: pytest.MonkeyPatch
@@ -400,17 +363,13 @@ def test_a_scenario_without_a_machine_leaves_no_run(host: Host, monkeypatch: pyt
 
 def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
     machine = ClosableMachine()
-    with SilenceWatchdog(machine, 0.05) as watchdog:  # type: ignore[arg-type]
-        assert machine.closed.wait(20)
-    assert watchdog.is_silent
-    machine = ClosableMachine()
-    with SilenceWatchdog(machine, 3600.0) as watchdog:  # type: ignore[arg-type]
-        watchdog.feed()
+    with SilenceWatchdog(machine, 3600.0):  # type: ignore[arg-type]
+        pass
     assert not machine.closed.is_set()
-    assert not watchdog.is_silent
     with SilenceWatchdog(machine, 3600.0) as watchdog:  # type: ignore[arg-type]
         watchdog.seconds = 0.05
         assert machine.closed.wait(20)
+    assert watchdog.is_silent
 
 
 def test_a_long_step_sends_heartbeats_that_feed_the_watchdog_and_are_not_steps(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -39,7 +39,6 @@ from lab.md_tests.record import (
     require_tools,
     resumed_run,
 )
-from lab.store import RunFolders
 from tests.unit.disks.machines import host_in
 from tests.unit.md_tests.checkouts import PASSES, make_checkout, picture
 
@@ -98,23 +97,6 @@ def test_a_run_without_a_result_leaves_nothing(host: Host, suite: Suite) -> None
     assert runs(host) == []
     with pytest.raises(SpecError, match="no run of"), resumed_run(host, suite):
         pass
-
-
-def test_a_new_run_removes_what_a_killed_one_left_but_not_one_that_just_begins(
-    host: Host, suite: Suite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = RunFolders.held
-    remains = host.state.root / FOLDER / ".deleting-20260101T000000Z.999999"
-    host.state.make(remains, what="what a killed run left")
-
-    def beside_another(runs: RunFolders, run_id: str) -> AbstractContextManager[None]:
-        # Another command of this family begins between the creation of the folder and its lock.
-        assert runs.remove_leftovers() == []
-        return held(runs, run_id)
-
-    monkeypatch.setattr(RunFolders, "held", beside_another)
-    with new_run(host, suite, TESTS, TARGET) as journal:
-        assert [path.name for path in runs(host)] == [journal.run.id]
 
 
 def test_the_latest_run_of_this_checkout_is_meant(host: Host, suite: Suite, tmp_path: Path) -> None:
