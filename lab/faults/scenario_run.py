@@ -16,7 +16,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -57,7 +57,7 @@ from lab.machine import Host, Machine, Target, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
 from lab.store import LATEST, Journal, RunFolders, stem
-from lab.tables import Column, Table
+from lab.tables import Table
 from lab.units import human_seconds
 
 
@@ -298,13 +298,10 @@ def outcome_table(stored: StoredScenarios) -> Table:
         verdict = f"{each.verdict}, in part" if is_part else each.verdict.value
         met = f"{sum(check.is_met for check in each.checks)} of {len(each.checks)}"
         times = (human_seconds(each.machine_seconds), human_seconds(each.computer_seconds))
-        rows.append((str(each.number), each.title, verdict, met, *times))
-    columns = (
-        Column("number"),
-        *(Column(word, is_number=False) for word in ("scenario", "verdict")),
-        *(Column(word) for word in ("checks met", "machine's time", "computer's time")),
-    )
-    return Table(f"Faults: run {run.id}", columns, tuple(rows), tuple(_notes(stored)))
+        rows.append((each.number, each.title, verdict, met, *times))
+    numbers = ("checks met", "machine's time", "computer's time")
+    table = Table.listing(("number", "scenario", "verdict", *numbers), rows, right=("number", *numbers))
+    return replace(table, title=f"Faults: run {run.id}", notes=tuple(_notes(stored)))
 
 
 def _notes(stored: StoredScenarios) -> Iterator[str]:
@@ -323,11 +320,9 @@ def _notes(stored: StoredScenarios) -> Iterator[str]:
 
 def scenario_table(scenarios: Sequence[Scenario]) -> Table:
     """The catalogue as a table."""
-    rows = tuple(
-        (str(each.number), each.id, "yes" if each.is_first else "", each.title, each.model) for each in scenarios
-    )
-    words = ("id", "first", "title", "fault model")
-    return Table("Scenarios", (Column("number"), *(Column(word, is_number=False) for word in words)), rows)
+    rows = [(each.number, each.id, "yes" if each.is_first else "", each.title, each.model) for each in scenarios]
+    table = Table.listing(("number", "id", "first", "title", "fault model"), rows, right=("number",))
+    return replace(table, title="Scenarios")
 
 
 def scenario_text(scenario: Scenario) -> str:
