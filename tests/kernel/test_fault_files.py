@@ -85,13 +85,9 @@ def test_a_write_back_journal_loses_what_its_members_caches_lose(place: FaultPla
     assert recording.array.known_fault
     cuts = chosen_cuts(recording, 192)
     points = list(judged_points(place, recording, cuts, fsck=0))
-    hurt = {cut_kind(index) for index, point in enumerate(points) if point.problems}
+    hurt = {KINDS[index // 2 % len(KINDS)] for index, point in enumerate(points) if point.problems}
     assert hurt
     assert not hurt & {"ended", "come"}
-
-
-def cut_kind(index: int) -> str:
-    return KINDS[index // 2 % len(KINDS)]
 
 
 def test_a_history_continues_after_its_power_cut(place: FaultPlace) -> None:

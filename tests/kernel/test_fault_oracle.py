@@ -120,16 +120,6 @@ def test_all_that_was_acknowledged_is_there_after_restarts_and_kills(tmp_path: P
 MOST_BESIDE_BLOCKS = 1024
 
 
-def blocks_beside_loads(session: LabSession, name: str) -> tuple[int, int]:
-    """First block and number of blocks of a bare array that no load uses.
-
-    They are the region of the data mark, at most 4 MiB of it. Raises ArrayError if the array does not run.
-    """
-    target = load_target(session, name)
-    count = min(target.mark_bytes // BLOCK_BYTES, MOST_BESIDE_BLOCKS)
-    return target.available_bytes // BLOCK_BYTES, count
-
-
 @pytest.fixture(scope="module")
 def session() -> Iterator[LabSession]:
     target = parse_target("uml:?time=virtual")
@@ -141,7 +131,9 @@ def test_beside_a_load_and_under_faults_no_acknowledged_write_is_lost(session: L
     nodes = tuple(disk.node for disk in session.disks[:3])
     session.run(session.creation(ArraySpec("raid5", nodes, assume_clean=True, chunk_bytes=64 * KIB)))
     try:
-        first, count = blocks_beside_loads(session, "md0")
+        # No load uses the region of the data mark.
+        target = load_target(session, "md0")
+        first, count = target.available_bytes // BLOCK_BYTES, min(target.mark_bytes // BLOCK_BYTES, MOST_BESIDE_BLOCKS)
         oracle = Oracle.open(session.lab, tmp_path, "/dev/md0", first_block=first, block_count=count)
         oracle.fill()
         before = len(oracle.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,10 +93,22 @@ def test_an_unfinished_configuration_is_not_stored(
     assert list(stored_points(host)) == []
 
 
-def test_unfinished_work_is_reported_when_the_exploration_is_closed(exploration: Exploration) -> None:
+def test_unfinished_work_is_reported_when_the_exploration_is_closed(
+    exploration: Exploration, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rest: list[Explored] = []
     points: list[PointVerdict] = []
     is_closing = threading.Event()
+
+    class Results(queue.SimpleQueue[Any]):
+        asked = 0
+
+        def get(self, *_: Any) -> Any:
+            self.asked += 1
+            if self.asked == 2:
+                # Only when it is closed: the first result is all that is asked for before.
+                is_closing.set()
+            return super().get()
 
     def on_point(verdict: PointVerdict) -> None:
         points.append(verdict)
@@ -103,10 +116,10 @@ def test_unfinished_work_is_reported_when_the_exploration_is_closed(exploration:
             # The first of the second configuration, until all is being ended.
             is_closing.wait(20)
 
+    monkeypatch.setattr(queue, "SimpleQueue", Results)
     work = [(CONFIGURATION, str(seed)) for seed in range(9)]
     running = explore_all(replace(exploration, on_point=on_point), work, machines=1, on_rest=rest.append)
     assert next(running).tally.points == 3
-    threading.Timer(0.3, is_closing.set).start()
     running.close()
     assert [(each.seed, each.tally.points) for each in rest] == [("1", 1)]
 
