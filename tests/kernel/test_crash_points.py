@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -34,10 +35,20 @@ VIRTUAL = parse_target("uml:?time=virtual")
 POINTS = 12
 
 
+def fresh() -> AbstractContextManager[FaultPlace]:
+    return open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES)
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[FaultPlace]:
+    with fresh() as place:
+        yield place
+
+
 @pytest.fixture
-def place() -> Iterator[FaultPlace]:
-    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as opened:
-        yield opened
+def place(opened: FaultPlace) -> FaultPlace:
+    opened.blank()
+    return opened
 
 
 @embedded
@@ -67,18 +78,19 @@ def test_no_promise_is_broken_on_two_processors_and_a_stored_recording_gives_the
 
 
 @embedded
-def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised(place: FaultPlace) -> None:
+def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> None:
     configuration = find_configuration("raid5/resync/idle/mixed")
-    recording = make_recording(place, configuration, "1")
-    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as fresh:
-        again = make_recording(fresh, configuration, "1")
+    with fresh() as place:
+        again = make_recording(place, configuration, "1")
+    with fresh() as place:
+        recording = make_recording(place, configuration, "1")
+        chance = random.Random(1)
+        moments = recording.record.moments()
+        cuts = [chosen_cut(recording.record, chance.choice(moments), "subset", chance, (2,)) for _ in range(20)]
+        judge = Judge(recording)
+        verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
+        by_mdadm = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:6], by_mdadm=True)]
     assert again.fingerprint == recording.fingerprint
-    chance = random.Random(1)
-    moments = recording.record.moments()
-    cuts = [chosen_cut(recording.record, chance.choice(moments), "subset", chance, (2,)) for _ in range(20)]
-    judge = Judge(recording)
-    verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
-    by_mdadm = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:6], by_mdadm=True)]
     assert {each.judgement for each in verdicts} >= {PointJudgement.EXEMPT}
     assert not [each.reasons for each in verdicts if each.judgement is PointJudgement.BROKEN]
     # Dirty and degraded, md refuses the array until it is forced.
