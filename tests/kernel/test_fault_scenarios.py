@@ -12,7 +12,7 @@ import pytest
 from lab.cli.main import run
 from lab.faults.place import FaultPlace, open_place
 from lab.faults.scenario import DRIVES, Scenario, SceneArray, find_scenario
-from lab.faults.scenario_run import FaultVerdict, ScenarioHooks, ScenarioOutcome, ScenarioRunner, load_run, play_all
+from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, ScenarioRunner, load_run
 from lab.machine import Host, parse_target
 from tests.kernel.place import kernel_target, quick_marks, quick_target
 
@@ -101,25 +101,6 @@ def test_the_same_in_real_time() -> None:
     with open_place(parse_target("uml:?time=real"), Host.real("tests"), drives=DRIVES) as place:
         outcome = ScenarioRunner(place).play(find_scenario("11"))
     assert (outcome.verdict, outcome.unmet) == (FaultVerdict.AS_EXPECTED, ())
-
-
-def test_a_machine_that_dies_is_an_outcome_and_the_rest_is_played() -> None:
-    host, opened = Host.real("tests"), list[FaultPlace]()
-
-    def kill_first(scenario: Scenario) -> None:
-        if scenario.number == 4:
-            opened[0].lab.machine.close()
-
-    found = list(
-        play_all(
-            [find_scenario("4"), find_scenario("10")],
-            lambda: open_place(TARGET, host, drives=DRIVES),
-            hooks=ScenarioHooks(on_scenario=kill_first),
-            on_place=opened.append,
-        )
-    )
-    assert [each.verdict for each in found] == [FaultVerdict.MACHINE_LOST, FaultVerdict.AS_EXPECTED]
-    assert len(opened) == 2
 
 
 def test_from_the_command_line(
