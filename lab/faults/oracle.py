@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +98,6 @@ _CALL_OPERATIONS = 64
 carries out at most this many.
 """
 _REPORTED_OPERATIONS = 8
-
-
-class Loss(StrEnum):
-    """What happened to the machine since the oracle's last operation."""
-
-    NOTHING = "nothing"
-    """Nothing, or a clean shutdown."""
-    KERNEL = "kernel"
-    """The machine's kernel died at an arbitrary moment; the drives keep everything that they acknowledged."""
-    POWER = "power"
-    """The drives also lost what was only in their caches."""
 
 
 class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,18 +234,17 @@ class Oracle:
         if failures:
             raise failures[0]
 
-    def check(self, after: Loss = Loss.NOTHING) -> OracleVerdict:
+    def check(self, *, after_loss: bool = False) -> OracleVerdict:
         """Read all data and compare them with the ledger.
 
-        After a loss, an operation that was in flight may or may not have taken effect, and file data that were only in
-        the page cache may or may not be present. Whatever this check finds must be present from then on. Must not be
-        called inside ``going_on``. Raises LabError if nothing can be read, and MachineLost if the machine is lost.
+        ``after_loss``: the machine's kernel died at an arbitrary moment since the last operation. An operation that was
+        in flight may or may not have taken effect, and file data that were only in the page cache may or may not be
+        present. Whatever this check finds must be present from then on. Must not be called inside ``going_on``. Raises
+        LabError if nothing can be read, and MachineLost if the machine is lost.
         """
         self._close_window()
-        is_lost = after is not Loss.NOTHING
-        check = "recheck" if is_lost and self.region.has_files else "check"
-        steps = [[check], *([["settle"]] if is_lost else []), ["tell"]]
-        return self._verdict(self._run(steps, is_cut=after is Loss.POWER)[0])
+        check = "recheck" if after_loss and self.region.has_files else "check"
+        return self._verdict(self._run([[check], *([["settle"]] if after_loss else []), ["tell"]])[0])
 
     def _begin(self) -> list[Any]:
         region = self.region
@@ -280,11 +267,11 @@ class Oracle:
             why = failed[-1].get("first_failure") or f"{failed[-1]['failures']} operations failed"
             raise LabError(f"the oracle could not write to {self.region.where}: {why}", hint="check the array's state")
 
-    def _run(self, steps: list[list[Any]], *, is_cut: bool = False) -> list[dict[str, Any]]:
+    def _run(self, steps: list[list[Any]]) -> list[dict[str, Any]]:
         """Run steps on the machine. Raises LabError for a step that could not be carried out."""
         region = self.region
         place = {"folder": region.where} if region.has_files else {"data": region.where, "node": region.where}
-        known = {"seed": region.content_seed, "has_files": region.has_files, "ledger": self.events, "is_cut": is_cut}
+        known = {"seed": region.content_seed, "has_files": region.has_files, "ledger": self.events}
         history = {**known, **place, "steps": steps}
         documents = []
         for document in run_program(self.lab.machine, FILES, {"histories": [history]}):

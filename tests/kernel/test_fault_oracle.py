@@ -18,7 +18,7 @@ from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, open_lab, specs
 from lab.errors import LabError, MachineLost
 from lab.faults.guest.ledger import BLOCK_BYTES
-from lab.faults.oracle import Loss, Oracle
+from lab.faults.oracle import Oracle
 from lab.faults.place import FILES, run_program
 from lab.machine import Host, parse_target
 from lab.session.data_mark import load_target
@@ -84,7 +84,7 @@ def checked_and_killed(host: Host, root: Path, turn: int, events: int) -> None:
         mounted(session)
         found = oracles(session)
         for oracle in found:
-            verdict = oracle.check(Loss.KERNEL if turn else Loss.NOTHING)
+            verdict = oracle.check(after_loss=turn > 0)
             assert verdict.is_intact, verdict.sentence
         killed_while_at_work(found[turn % 2], root, events)
 
@@ -109,7 +109,7 @@ def test_all_that_was_acknowledged_is_there_after_restarts_and_kills(tmp_path: P
     with named(host) as session:
         mounted(session)
         for oracle in oracles(session):
-            verdict = oracle.check(Loss.KERNEL)
+            verdict = oracle.check(after_loss=True)
             assert verdict.is_intact, verdict.sentence
             # Settled: from now on there is one answer again, but for what was torn.
             assert set(oracle.check().verdicts) <= {"intact", "torn", "in-flight old", "in-flight new"}

@@ -431,8 +431,7 @@ FILES_FOLDER = "/run/raidlab/mnt/files"
 class FilePlayer(Player):
     """Runs a history with files.
 
-    ``job`` may have ``has_files`` (its ledger is a FileLedger), ``folder`` (the mount point of the file system) and
-    ``is_cut`` (the power failed before the history).
+    ``job`` may have ``has_files`` (its ledger is a FileLedger) and ``folder`` (the mount point of the file system).
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -444,7 +443,6 @@ class FilePlayer(Player):
             self.ledger.events = self.files.events
         self.mounted = job.get("folder", FILES_FOLDER)
         self.sent = len(self.ledger.events)
-        self.is_cut = bool(job.get("is_cut"))
 
     def ledger_of_files(self) -> FileLedger:
         assert self.files is not None, "the job has no files"

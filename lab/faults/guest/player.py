@@ -27,7 +27,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.faults.guest.arrays import (
@@ -219,11 +219,9 @@ class Writer(RequestWriter):
         self.flush()
         self.drain()
 
-    def advance(self, operations: int, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def advance(self, operations: int) -> None:
         """Carry out operations chosen by the seed; up to ``depth`` requests remain in flight."""
         for _ in range(operations):
-            if is_stopped():
-                break
             while len(self.under_way) >= self.mix["depth"]:
                 self.reap(1)
             if self.one_in("flush"):

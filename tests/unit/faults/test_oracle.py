@@ -15,7 +15,7 @@ from lab.disks import Lab
 from lab.errors import DeviceRefused, LabError
 from lab.faults.guest.file_ledger import FileLedger, FilePlan
 from lab.faults.guest.ledger import Ledger
-from lab.faults.oracle import BadPlace, Loss, Oracle, OracleVerdict, place_of
+from lab.faults.oracle import BadPlace, Oracle, OracleVerdict, place_of
 from lab.machine.programs import program_files
 from tests.kernel.oracle_controls import CONTROLS, OracleBug, oracle_bugs
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
@@ -87,7 +87,7 @@ def test_the_machine_hears_of_nothing_that_is_not_noted(tmp_path: Path) -> None:
         oracle.advance(3)
     # Three operations are in doubt, on any block of the region, also for a later process.
     again, answering = made(tmp_path, [CHECKED, END])
-    assert again.check(Loss.KERNEL).is_intact
+    assert again.check(after_loss=True).is_intact
     assert again.events[len(FILLED) :] == [["write", number, 8, 4, 0] for number in (3, 4, 5)]
     assert Ledger(again.events).allowed()[8] == [1, 3, 4, 5]
     (job,) = answering.jobs()
@@ -103,7 +103,7 @@ def test_writes_acknowledged_before_the_loss_are_certain(tmp_path: Path) -> None
     oracle.fill()
     with pytest.raises(LabError):
         oracle.advance(2)
-    oracle.check(Loss.KERNEL)
+    oracle.check(after_loss=True)
     assert oracle.events[len(FILLED) :] == [*write, ["write", 4, 8, 4, 0]]
     assert Ledger(oracle.events).allowed()[9] == [3, 4]
 
@@ -117,10 +117,10 @@ def test_uncertain_file_events_are_derived_from_the_seed(tmp_path: Path) -> None
         oracle.fill()
     recheck = {"step": 0, "kind": "recheck", "verdicts": {}, "bad": []}
     again, answering = made(tmp_path, [recheck, END], where=FOLDER)
-    again.check(Loss.POWER)
+    again.check(after_loss=True)
     assert again.events == [["begin", 1, {}], *first, *expected]
     (job,) = answering.jobs()
-    assert (job["steps"][0], job["is_cut"], job["folder"]) == (["recheck"], True, FOLDER)
+    assert (job["steps"][0], job["folder"]) == (["recheck"], FOLDER)
 
 
 def test_a_loss_before_the_writer_reported_its_start(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_loss_before_the_writer_reported_its_start(tmp_path: Path) -> None:
     with pytest.raises(LabError):
         oracle.fill()
     again, _ = made(tmp_path, [{"step": 0, "verdicts": {}, "bad": []}, END], where=FOLDER)
-    again.check(Loss.KERNEL)
+    again.check(after_loss=True)
     plan = FilePlan("oracle:1", FileLedger([["begin", 1, {}]]), {})
     assert again.events == [["begin", 1, {}], *(plan.next().event for _ in range(40))]
 
