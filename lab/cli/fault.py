@@ -370,15 +370,18 @@ def _print_replays(
             out(f"act {act}: {what}: {text} ({count} of {counted(len(reached), 'run')})")
         out(verdict)
         return
+    if not reached:
+        out("the history was never reached: the machine became unusable before it")
+        return
     for what, act, text in differences[0]:
         out(f"act {act}: {what}: {text}")
     for word, count in first.explained.items():
         out(f"explained: {word}: {count}")
     if not differences[0]:
         out("nothing else is wrong" if first.explained else "nothing is wrong")
-    if len(outcomes) > 1:
+    if len(reached) > 1:
         same = "the same verdict each time" if verdict_count == 1 else f"{verdict_count} different verdicts"
-        out(f"{len(outcomes)} replays: {same}")
+        out(f"{len(reached)} replays: {same}")
 
 
 def _write_evidence(

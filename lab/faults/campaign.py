@@ -243,8 +243,20 @@ SPOILING = frozenset(
 def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = (), **more: Any) -> HistoryOutcome:
     """The outcome of a history that runs on a separate machine, after the histories ``before``."""
     with arena.opened() as place:
-        outcomes = list(play(place, [*before, history], change=arena.change, **more))
-    return outcomes[-1]
+        return played_after(place, history, before, change=arena.change, **more)
+
+
+def played_after(
+    place: FaultPlace, history: FaultHistory, before: Sequence[FaultHistory], **more: Any
+) -> HistoryOutcome:
+    """The outcome of a history that runs after the histories ``before``."""
+    outcomes = list(play(place, [*before, history], **more))
+    return outcomes[-1] if len(outcomes) > len(before) else unreached(history)
+
+
+def unreached(history: FaultHistory) -> HistoryOutcome:
+    """The outcome of a run that ends before the history begins: it shows nothing about the history."""
+    return HistoryOutcome(history, (), Counter(), is_over=True, is_reached=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +274,10 @@ class Repeats:
     def verdict(self, kind: str) -> str:
         where = f"with {counted(self.cpu_count, 'CPU')} on Linux {self.kernel_release}"
         reached = sum(each.is_reached for each in self.outcomes)
-        unreached = len(self.outcomes) - reached
+        others = len(self.outcomes) - reached
         if not reached:
-            return f"the history was never reached in {counted(unreached, 'run')} {where}"
-        more = f"; {counted(unreached, 'more run')} did not reach the history" if unreached else ""
+            return f"the history was never reached in {counted(others, 'run')} {where}"
+        more = f"; {counted(others, 'more run')} did not reach the history" if others else ""
         if found := self.seen(kind):
             return f"confirmed {where}: {found} of {counted(reached, 'run')}{more}"
         return f"not seen in {counted(reached, 'run')} {where}{more}"
@@ -289,11 +301,8 @@ def repeated(
             batch = [*before, history] * (times - len(outcomes))
             for number, outcome in enumerate(play(place, batch, change=arena.change), 1):
                 is_before = number % (len(before) + 1) != 0
-                if is_before and outcome.is_over:
-                    # A run that ends before the history begins shows nothing about it.
-                    outcome = HistoryOutcome(history, (), Counter(), is_over=True, is_reached=False)
                 if not is_before or outcome.is_over:
-                    outcomes.append(outcome)
+                    outcomes.append(unreached(history) if is_before else outcome)
                     on_played(len(outcomes))
     return Repeats(tuple(outcomes), cpu_count, release)
 
@@ -513,7 +522,7 @@ def gathered(
     files: dict[str, bytes] = {}
     with arena.opened() as place:
         more: dict[str, Any] = {"has_evidence": True, "wants_log": True, "wants_ledger": True}
-        outcome = list(play(place, [*before, history], change=arena.change, **more))[-1]
+        outcome = played_after(place, history, before, change=arena.change, **more)
         if not outcome.is_over:
             files |= _from_machine(place)
     files["seen.jsonl"] = seen_lines(outcome)

@@ -658,6 +658,9 @@ def test_runs_that_did_not_reach_the_history_are_not_counted(
     seen = json.loads(capsys.readouterr().out)
     assert (seen["replays"], seen["verdicts"], seen["seen"], len(seen["differences"])) == (is_reached,) * 4
     assert seen["verdict"] == verdict
+    monkeypatch.setattr(campaigns, "replayed", lambda *_: unreached)
+    fault("replay", "c1-9")
+    assert capsys.readouterr().out.endswith("the history was never reached: the machine became unusable before it\n")
 
 
 def test_the_summary_of_a_campaign_is_printed_and_sets_the_exit_status(

@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from lab.errors import SpecError
-from lab.faults.campaign import HistoryOutcome, Repeats, repeated
+from lab.faults.campaign import HistoryOutcome, Repeats, repeated, replayed
 from lab.faults.crash_points import (
     DriveImages,
     DriveRecording,
@@ -103,6 +103,14 @@ def test_a_machine_that_is_lost_before_the_history_begins_does_not_count(
     repeats = repeated(arena, history, times, [earlier])
     assert [outcome.history for outcome in repeats.outcomes] == [history] * times
     assert repeats.verdict(kind) == words
+
+
+def test_what_ends_the_machine_before_a_history_is_no_difference_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier, history = generated(1), generated(2)
+    lost = HistoryOutcome(earlier, (HistoryDifference("machine lost", 1, "after a write"),), Counter(), is_over=True)
+    monkeypatch.setattr("lab.faults.campaign.play", lambda *_, **__: [lost])
+    outcome = replayed(MagicMock(), history, [earlier])
+    assert (outcome.history, outcome.kinds, outcome.is_reached) == (history, frozenset(), False)
 
 
 @pytest.mark.parametrize(
