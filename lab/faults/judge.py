@@ -163,15 +163,8 @@ class ExpectedArray:
     @property
     def is_consistent(self) -> bool:
         """Whether parity and copies must be consistent everywhere."""
-        return self.has_synced and not (
-            self.torn
-            or self.unlogged
-            or self.at_risk
-            or self.bad_pages
-            or self.is_broken
-            or self.lost_new_part
-            or self.stale_by
-        )
+        unsure = (self.torn, self.unlogged, self.at_risk, self.bad_pages)
+        return self.has_synced and not any((*unsure, self.is_broken, self.lost_new_part, self.stale_by))
 
     def on_line(self, line: str) -> None:
         """Update the set of pulled drives from a line that was sent to the drives' driver."""
