@@ -7,6 +7,7 @@ would panic.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -15,6 +16,7 @@ import socket
 import stat
 import struct
 import sys
+import time
 import tty
 
 TYPE_CHECKING = False
@@ -38,6 +40,10 @@ MDADM_VARIABLE = "RAIDLAB_MDADM"
 OWN_ROOT = "RAIDLAB_OWN_ROOT"
 """Variable that is 1 if no namespace limits what the guest sees (supervisor.py)."""
 VISIBLE_FILE = "visible.json"
+STOCK_INIT = "RAIDLAB_INIT"
+"""Variable of QEMU machines only (lab/machine/stock_kernels.py)."""
+PORTS = "/sys/class/virtio-ports"
+PORT_POLL_SECONDS = 0.01
 
 # sys/mount.h
 MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND = 1, 2, 32, 4096
@@ -159,12 +165,17 @@ def use_mdadm(folder: str) -> None:
 
 
 def virtio_port() -> str:
-    """Return the device of the client's port on a QEMU machine; empty if there is none."""
-    folder = "/sys/class/virtio-ports"
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        if read_text(f"{folder}/{name}/name").strip() == "raidlab":
-            return f"/dev/{name}"
-    return ""
+    """Return the device of the client's port on a QEMU machine.
+
+    The driver makes the port only after QEMU has answered it, and the file with its name later still (PORT_ADD and
+    PORT_NAME in drivers/char/virtio_console.c).
+    """
+    while True:
+        for name in os.listdir(PORTS):
+            with contextlib.suppress(OSError):
+                if read_text(f"{PORTS}/{name}/name").strip() == "raidlab":
+                    return f"/dev/{name}"
+        time.sleep(PORT_POLL_SECONDS)
 
 
 def fio_environment(preloaded: str) -> str:
@@ -197,7 +208,9 @@ def main() -> None:
             from agent_virtual import VirtualAgent
         kind = VirtualAgent
     prepare()
-    path = "/dev/lab-client" if is_virtual_time else virtio_port() or "/dev/ttyS0"
+    path = "/dev/lab-client" if is_virtual_time else "/dev/ttyS0"
+    if STOCK_INIT in os.environ:
+        path = virtio_port()
     line = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         # There is no udev here, so dmsetup itself must create its device nodes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,13 @@ def test_another_fio_loads_all_that_it_asks_for(fio: Path, change: str) -> None:
     if change == "absent":
         (fio.parent / "it's" / "fio" / "for").unlink()
     assert "LD_LIBRARY_PATH" not in environment(fio)
+
+
+def test_the_clients_port_is_awaited_until_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (console := tmp_path / "vport1p0").mkdir()
+    (console / "name").write_text("console\n")
+    port = tmp_path / "vport2p1"
+    steps: Iterator[Callable[[], object]] = iter([port.mkdir, lambda: (port / "name").write_text("raidlab\n")])
+    monkeypatch.setattr(kernel_init, "PORTS", str(tmp_path))
+    monkeypatch.setattr("lab.machine.kernel_init.time.sleep", lambda _: next(steps)())
+    assert kernel_init.virtio_port() == "/dev/vport2p1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import MachineLost
-from lab.machine import Host, opening, parse_target, qemu
+from lab.machine import Host, kernel_init, opening, parse_target, qemu
 from lab.machine.embedded import EmbeddedOptions
 from lab.machine.root_images import AGENT_FOLDER
 from lab.machine.stock_kernels import INIT_VARIABLE
@@ -79,4 +79,5 @@ def test_the_first_programs_know_the_names_on_the_command_line() -> None:
     assert f"cp -a /agent /root{AGENT_FOLDER}\n" in root
     assert f" {tag} /root " in stock
     assert f" option={parameter} " in stock
+    assert kernel_init.STOCK_INIT == INIT_VARIABLE
     assert all(program.endswith(f' "${INIT_VARIABLE}"\n') for program in (stock, root))
