@@ -8,7 +8,6 @@ that the user can read, and it stops when the client is killed.
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import socket
@@ -61,6 +60,8 @@ from lab.units import MIB
 
 DEFAULT_CPUS = 2
 START_TIMEOUT_SECONDS = 120.0
+WINDOW_BYTES = 8192
+"""Less than the agent's socket holds even in pings (9,452 bytes): to a machine that hangs, write(2) must not block."""
 EMULATED_STARTS = 3
 """Maximum number of starts with TCG if a race in QEMU ends them (is_emulation_race)."""
 _KVM = Path("/dev/kvm")
@@ -321,9 +322,8 @@ def start_qemu(
         )
         started = QemuKernel(supervisor, instance, processes, files)
         undo.callback(started.release, has_left=False)
-        # A virtio port has its own flow control.
         silence = Silence(started.waited_seconds)
-        terms = {"window_bytes": math.inf, "on_silence": silence.on_silence}
+        terms = {"window_bytes": WINDOW_BYTES, "on_silence": silence.on_silence}
         answers = os.dup(agent.fileno())
         undo.callback(os.close, answers)
         channel = started.open_channel(answers, agent.fileno(), **terms)

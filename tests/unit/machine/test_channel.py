@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError, MachineLost
+from lab.machine import qemu
 from lab.machine.channel import PROTOCOL_VERSION, WINDOW_BYTES, Channel
 
 
@@ -269,6 +271,21 @@ def test_silence_ends_every_wait_once_it_is_judged(heard_far: FarEnd, listener: 
     assert [seconds for seconds, _ in listener.calls[-8:]] == [1, 2, 3, 4, 5, 6, 7, 8]
     with pytest.raises(MachineLost, match="it stands still"):
         heard_far.channel.request("read")
+
+
+def test_silence_ends_a_request_of_which_nothing_more_is_read(heard_far: FarEnd) -> None:
+    heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
+    with pytest.raises(MachineLost, match="it stands still"):
+        heard_far.channel.request("write", text="x" * 500_000)
+
+
+def test_all_that_may_be_under_way_to_a_qemu_machine_fits_into_its_socket() -> None:
+    """Otherwise write(2) would block once the machine hangs, and neither its silence nor a close could end that."""
+    ping = b'{"id":0,"verb":"read","paths":[]}\n'
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        assert [near.send(ping) for _ in range(-(-qemu.WINDOW_BYTES // len(ping)))] == [len(ping)] * 241
 
 
 def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_meanwhile(
