@@ -97,12 +97,16 @@ def open_machine(
     try:
         yield machine
     except LabError as error:
-        # Read the console now: closing the machine removes its folder.
-        if isinstance(started, EmbeddedKernel) and not error.console:
-            error.console = started.console_tail()
+        _keep_console(started, error)
         raise
     finally:
         machine.close()
+
+
+def _keep_console(started: EmbeddedKernel | AgentProcess, error: BaseException) -> None:
+    """Add the kernel's console to an error, before the machine is closed, which removes its folder."""
+    if isinstance(started, EmbeddedKernel) and isinstance(error, LabError) and not error.console:
+        error.console = started.console_tail()
 
 
 def _start(
@@ -178,7 +182,8 @@ def _greet(
         waited = started.waited_seconds if isinstance(started, EmbeddedKernel) else lambda: None
         hello = channel.wait_hello(timeout_seconds, waited_seconds=waited)
         return Machine(channel, _facts(target, hello), started.release, waited)
-    except BaseException:
+    except BaseException as error:
+        _keep_console(started, error)
         channel.hang_up()
         started.release(has_left=False)
         channel.close()

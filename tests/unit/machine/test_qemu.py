@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from lab.errors import MachineLost
 from lab.machine import Host, kernel_init, opening, parse_target, qemu
-from lab.machine.embedded import EmbeddedOptions
+from lab.machine.embedded import EmbeddedKernel, EmbeddedOptions
 from lab.machine.root_images import AGENT_FOLDER
 from lab.machine.stock_kernels import INIT_VARIABLE
 
@@ -67,6 +68,15 @@ def test_starts_are_repeated_with_tcg_and_after_a_race_of_the_emulator_only(
     assert len(shown) == len(notices)
     assert all(notice.startswith(beginning) for notice, beginning in zip(shown, notices, strict=True))
     assert (tmp_path / "kvm-failed").exists() == (KVM in notices)
+
+
+def test_the_error_of_a_kernel_that_does_not_greet_has_its_console() -> None:
+    channel = Mock(wait_hello=Mock(side_effect=MachineLost("the machine did not answer")))
+    started = Mock(spec=EmbeddedKernel, console_tail=lambda: "its last words")
+    with pytest.raises(MachineLost) as lost:
+        opening._greet(parse_target("qemu:"), channel, started)
+    assert lost.value.console == "its last words"
+    started.release.assert_called_once_with(has_left=False)
 
 
 def test_the_first_programs_know_the_names_on_the_command_line() -> None:
