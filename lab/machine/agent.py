@@ -340,12 +340,13 @@ def read_whole(path: str) -> bytes:
     """Read a small file in pieces: a buffer for the largest file would cost more. A file in sysfs needs one read."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = piece = os.read(fd, READ_BYTES)
+        piece = os.read(fd, READ_BYTES)
+        data = bytearray(piece)
         is_whole = path.startswith("/sys/block/") and len(data) < SYSFS_BYTES
         while piece and not is_whole and len(data) < READ_LIMIT_BYTES:
             piece = os.read(fd, READ_BYTES)
             data += piece
-        return data[:READ_LIMIT_BYTES]
+        return bytes(data[:READ_LIMIT_BYTES])
     finally:
         os.close(fd)
 
