@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -106,22 +105,8 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(target for target in named if not any(check.blocks(target) for check in self.checks))
 
 
-def report_schema() -> dict[str, Any]:
-    """The JSON schema of a report (draft 2020-12), as published in docs/doctor.schema.json."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "raidlab doctor --json",
-        **msgspec.json.schema(DoctorReport),
-    }
-    # The form that the file decodes to: defaults of fields are lists, not tuples.
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))
-    return plain
-
-
-UML, QEMU, ON_IMAGE, LOCAL, SSH, VAGRANT = EVERY_TARGET = (
-    *("uml:", "qemu:", "qemu:?root=IMAGE"),
-    *("local:", "ssh:", "vagrant:"),
-)
+EVERY_TARGET = ("uml:", "qemu:", "qemu:?root=IMAGE", "local:", "ssh:", "vagrant:")
+UML, QEMU, ON_IMAGE, LOCAL, SSH, VAGRANT = EVERY_TARGET
 _OS_RELEASE = "/etc/os-release"
 _VERSION_SECONDS = 5.0
 
@@ -183,12 +168,6 @@ TABLES = read_toml(_HERE.with_name("doctor.toml"), _Tables)
 _SSH = Program("ssh", is_required=True)
 
 
-def package_in(family: str, program: str) -> str:
-    """The package of a program in a family of distributions."""
-    debian = package_of(program)
-    return TABLES.packages.get(family, {}).get(debian, debian)
-
-
 def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> str:
     """The command line that installs the packages; empty without packages. The family may be unknown (empty)."""
     listed = " ".join(dict.fromkeys(packages))
@@ -233,7 +212,8 @@ def program_check(
     program: Program, found: str, version: str, family: str, *, targets: tuple[str, ...], is_root: bool
 ) -> Check:
     """The check for a program; ``found`` is its path, empty if it is missing."""
-    package = package_in(family, program.name)
+    debian = package_of(program.name)
+    package = TABLES.packages.get(family, {}).get(debian, debian)
     result: Found = (Outcome.OK, f"{version} ({found})" if version else found, "")
     if not found:
         install = install_command(family, [package], is_root=is_root)

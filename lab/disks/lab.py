@@ -732,14 +732,11 @@ def _settle(lab: Lab) -> None:
             for place in device.mounted_on:
                 if place.startswith(f"{MOUNT_FOLDER}/"):
                     lab.machine.run(("umount", place), check=False)
+        mapped = [("dmsetup", "remove_all")] if any(name.startswith("dm-") for name in devices) else []
+        arrays = [("mdadm", "--stop", "--scan")] if any(name.startswith("md") for name in devices) else []
         # Some mapped devices lie above arrays, others below: each call removes those that are not in use.
-        has_mapped = any(name.startswith("dm-") for name in devices)
-        if has_mapped:
-            lab.machine.run(("dmsetup", "remove_all"), check=False, timeout_seconds=30)
-        if any(name.startswith("md") for name in devices):
-            lab.machine.run(("mdadm", "--stop", "--scan"), check=False, timeout_seconds=30)
-        if has_mapped:
-            lab.machine.run(("dmsetup", "remove_all"), check=False, timeout_seconds=30)
+        for argv in (*mapped, *arrays, *mapped):
+            lab.machine.run(argv, check=False, timeout_seconds=30)
     except LabError:
         return
 

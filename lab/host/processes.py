@@ -101,10 +101,8 @@ class Processes:
 
     def kill_group(self, group_id: int) -> None:
         """Send SIGKILL to a whole process group; a group that is already gone is not an error."""
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(group_id, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
 
     def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
         """Kill every process that has a file below ``folder`` open for writing, except this process and ``spared``.

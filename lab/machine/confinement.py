@@ -306,10 +306,8 @@ def _retain_capabilities(capabilities: int) -> None:
                 raise OSError(number, os.strerror(number))
             # Past the last capability.
             break
-    header, sets = (
-        struct.pack("=Ii", CAPABILITY_VERSION_3, 0),
-        struct.pack("=6I", capabilities, capabilities, 0, 0, 0, 0),
-    )
+    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+    sets = struct.pack("=6I", capabilities, capabilities, 0, 0, 0, 0)
     _check(_libc.capset(header, sets))
 
 

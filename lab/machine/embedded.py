@@ -308,9 +308,9 @@ def kernel_arguments(
             "time-travel=inf-cpu",
             f"time-travel-start={VIRTUAL_START_NANOSECONDS}",
             f"lab_seed={options.seed}",
+            f"lab_client={channel_fds[0]},{channel_fds[1]}",
+            f"RAIDLAB_QUICK_CLOCK={image.path.parent / 'quick_clock.so'}",
         ]
-        arguments.append(f"lab_client={channel_fds[0]},{channel_fds[1]}")
-        arguments.append(f"RAIDLAB_QUICK_CLOCK={image.path.parent / 'quick_clock.so'}")
     else:
         arguments.append(f"ssl0=fd:{channel_fds[0]},fd:{channel_fds[1]}")
     if Path("/dev") in folder.resolve().parents:

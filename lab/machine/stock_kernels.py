@@ -219,11 +219,8 @@ def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = 
         path, _, rest = line.partition(":")
         needs[_module_name(path)] = (path, rest.split())
     builtin = folder / "modules.builtin"
-    built_in = (
-        {_module_name(line) for line in builtin.read_text("ascii", "replace").splitlines()}
-        if builtin.is_file()
-        else set()
-    )
+    lines = builtin.read_text("ascii", "replace").splitlines() if builtin.is_file() else []
+    built_in = set(map(_module_name, lines))
     found: dict[str, None] = {}
     for name in names:
         if name in needs:

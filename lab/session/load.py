@@ -233,11 +233,6 @@ def beside_prediction(predicted_iops: float, measured: Measured) -> str:
 
 
 def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
-    by_node = {disk.node: disk for disk in session.disks}
-    rates = []
-    for node in nodes:
-        disk = by_node.get(node)
-        if disk is None or not disk.model:
-            return None
-        rates.append(nominal_rates(find_drive_model(disk.model)))
-    return rates or None
+    models = {disk.node: disk.model for disk in session.disks}
+    found = [models.get(node, "") for node in nodes]
+    return [nominal_rates(find_drive_model(model)) for model in found] if found and all(found) else None
