@@ -192,9 +192,13 @@ def test_a_waiting_program_blocks_nothing_and_is_notified_of_its_timeout(
     wait_until(marker.exists)
 
 
-def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHere, program: GuestProgram) -> None:
-    assert here.machine.call(program, ("quick", "")).startswith("quick ")
-    here.channel.request("call", program="trial", arguments=["wait", "/nowhere/told"])
+def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(
+    here: AgentHere, program: GuestProgram, tmp_path: Path
+) -> None:
+    folder = here.machine.install(program).rpartition("/")[0]
+    arguments = ["wait", str(tmp_path / "told")]
+    here.channel.request("call", folder=folder, module=program.module, arguments=arguments)
+    wait_until((tmp_path / "told.begun").exists)
     here.channel.close()
     assert here.process.wait(timeout=5) == 0
 
