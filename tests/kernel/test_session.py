@@ -119,7 +119,7 @@ def test_a_load_runs_beside_the_monitor_and_a_rebuild(session: LabSession) -> No
 
 def test_a_load_ends_by_itself_and_can_be_stopped_at_any_time(session: LabSession) -> None:
     create(session, "raid1", D[:2])
-    load = Load(session, "md0", "rand-read-4k", runtime_seconds=3.0)
+    load = Load(session, "md0", "rand-read-4k", runtime_seconds=1.0)
     load.start()
     measured = load.wait(30.0)
     assert measured is not None

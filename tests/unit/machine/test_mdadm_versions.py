@@ -39,7 +39,6 @@ def test_an_mdadm_is_named_by_the_beginning_of_its_version_or_by_its_folder(stor
         find_mdadm("./nowhere/")
 
 
-@pytest.mark.usefixtures("store")
 def test_an_option_of_the_target_shares_its_folder_and_passes_it_to_init(store: Path) -> None:
     for text in ("uml:?mdadm=4.4", "qemu:?mdadm=4.4"):
         options = embedded_options(parse_target(text), EmbeddedOptions())

@@ -55,6 +55,9 @@ def test_a_missing_colon_is_accepted_with_options() -> None:
         ("qemu:host", "does not accept a host", "write 'qemu:' alone"),
         ("qemu:?time=virtual", "unknown option 'time'", "options of qemu:"),
         ("uml:?mdadm=", "names no version or folder", "mdadm=4.4"),
+        ("qemu:?root=arm64&kernel=6.1", "a root image has its own kernel", "omit kernel=, or root="),
+        ("qemu:?root=arm64&show=/etc", "sees no files of this computer", "omit show=, or root="),
+        ("qemu:?root=arm64&show=/etc&kernel=6", "a root image has its own kernel", "omit kernel and show=, or root="),
         ("ssh:h?identity=a%00b", "is not a target", "control characters"),
         ("ssh:h\x1b[2J", "is not a target", "control characters"),
     ],
@@ -77,6 +80,7 @@ def test_labs_of_machines_with_long_names_have_distinct_names() -> None:
     [
         ("uml:", "embedded kernel", "embedded"),
         ("uml:?name=x&time=virtual", "embedded kernel, lab 'x', virtual time", "embedded"),
+        ("qemu:?root=arm64", "root image arm64", "root image arm64"),
         ("local:", "local:", "local:"),
         ("ssh:root@lab1?port=22&identity=/k", "ssh:root@lab1", "ssh:root@lab1"),
         ("no target", "no target", "no target"),

@@ -101,14 +101,6 @@ def test_portions_shrink_where_they_take_long_and_grow_where_they_do_not() -> No
     assert 0 < portions.most_seconds < 0.1
 
 
-@pytest.mark.parametrize(
-    ("pace", "words"),
-    [(PAUSED, "paused"), (Pace(1.0), "1x"), (Pace(100.0), "100x"), (Pace(math.inf), "max"), (STEP, "step")],
-)
-def test_each_pace_has_its_word(pace: Pace, words: str) -> None:
-    assert pace.words == words
-
-
 def test_a_fresh_machine_goes_at_1x(machine: VirtualMachine, reports: PacerReports) -> None:
     reports.pacer.start()
     reports.wait(lambda: len(machine.sleeps) >= 3, "time passes")
