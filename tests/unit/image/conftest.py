@@ -67,9 +67,18 @@ def archive() -> bytes:
     return packed.stdout
 
 
-@pytest.fixture
-def clone(tmp_path: Path, archive: bytes) -> Clone:
-    root = tmp_path / "clone"
+def unpacked(root: Path, archive: bytes) -> Clone:
     root.mkdir()
     subprocess.run(["tar", "-x"], cwd=root, input=archive, check=True)
     return Clone(root)
+
+
+@pytest.fixture
+def clone(tmp_path: Path, archive: bytes) -> Clone:
+    return unpacked(tmp_path / "clone", archive)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory, archive: bytes) -> Clone:
+    """For tests that change nothing in it."""
+    return unpacked(tmp_path_factory.mktemp("unchanged") / "clone", archive)

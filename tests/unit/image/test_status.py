@@ -116,12 +116,14 @@ def test_status_takes_little_time(clone: Clone) -> None:
         (("../output/x",), "there is no image '../output/x'"),
     ],
 )
-def test_a_wrong_argument_is_named_and_nothing_is_done(clone: Clone, arguments: tuple[str, ...], words: str) -> None:
-    answer = clone.run("packer/bake.sh", *arguments)
+def test_a_wrong_argument_is_named_and_nothing_is_done(
+    unchanged: Clone, arguments: tuple[str, ...], words: str
+) -> None:
+    answer = unchanged.run("packer/bake.sh", *arguments)
     assert answer.returncode == 2
     assert answer.stderr.startswith(f"image: {words}")
     assert answer.stdout == ""
-    assert not (clone.root / "packer/output").exists()
+    assert not (unchanged.root / "packer/output").exists()
 
 
 def test_missing_programs_are_named_at_once_with_the_next_action(clone: Clone, tmp_path: Path) -> None:
