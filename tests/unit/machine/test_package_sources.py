@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
 from lab.errors import LabError
-from lab.host.processes import Completed, Processes
+from lab.host.processes import Completed
 from lab.machine.package_sources import Apt
 from lab.machine.stock_kernels import packaged_kernels
 
@@ -35,28 +35,26 @@ def test_only_ordinary_kernels_are_fetched() -> None:
     assert packaged_kernels().versions(cast(Apt, apt)) == ordinary
 
 
-class FakeProcesses(Processes):
-    """apt-get 2.6.1, which fetched these lists."""
+def apt_that_fetched(*lists: Path) -> Mock:
+    """apt-get 2.6.1."""
+    lost = "W: Failed to fetch http://a/dists/x/InRelease  Could not resolve 'a'\n"
+    answer = Completed(0, "", f"{lost}W: Some index files failed to download. They have been ignored, or ...\n")
 
-    def __init__(self, *lists: Path) -> None:
-        self._lists = lists
-
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
-    ) -> Completed:
-        for path in self._lists:
+    def run(*_: object, **__: object) -> Completed:
+        for path in lists:
             path.touch()
-        lost = "W: Failed to fetch http://a/dists/x/InRelease  Could not resolve 'a'\n"
-        return Completed(0, "", f"{lost}W: Some index files failed to download. They have been ignored, or ...\n")
+        return answer
+
+    return Mock(run=run)
 
 
 def test_a_network_that_is_down_is_named(tmp_path: Path) -> None:
     lock, release = tmp_path / "lists/lock", tmp_path / "lists/b_dists_x_InRelease"
     sources = "deb http://a x main\ndeb http://b x main\n"
     with pytest.raises(LabError, match=r"no package source can be reached: .*Could not resolve 'a'") as raised:
-        Apt(FakeProcesses(lock), tmp_path, sources).update()
+        Apt(apt_that_fetched(lock), tmp_path, sources).update()
     assert "can reach its package sources" in raised.value.hint
     # One source of several, or none at all, is no error.
     for each, there in ((sources, (lock, release)), ("", (lock,))):
         (folder := tmp_path / f"work{len(there)}").mkdir()
-        Apt(FakeProcesses(*(folder / path.relative_to(tmp_path) for path in there)), folder, each).update()
+        Apt(apt_that_fetched(*(folder / path.relative_to(tmp_path) for path in there)), folder, each).update()
