@@ -24,7 +24,6 @@ from lab.drills.case import (
     best_of,
     forget_drill,
     require_attempt,
-    require_practice,
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank, require_possible
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
@@ -188,8 +187,10 @@ def _leave(context: Context, _: verbs.LeaveDrill) -> None:
     except DrillError:
         # A damaged drill is closed too.
         case = None
-    if case is not None:
-        require_practice(case.record.exam)
+    if case is not None and case.record.exam:
+        with _desk(context) as desk:
+            desk.leave()
+    elif case is not None:
         close_case(folder, case, {})
     elif not forget_drill(folder):
         _require_case(context)

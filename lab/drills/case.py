@@ -106,12 +106,6 @@ def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
         raise DrillError("the time of this exam is over", hint="'raidlab drill debrief --as-it-is' ends it")
 
 
-def require_practice(terms: ExamTerms | None) -> None:
-    """Raises DrillError in an exam, which cannot be given up."""
-    if terms is not None:
-        raise DrillError("an exam cannot be given up", hint="'raidlab drill debrief --as-it-is' ends it")
-
-
 def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:
     """The exam as its outcome records it; None for practice."""
     if terms is None:

@@ -34,7 +34,7 @@ from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.drills import disks_program
-from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_practice, require_time
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_time
 from lab.drills.disks_program import PAGE_BYTES
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
 from lab.errors import CommandFailed, DrillError, LabError, SpecError
@@ -234,9 +234,11 @@ class DiskTruth:
 
 
 class _Noted(msgspec.Struct):
-    """The fields of ``_FILE`` that only the client reads (``disks_program.note``, ``_slots``)."""
+    """The content of ``_FILE``: the answer of ``disks_program.note``, with ``_slots``."""
 
+    geometries: list[list[tuple[int, list[tuple[int, int, str, int]], list[list[int]]]]]
     files: list[int]
+    meta: list[int]
     slots: list[list[list[int]]]
     uuid: str
 
@@ -358,7 +360,9 @@ def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted:
     }
     try:
         return convert(_work_on(session, disks, "look", asked), _Examined)
-    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+    except CommandFailed as error:
+        raise DrillError(f"the disks could not be examined: {error.message}", hint=_GIVE_UP) from error
+    except (msgspec.ValidationError, ValueError, LookupError, RecursionError) as error:
         raise DrillError(f"the examination of the disks gave a wrong answer: {error}", hint=_GIVE_UP) from None
 
 
@@ -705,9 +709,19 @@ class DrillDesk:
             self._arrive()
 
     def leave(self) -> None:
-        """Give up the drill without a verdict. Raises DrillError in an exam."""
-        require_practice(self.case.record.exam)
+        """Give up the drill without a verdict. Raises DrillError in an exam, unless a verdict is impossible."""
+        if self.case.record.exam and self._can_be_judged():
+            raise DrillError("an exam cannot be given up", hint="'raidlab drill debrief --as-it-is' ends it")
         self.close()
+
+    def _can_be_judged(self) -> bool:
+        """Whether the records and the copies of the disks, which a verdict needs, are undamaged."""
+        try:
+            self.changed()
+            self.truth()
+        except (DrillError, CommandFailed):
+            return False
+        return True
 
     def close(self) -> None:
         """End the drill; the disks are not changed."""

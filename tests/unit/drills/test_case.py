@@ -31,7 +31,6 @@ from lab.drills.case import (
     exam_words,
     forget_drill,
     minutes_left,
-    require_practice,
     require_time,
 )
 from lab.drills.schema import find_drill, read_drill, ready
@@ -171,17 +170,33 @@ def test_time_goes_by_the_clock() -> None:
     assert ended(None, BEGAN, at(48)) is None
 
 
-def test_it_has_no_hints_and_is_not_given_up(tmp_path: Path) -> None:
+def test_an_exam_has_no_hints(tmp_path: Path) -> None:
     opened(tmp_path, TERMS)
     case = read_again(tmp_path)
     assert case.record.exam == TERMS
     with pytest.raises(DrillError, match="no hints"):
         case.hint()
     assert case.record.hints == 0
-    with pytest.raises(DrillError, match="cannot be given up") as caught:
-        require_practice(case.record.exam)
-    assert "debrief" in caught.value.hint
-    require_practice(None)
+
+
+@pytest.mark.parametrize("damaged", ["truth.json", "truth-begun.json", ""])
+def test_an_exam_is_given_up_only_if_it_cannot_be_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
+    opened(tmp_path, TERMS)
+    monkeypatch.setattr(desk, "drill_disks", lambda *_: ())
+    session: Any = SimpleNamespace(
+        folder=tmp_path, machine=FakeMachine(), target=SimpleNamespace(is_embedded=True), is_embedded=True
+    )
+    exam = desk.DrillDesk(session, read_again(tmp_path))
+    if damaged:
+        (tmp_path / "drill" / damaged).write_text("{")
+        exam.leave()
+    else:
+        with pytest.raises(DrillError, match="cannot be given up") as caught:
+            exam.leave()
+        assert "debrief" in caught.value.hint
+    assert (DrillCase.find(tmp_path) is None) is bool(damaged)
 
 
 def tried(outcome: str, *, attempt: int = 0, over: float = 0.0, verdict: str = "saved") -> DrillTry:

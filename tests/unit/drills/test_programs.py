@@ -275,10 +275,10 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
 
-NOTED = json.dumps({"files": [0], "slots": [], "uuid": ""})
+NOTED = json.dumps({"geometries": [], "files": [0], "meta": [], "slots": [], "uuid": ""})
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[" * 100_000])
+@pytest.mark.parametrize("text", ["{", '{"files": [0], "meta": [], "slots": [], "uuid": ""}', "[" * 100_000])
 @pytest.mark.parametrize("name", ["truth.json", "truth-begun.json"])
 def test_a_damaged_note_is_named(tmp_path: Path, name: str, text: str) -> None:
     session: Any = None
@@ -305,6 +305,16 @@ def test_a_wrong_answer_from_the_machine_is_named(tmp_path: Path, answer: str, m
     (tmp_path / "truth.json").write_text(NOTED)
     (tmp_path / "truth-begun.json").write_text('{"files": [], "meta": [], "cells": "D"}')
     with pytest.raises(DrillError, match=message) as caught:
+        read_truth(session, [], tmp_path)
+    assert caught.value.hint == "'raidlab drill leave' gives the drill up"
+
+
+def test_a_note_of_a_slot_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    session: Any = SimpleNamespace(target=SimpleNamespace(is_embedded=True))
+    rows = '[[[1, [[0, 0, "", 0]], [[0, 0]]]]]'
+    (tmp_path / "truth.json").write_text(NOTED.replace('"geometries": []', f'"geometries": {rows}'))
+    (tmp_path / "truth-begun.json").write_text('{"files": [], "meta": [], "cells": "D"}')
+    with pytest.raises(DrillError, match="gave a wrong answer") as caught:
         read_truth(session, [], tmp_path)
     assert caught.value.hint == "'raidlab drill leave' gives the drill up"
 
