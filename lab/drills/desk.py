@@ -210,7 +210,6 @@ def _paths(disks: Sequence[LabDisk], is_own: bool) -> list[str]:
 
 
 _FILE = "truth.json"
-_SECONDS = 300.0
 _GIVE_UP = "'raidlab drill leave' gives the drill up"
 _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
 
@@ -264,7 +263,7 @@ def map_files(session: LabSession, place: str, node: str, file_system: str) -> d
 
     The file system must be mounted on ``place`` and synced. Raises CommandFailed.
     """
-    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
+    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_STEP_SECONDS)
     found = json.loads(answer)
     meta = found["folders"]
     if file_system == "ext4":
@@ -298,7 +297,7 @@ def note_truth(
         "also": [0],
         "geometries": [geometry_of(status, chunk) for chunk in chunks],
     }
-    noted = json.loads(session.machine.call(_PROGRAM, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
+    noted = json.loads(session.machine.call(_PROGRAM, ["note", json.dumps(asked)], timeout_seconds=_STEP_SECONDS))
     pictures = examine_members(session.machine, disks)
     noted["slots"] = _slots(disks, status, pictures)
     noted["uuid"] = next((pictures[disk.name].uuid for disk in disks if disk.node in _members(status).values()), "")

@@ -236,9 +236,9 @@ def shows_solution(progress: StepProgress) -> bool:
 
 def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
     """The parts of this view that may be displayed: until the student predicts, this excludes the results of checks."""
-    step, first = view.step, view.checks[:1]
-    if step.ask is not None and not all(check.is_passed for check in first):
-        question = DisplayedCheck(first[0].name, words.requirement(first[0].name, first[0].facts), "", is_passed=False)
+    step = view.step
+    if step.ask is not None and not (asked := view.checks[0]).is_passed:
+        question = DisplayedCheck(asked.name, words.requirement(asked.name, asked.facts), "", is_passed=False)
         count = len(view.checks) - 1
         later = DisplayedCheck("later", words.requirement("later", {"count": count}), "", is_passed=False)
         return DisplayedStep((question, later) if count else (question,), None)

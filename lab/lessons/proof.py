@@ -46,15 +46,13 @@ class LessonProver(Prover):
 
     kind = "lesson"
 
-    def __init__(self, lesson: ReadyLesson, session: LabSession, target: Target, host: Host) -> None:
+    def __init__(self, lesson: ReadyLesson, session: LabSession) -> None:
         super().__init__(lesson.id, lesson.seed, lesson.check_count)
         self._lesson = lesson
         self._session = session
-        self._target = target
-        self._host = host
         self._done_apart: set[str] = set()
         """Measurements and scenarios that were run. They also count for wrong solutions of later steps."""
-        self._began_utc = utc_text(host.clock)
+        self._began_utc = utc_text(session.host.clock)
         self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): (each, do) for each, do in lesson.wrong}
 
     def ways(self, *, with_wrong: bool) -> list[Way]:
@@ -67,8 +65,8 @@ class LessonProver(Prover):
     def _opened(self) -> LessonSession:
         """Begin the lesson as a new student with a blank lab, and with the measurements of this proof."""
         self._blank()
-        progress = engine.begin(self._lesson, target=str(self._target), now_utc=self._began_utc)
-        opened = LessonSession(self._lesson, progress, store=lambda _: None, host=self._host)
+        progress = engine.begin(self._lesson, target=str(self._session.target), now_utc=self._began_utc)
+        opened = LessonSession(self._lesson, progress, store=lambda _: None, host=self._session.host)
         opened.find_results()
         return opened
 
@@ -163,7 +161,7 @@ class LessonProver(Prover):
         def run_apart(action: ApartAction) -> None:
             word = action.by_hand()
             if word not in self._done_apart:
-                opened.do_apart(action, RunRequest(self._target, self._host))
+                opened.do_apart(action, RunRequest(self._session.target, self._session.host))
                 self._done_apart.add(word)
 
         return carry_out(actions, opened, opener=self._opener, run_apart=run_apart)
@@ -189,7 +187,7 @@ class LessonProver(Prover):
 
 def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = True) -> Proof:
     """Prove a lesson in an open lab whose disks may be made blank. The wrong solutions take about half of the time."""
-    prover = LessonProver(lesson, session, session.target, session.host)
+    prover = LessonProver(lesson, session)
     return prover.prove(prover.ways(with_wrong=with_wrong))
 
 
