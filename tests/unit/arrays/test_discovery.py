@@ -76,17 +76,6 @@ def test_control_characters_in_a_name_are_escaped() -> None:
     assert array.name == r"a\x1b[2J\x0amd0"
 
 
-def test_of_two_with_one_name_the_later_is_started() -> None:
-    old = "11111111-da01-902e-5c34-d7ae6fb932ca"
-    arrays = found(
-        {
-            A: superblock(0, [0, 1], level=1, slots=2, updated=100, array=old),
-            B: superblock(0, [0, 1], level=1, slots=2, updated=200),
-        }
-    )
-    assert [(array.devices, bool(array.refusal)) for array in arrays] == [((B,), False), ((A,), True)]
-
-
 @pytest.mark.parametrize("data", [b"", bytes(1024), superblock(0, [0])[:200]])
 def test_data_without_a_superblock_parse_to_none(data: bytes) -> None:
     assert parse_superblock(data) is None

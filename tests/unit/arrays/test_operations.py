@@ -7,55 +7,13 @@ from pathlib import Path
 import pytest
 
 from lab.arrays import operations as ops
-from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.arrays.spec import Bitmap
 from lab.disks import DiskKind, LabDisk
 from lab.errors import DeviceRefused, SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB
 
 A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
-START = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any"
-
-PPL, JOURNAL = ConsistencyPolicy.PPL, ConsistencyPolicy.JOURNAL
-PARITY = "--chunk=512 --layout=left-symmetric --bitmap=none"
-CREATE = {
-    "--level=raid0 --raid-devices=2 --chunk=512": ArraySpec("raid0", (A, B)),
-    "--level=raid1 --raid-devices=2 --bitmap=internal --spare-devices=1": ArraySpec(
-        "1", (A, B), spares=(C,), bitmap=Bitmap.INTERNAL
-    ),
-    "--level=raid4 --raid-devices=3 --chunk=64 --bitmap=none": ArraySpec("raid4", (A, B, C), chunk_bytes=65536),
-    f"--level=raid5 --raid-devices=3 {PARITY}": ArraySpec("raid5", (A, B, C)),
-    f"--level=raid5 --raid-devices=3 {PARITY} --consistency-policy=ppl": ArraySpec(
-        "raid5", (A, B, C), consistency_policy=PPL
-    ),
-    f"--level=raid5 --raid-devices=3 {PARITY} --write-journal=/dev/ubdd": ArraySpec(
-        "raid5", (A, B, C), consistency_policy=JOURNAL, journal_device=D
-    ),
-    "--level=raid6 --raid-devices=4 --chunk=512 --layout=right-symmetric --bitmap=none --assume-clean": ArraySpec(
-        "raid6", (A, B, C, D), assume_clean=True, layout="right-symmetric"
-    ),
-    "--level=raid10 --raid-devices=4 --chunk=512 --layout=n2 --bitmap=none": ArraySpec("raid10", (A, B, C, D)),
-    "--level=raid10 --raid-devices=3 --chunk=64 --layout=f2 --bitmap=none": ArraySpec(
-        "raid10", (A, B, C), layout="f2", chunk_bytes=65536
-    ),
-}
-
-
-@pytest.mark.parametrize("options", CREATE)
-def test_create(options: str) -> None:
-    spec = CREATE[options]
-    (step,) = spec.creation().steps
-    assert step.shell_line() == " ".join([START, options, *spec.members, *spec.spares])
-    assert step.danger is Danger.DATA
-    journal = (spec.journal_device,) if spec.journal_device else ()
-    assert step.writes_devices == spec.members + spec.spares + journal
-    assert step.undo == ("mdadm", "--stop", "/dev/md0")
-
-
-def test_a_bare_disk_needs_no_steps() -> None:
-    assert ArraySpec("single", (A,)).creation().steps == ()
-
-
 MANAGE, GROW = "mdadm --manage /dev/md0", "mdadm --grow /dev/md0"
 QUIET = "sh -c 'for _ in $(seq 300); do grep -q [1-9] /sys/class/block/ubdb/inflight || break; sleep 0.1; done'"
 SYNC_ACTION = "> /sys/block/md0/md/sync_action'"

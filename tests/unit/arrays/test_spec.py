@@ -10,6 +10,7 @@ from lab.arrays.levels import LevelName
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.disks import DiskKind, LabDisk
 from lab.errors import SpecError
+from lab.plans import Danger
 from lab.units import KIB, MIB
 from tests.unit.disks.machines import lab_disks
 
@@ -17,20 +18,57 @@ A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
 JOURNAL, PPL = ConsistencyPolicy.JOURNAL, ConsistencyPolicy.PPL
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        ArraySpec("raid0", (A, B), chunk_bytes=4096),
-        ArraySpec("raid4", (A, B, C), consistency_policy=JOURNAL, journal_device=D),
-        ArraySpec("raid5", (A, B, C), consistency_policy=PPL, layout="right-asymmetric"),
-        ArraySpec("raid10", (A, B, C), layout="o3", name="md127"),
-        ArraySpec("raid5", ("/dev/disk/by-id/virtio-RAIDLAB-01", "/dev/sdb", "/dev/sdc")),
-    ],
-    ids=lambda spec: spec.level,
-)
-def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
-    assert spec.problems() == ()
-    spec.validate()
+PARITY = "--chunk=512 --layout=left-symmetric --bitmap=none"
+UUID = "00000000:00000000:00000000:00000001"
+CREATE = {
+    "--level=raid0 --raid-devices=2 --chunk=4": ArraySpec("raid0", (A, B), chunk_bytes=4096),
+    "--level=raid1 --raid-devices=2 --bitmap=internal --spare-devices=1": ArraySpec(
+        "1", (A, B), spares=(C,), bitmap=Bitmap.INTERNAL
+    ),
+    "--level=raid4 --raid-devices=3 --chunk=64 --bitmap=none --write-journal=/dev/ubdd": ArraySpec(
+        "raid4", (A, B, C), chunk_bytes=65536, consistency_policy=JOURNAL, journal_device=D
+    ),
+    f"--level=raid5 --raid-devices=3 {PARITY}": ArraySpec(
+        "raid5", ("/dev/disk/by-id/virtio-RAIDLAB-01", "/dev/sdb", "/dev/sdc")
+    ),
+    f"--level=raid5 --raid-devices=3 {PARITY} --consistency-policy=ppl": ArraySpec(
+        "raid5", (A, B, C), consistency_policy=PPL
+    ),
+    f"--uuid={UUID} --level=raid5 --raid-devices=3 --chunk=16 --layout=right-asymmetric --data-offset=2048 --size=5120 "
+    "--bitmap=none --assume-clean --force --spare-devices=1 --write-mostly": ArraySpec(
+        "raid5",
+        (A, B, C),
+        "md7",
+        spares=(D,),
+        chunk_bytes=16 * KIB,
+        layout="right-asymmetric",
+        assume_clean=True,
+        forces_resync=True,
+        size_bytes=5 * MIB,
+        data_offset_bytes=2 * MIB,
+        uuid=UUID,
+        options=("--write-mostly",),
+    ),
+    "--level=raid6 --raid-devices=4 --chunk=512 --layout=right-symmetric --bitmap=none --assume-clean": ArraySpec(
+        "raid6", (A, B, C, D), assume_clean=True, layout="right-symmetric"
+    ),
+    "--level=raid10 --raid-devices=4 --chunk=512 --layout=n2 --bitmap=none": ArraySpec("raid10", (A, B, C, D)),
+    "--level=raid10 --raid-devices=3 --chunk=64 --layout=o3 --bitmap=none": ArraySpec(
+        "raid10", (A, B, C), name="md127", layout="o3", chunk_bytes=65536
+    ),
+}
+
+
+@pytest.mark.parametrize("options", CREATE)
+def test_create(options: str) -> None:
+    spec = CREATE[options]
+    (step,) = spec.creation().steps
+    start = f"mdadm --create /dev/{spec.name} --run --metadata=1.2 --homehost=any"
+    assert step.shell_line() == " ".join([start, options, *spec.members, *spec.spares])
+    assert step.danger is Danger.DATA
+    journal = (spec.journal_device,) if spec.journal_device else ()
+    assert step.writes_devices == spec.members + spec.spares + journal
+    assert step.undo == ("mdadm", "--stop", f"/dev/{spec.name}")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +128,8 @@ def test_all_problems_come_at_once() -> None:
 
 def test_the_device_is_the_array_or_the_bare_disk() -> None:
     assert ArraySpec("raid1", (A, B), name="md3").device == "/dev/md3"
-    assert ArraySpec("single", (A,)).device == A
+    single = ArraySpec("single", (A,))
+    assert (single.device, single.creation().steps) == (A, ())
 
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -106,28 +145,6 @@ def test_no_other_module_writes_mdadm_create() -> None:
         if '"--create"' in line and "==" not in line
     }
     assert found == {"lab/arrays/spec.py"}
-
-
-def test_every_field_of_an_array_is_in_its_command_line() -> None:
-    spec = ArraySpec(
-        "raid5",
-        ("/dev/a", "/dev/b", "/dev/c"),
-        "md7",
-        spares=("/dev/d",),
-        chunk_bytes=16 * KIB,
-        layout="right-symmetric",
-        assume_clean=True,
-        forces_resync=True,
-        size_bytes=5 * MIB,
-        data_offset_bytes=2 * MIB,
-        uuid="00000000:00000000:00000000:00000001",
-        options=("--write-mostly",),
-    )
-    assert " ".join(spec.create_argv) == (
-        "mdadm --create /dev/md7 --run --metadata=1.2 --homehost=any --uuid=00000000:00000000:00000000:00000001 "
-        "--level=raid5 --raid-devices=3 --chunk=16 --layout=right-symmetric --data-offset=2048 --size=5120 "
-        "--bitmap=none --assume-clean --force --spare-devices=1 --write-mostly /dev/a /dev/b /dev/c /dev/d"
-    )
 
 
 DISKS = lab_disks("abcdefghi")
