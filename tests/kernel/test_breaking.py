@@ -6,7 +6,7 @@ import pytest
 
 from lab.arrays import operations
 from lab.arrays.spec import Bitmap
-from lab.errors import ArrayError, CommandFailed, DeviceRefused, SpecError
+from lab.errors import ArrayError, CommandFailed
 from lab.measure.rebuild import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import is_pulled
@@ -131,13 +131,3 @@ def test_a_slow_member_is_removed_once_it_has_answered_all(session: LabSession) 
     assert len(session.array("md0").status().members) == 2
     load.stop()
     load.result()
-
-
-def test_what_cannot_be_pulled_or_slowed_is_refused_with_what_can(session: LabSession) -> None:
-    with pytest.raises(DeviceRefused, match="disk01 cannot be pulled: it is part of the embedded kernel") as refused:
-        breaking.pull(session, "disk01")
-    assert "--kind spindle" in refused.value.hint
-    with pytest.raises(DeviceRefused, match="disk01 is a file disk"):
-        breaking.slow(session, "disk01", "slow")
-    with pytest.raises(SpecError, match="drive model ssd is not slower"):
-        breaking.slow(session, "disk07", "ssd")

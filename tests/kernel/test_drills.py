@@ -105,7 +105,7 @@ def test_assembling_is_writing(made: Host) -> None:
         assert touched(desk) > 0
 
 
-def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
+def test_where_nothing_runs_all_blocks_are_missing_and_the_drill_is_not_ended_by_the_way(made: Host) -> None:
     with working(made) as (session, desk):
         by_hand(session, desk, "mdadm --stop --scan")
         outcome = judge(desk)
@@ -114,6 +114,10 @@ def test_where_nothing_can_be_read_all_blocks_are_missing(made: Host) -> None:
         assert (outcome.verdict, outcome.blocks) == (DrillVerdict.STOPPED, {"missing": total})
         assert (outcome.kept_percent, [each.id for each in outcome.mistakes]) == (100.0, ["nothing-runs"])
         assert f"**0 %** of {total} blocks of 4 KiB ({total} missing)" in debriefing(outcome, desk.case.drill)
+        with pytest.raises(NothingRuns) as caught:
+            end_drill(desk, is_final=False)
+        assert "--as-it-is" in caught.value.hint
+        assert DrillCase.find(made.state.lab_folder("default")) is not None
 
 
 def test_the_outcome_knows_the_drills_file(made: Host) -> None:
@@ -163,14 +167,6 @@ def test_a_repaired_array_that_is_stopped_is_started_before_judging(made: Host) 
         outcome = judge(desk)
         assert (outcome.verdict, outcome.saved_percent, outcome.mistakes) == (DrillVerdict.SAVED, 100.0, ())
         desk.reset()
-
-
-def test_a_drill_in_which_nothing_runs_is_not_ended_by_the_way(made: Host) -> None:
-    with working(made) as (_, desk):
-        with pytest.raises(NothingRuns) as caught:
-            end_drill(desk, is_final=False)
-        assert "--as-it-is" in caught.value.hint
-        assert DrillCase.find(made.state.lab_folder("default")) is not None
 
 
 _BY_HAND = """

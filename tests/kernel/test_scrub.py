@@ -19,7 +19,6 @@ from tests.kernel.rig import NAME, Rig, file_disks
 pytestmark = pytest.mark.kernel
 
 DISKS = file_disks(4, 24)
-LEVELS = [("raid1", 2), ("raid5", 3), ("raid6", 4)]
 DAMAGE_BYTES = 2 * MIB
 """One chunk in each of four stripes, so data and parity are hit, wherever the layout puts them."""
 
@@ -41,21 +40,27 @@ def damage(rig: Rig, node: str) -> None:
     rig.lab.execute(plan)
 
 
-@pytest.mark.parametrize(("level", "members"), [*LEVELS, ("raid10", 4)])
-def test_a_right_array_has_no_mismatch(rig: Rig, level: str, members: int) -> None:
-    rig.create(level, members)
-    before = rig.fill()
+def test_a_right_raid10_has_no_mismatch(rig: Rig) -> None:
+    rig.create("raid10", 4)
+    rig.fill()
+    assert check(rig) == 0
+
+
+@pytest.mark.parametrize(("level", "members"), [("raid1", 2), ("raid5", 3), ("raid6", 4)])
+def test_damage_is_found_and_a_rebuild_brings_the_data_back_but_a_repair_does_not(
+    rig: Rig, level: str, members: int
+) -> None:
+    spec = rig.create(level, members)
+    before, member = rig.fill(), spec.members[0]
+    assert check(rig) == 0
+    damage(rig, member)
+    assert DAMAGE_BYTES // 512 <= check(rig) <= rig.size_bytes() // 512
+    rig.lab.execute(operations.fail(NAME, member) + operations.remove(NAME, member))
+    rig.lab.execute(operations.add(NAME, member, erase_first=True))
+    assert rig.idle().degraded_count == 0
     assert check(rig) == 0
     assert verdict(before, rig.sum()) is DataVerdict.INTACT
-
-
-@pytest.mark.parametrize(("level", "members"), LEVELS)
-def test_damage_is_found_and_repair_makes_consistent_but_not_right(rig: Rig, level: str, members: int) -> None:
-    spec = rig.create(level, members)
-    before = rig.fill()
-    damage(rig, spec.members[0])
-    found = check(rig)
-    assert DAMAGE_BYTES // 512 <= found <= rig.size_bytes() // 512
+    damage(rig, member)
     rig.lab.execute(operations.scrub(NAME, "repair"))
     rig.idle()
     assert check(rig) == 0
@@ -71,18 +76,4 @@ def test_a_mirror_is_mended_if_the_first_copy_is_right(rig: Rig) -> None:
     rig.idle()
     assert check(rig) == 0
     rig.lab.execute(operations.fail(NAME, spec.members[0]))
-    assert verdict(before, rig.sum()) is DataVerdict.INTACT
-
-
-@pytest.mark.parametrize(("level", "members"), LEVELS)
-def test_a_rebuild_of_the_damaged_member_brings_the_data_back(rig: Rig, level: str, members: int) -> None:
-    spec = rig.create(level, members)
-    before = rig.fill()
-    damage(rig, spec.members[0])
-    assert check(rig) > 0
-    member = spec.members[0]
-    rig.lab.execute(operations.fail(NAME, member) + operations.remove(NAME, member))
-    rig.lab.execute(operations.add(NAME, member, erase_first=True))
-    assert rig.idle().degraded_count == 0
-    assert check(rig) == 0
     assert verdict(before, rig.sum()) is DataVerdict.INTACT

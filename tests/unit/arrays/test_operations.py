@@ -126,6 +126,17 @@ def test_a_mapped_member_is_found_under_the_name_that_md_has_for_it() -> None:
     assert step.writes_devices == ("/dev/md0", "/dev/mapper/adapt0-1-2")
 
 
+def test_what_cannot_be_pulled_or_slowed_is_refused_with_what_can() -> None:
+    file = LabDisk(name="disk01", kind=DiskKind.FILE, node=A, size_bytes=MIB)
+    with pytest.raises(DeviceRefused, match="disk01 cannot be pulled: it is part of the embedded kernel") as refused:
+        ops.pull(file)
+    assert "--kind spindle" in refused.value.hint
+    with pytest.raises(DeviceRefused, match="disk01 is a file disk"):
+        ops.slow(file, "slow")
+    with pytest.raises(SpecError, match="drive model ssd is not slower"):
+        ops.slow(LabDisk(name="disk07", kind=DiskKind.SPINDLE, node=B, size_bytes=MIB, model="hdd-10k"), "ssd")
+
+
 def test_a_scsi_disk_can_be_pulled_and_no_part_of_one() -> None:
     disk = LabDisk(name="sdc", kind=DiskKind.PHYSICAL, node="/dev/sdc", size_bytes=MIB)
     (gone,) = ops.pull(disk).steps

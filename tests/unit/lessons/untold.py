@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,8 +127,9 @@ def files_of(lesson_id: str) -> LessonFiles:
     return built_in_course().find(lesson_id)
 
 
-def variants(lesson_id: str, count: int) -> list[ReadyLesson]:
+@cache
+def variants(lesson_id: str, count: int) -> tuple[ReadyLesson, ...]:
     """The lesson for so many seeds; seeds that select the same values have the same lesson."""
     files = files_of(lesson_id)
     seeds = {tuple(draw(files.lesson, seed).items()): seed for seed in TRIED_SEEDS[:count]}
-    return [files.ready(seed) for seed in seeds.values()]
+    return tuple(files.ready(seed) for seed in seeds.values())
