@@ -80,7 +80,9 @@ def grow_and_compare(rig: Rig, plan: Plan, level: str, members: int) -> None:
         expect_data_without(rig, rig.nodes[0], 0, whole)
 
 
-@pytest.mark.parametrize(("level", "members"), [("raid0", 2), ("raid1", 2), ("raid4", 3)])
+@pytest.mark.parametrize(
+    ("level", "members"), [("raid0", 2), ("raid1", 2), pytest.param("raid4", 3, marks=pytest.mark.wide)]
+)
 def test_more_members(rig: Rig, level: str, members: int) -> None:
     rig.create(level, members)
     plan = operations.grow_members(NAME, level, members, (rig.nodes[members],))

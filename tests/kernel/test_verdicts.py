@@ -56,12 +56,16 @@ class Case:
 
 
 def cases() -> Iterator[object]:
-    """Every member, and among the wide tests every pair; on RAID 6 also triples, since only they are too many."""
+    """The first and the last member, and among the wide tests the others and every pair.
+
+    On RAID 6 also triples, since only they are too many.
+    """
     for level, layout, members in SHAPES:
         for count in (1, 2, 3) if level == "raid6" else (1, 2):
             for failed in combinations(range(members), count):
                 case = Case(level, layout, members, failed)
-                yield pytest.param(case, id=str(case), marks=[pytest.mark.wide] if count > 1 else [])
+                is_wide = failed not in ((0,), (members - 1,))
+                yield pytest.param(case, id=str(case), marks=[pytest.mark.wide] if is_wide else [])
 
 
 @dataclass
