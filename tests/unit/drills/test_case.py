@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from lab.arrays.discovery import plain_uuid
-from lab.checks.state import parse_examine
+from lab.checks.state import DrillEnd, parse_examine
 from lab.classroom.folder import DrillTry, decode_outcome
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
-from lab.drills import desk
+from lab.drills import desk, verdict
 from lab.drills.case import (
+    CHANGED_FILE,
     OUTCOME_VERSION,
     CaseRecord,
     DrillCase,
@@ -33,15 +34,24 @@ from lab.drills.case import (
     minutes_left,
     require_time,
 )
-from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.verdict import STRIP_CELLS, debriefing, lacking, strip, verdict_of
 from lab.errors import DrillError, SpecError
 from lab.machine import Host
-from lab.session.session import Leftovers, left_words, read_leftovers, still_there, store_leftovers
+from lab.session.session import (
+    Arrival,
+    Leftovers,
+    left_words,
+    read_leftovers,
+    still_there,
+    store_arrival,
+    store_leftovers,
+)
 from lab.units import KIB, MIB
-from tests.unit.disks.machines import host_in
+from tests.unit.disks.machines import Device, host_in, lab_disks, machine_of
 from tests.unit.drills.outcomes import put_outcome
 from tests.unit.fakes import FakeMachine
+from tests.unit.session.looks import session_on
 
 
 def opened(lab_folder: Path, exam: ExamTerms | None = None) -> DrillCase:
@@ -338,13 +348,38 @@ def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     written = (CAPTURES / "outcome-1.json").read_bytes()
     outcome = decode_outcome(written, "04-superblocks-gone-20261126T203519Z", "a bundle")
     assert (outcome.format_version, outcome.kept_percent) == (1, None)
-    for verdict, says in (("lost", "destroyed, or no running array"), ("partly lost", "was missing")):
-        page = debriefing(msgspec.structs.replace(outcome, verdict=verdict), None)
+    for word, says in (("lost", "destroyed, or no running array"), ("partly lost", "was missing")):
+        page = debriefing(msgspec.structs.replace(outcome, verdict=word), None)
         assert says in page
         assert "can still be recovered" not in page
     put_outcome(host, outcome)
     (host.state.root / "drills" / outcome.drill / f"{outcome.id}.json").write_bytes(written)
     assert DrillStore(host).all() == (outcome,)
+
+
+def test_an_outcome_records_whether_the_drills_file_has_changed(tmp_path: Path) -> None:
+    case = opened(tmp_path)
+    digest = file_digest(case.drill.path)
+    session = SimpleNamespace(machine=FakeMachine())
+    judged: Any = SimpleNamespace(
+        case=case, session=session, now_utc=BEGAN, minutes=1.0, disks=(), beyond_own=lambda _: 0
+    )
+    end = DrillEnd(before={}, after={}, changed={}, saved_percent=100.0, touched_bytes=0)
+    found = []
+    for begun in ("", digest, "of another file"):
+        case.change(drill_file=begun)
+        found.append(verdict._outcome(judged, end, verdict._Saved(None, (), {}, 100.0, ()), None).drill_file)
+    assert found == [digest, digest, CHANGED_FILE]
+
+
+def test_disks_of_an_open_drill_are_made_blank_only_if_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    session = session_on(machine_of(Device("ubda", number="98:97")), lab_disks("a"), "local:")
+    session.folder.mkdir(parents=True)
+    store_arrival(session.folder, Arrival(title="A drill", script="", environment={}))
+    with pytest.raises(DrillError, match="the drill 'A drill' is open on these disks"):
+        session.reset_all()
+    assert session.reset_all(ends_drill=True).steps
 
 
 def test_leftovers_of_a_drill_are_reported_until_they_are_removed(tmp_path: Path) -> None:

@@ -112,12 +112,6 @@ def test_a_typed_number_is_taken_as_it_is_meant(begun: Progress, typed: str, out
     assert number_message(look(READING, typed_after_prediction(begun, typed), lab_state(WANTED))[0]) == outcome
 
 
-def test_a_number_that_is_not_asked_for_yet_is_rejected(begun: Progress) -> None:
-    with pytest.raises(SpecError, match="there is no answer '2'") as caught:
-        engine.answer(READING, begun, "2")
-    assert caught.value.hint == "known: no, yes"
-
-
 WITHOUT_A_NUMBER = ("much", "", "nan", "124 GiB")
 
 
