@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lab.arrays.geometry import (
     PARITY_LAST,
@@ -24,6 +22,7 @@ from lab.arrays.geometry import (
     geometry_of,
     level_geometry,
     parity_row,
+    period_rows,
     raid0_geometry,
     raid10_geometry,
     stripe_rows,
@@ -224,20 +223,17 @@ def test_a_byte_of_a_stripe_names_chunk_and_place() -> None:
     assert stripe.cell_at(3, 2 * CHUNK * 512) is None
 
 
-@st.composite
-def raid10s(draw: st.DrawFn) -> tuple[Raid10, int]:
-    members = draw(st.integers(2, 9))
-    return Raid10(draw(st.sampled_from(Raid10Layout)), draw(st.integers(2, members))), members
-
-
-@given(raid10s())
-def test_the_members_that_share_a_chunk_are_the_sets_that_survival_is_counted_by(array: tuple[Raid10, int]) -> None:
-    level, members = array
-    places: dict[int, set[int]] = {}
-    for row in stripe_rows(level, None, members, members * level.copies):
-        for slot, chunk in enumerate(row.chunks):
-            places.setdefault(chunk.number, set()).add(slot)
-    assert frozenset(frozenset(slots) for slots in places.values()) == level.copy_sets(members)
+@pytest.mark.parametrize("layout", Raid10Layout)
+@pytest.mark.parametrize("members", range(2, 10))
+def test_the_members_that_share_a_chunk_are_the_sets_that_survival_is_counted_by(
+    layout: Raid10Layout, members: int
+) -> None:
+    for level in (Raid10(layout, copies) for copies in range(2, members + 1)):
+        places: dict[int, set[int]] = {}
+        for row in stripe_rows(level, None, members, 2 * period_rows(level, members)):
+            for slot, chunk in enumerate(row.chunks):
+                places.setdefault(chunk.number, set()).add(slot)
+        assert frozenset(frozenset(slots) for slots in places.values()) == level.copy_sets(members), level
 
 
 @pytest.mark.parametrize(
