@@ -228,12 +228,19 @@ def test_a_raid4_without_its_parity_is_not_waited_for() -> None:
     assert fake.runs[-1] == ("pgrep", "-f", "^([^ ]*/)?mdadm --grow (.* )?/dev/md0( |$)")
 
 
-def test_progress_extends_the_wait() -> None:
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (PROGRESS, "{done} / 405504\n"),
+        (MDSTAT, "md0 : active raid5\n      [>....]  recovery =  0.1% ({done}/202752) finish=1min"),
+    ],
+)
+def test_progress_that_either_file_shows_extends_the_wait(path: str, text: str) -> None:
     fake = machine_with("raid5-rebuilding")
 
     def move(now_seconds: float) -> None:
         elapsed = now_seconds - 1000
-        fake.files[PROGRESS] = f"{int(elapsed // 8) * 1000} / 405504\n"
+        fake.files[path] = text.format(done=int(elapsed // 8) * 1000)
         if elapsed > 60:
             show(fake, "raid6-assume-clean")
 
@@ -241,21 +248,6 @@ def test_progress_extends_the_wait() -> None:
     fake.clock = FakeClock(on_sleep=move)
     wait_until_idle(fake, "md0", stall_seconds=10, on_status=lambda status: seen.append(status.level))
     assert set(seen) == {"raid5", "raid6"}
-
-
-def test_progress_that_only_mdstat_shows_extends_the_wait() -> None:
-    fake = machine_with("raid5-rebuilding")
-
-    def move(now_seconds: float) -> None:
-        elapsed = int(now_seconds - 1000)
-        fake.files[MDSTAT] = (
-            f"md0 : active raid5\n      [>....]  recovery =  0.{elapsed}% ({elapsed}/202752) finish=1min"
-        )
-        if elapsed > 60:
-            show(fake, "raid6-assume-clean")
-
-    fake.clock = FakeClock(on_sleep=move)
-    assert wait_until_idle(fake, "md0", stall_seconds=10).level == "raid6"
 
 
 def test_a_stalled_sync_is_given_up() -> None:
