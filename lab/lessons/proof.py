@@ -55,8 +55,8 @@ class LessonProver(Prover):
         self._began_utc = utc_text(session.host.clock)
         self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): (each, do) for each, do in lesson.wrong}
 
-    def ways(self, *, with_wrong: bool) -> list[Way]:
-        return [_SOLUTION, *(self._wrong_ways if with_wrong else ())]
+    def ways(self) -> list[Way]:
+        return [_SOLUTION, *self._wrong_ways]
 
     def take(self, way: Way) -> WayEnd:
         opened = self._opened()
@@ -185,10 +185,10 @@ class LessonProver(Prover):
         return f"; missing: {', '.join(open_checks)}" if open_checks else ""
 
 
-def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = True) -> Proof:
-    """Prove a lesson in an open lab whose disks may be made blank. The wrong solutions take about half of the time."""
+def prove_in(lesson: ReadyLesson, session: LabSession) -> Proof:
+    """Prove a lesson in an open lab whose disks may be made blank."""
     prover = LessonProver(lesson, session)
-    return prover.prove(prover.ways(with_wrong=with_wrong))
+    return prover.prove(prover.ways())
 
 
 def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.lessons.course import LessonFiles, built_in_course, draw
-from lab.lessons.proof import open_proof_session, prove_in
+from lab.lessons.proof import LessonProver, open_proof_session, prove_in
 from lab.machine import Host
 from lab.session.session import LabSession
 from tests.kernel.place import kernel_target
@@ -48,7 +48,9 @@ def test_a_lesson_is_proved(files: LessonFiles, session: LabSession) -> None:
 @pytest.mark.parametrize("files", NOT_MEASURED, ids=name_of)
 def test_a_lesson_is_true_for_another_student(files: LessonFiles, session: LabSession) -> None:
     assert draw(files.lesson, "anna") != draw(files.lesson, "")
-    proof = prove_in(files.ready("anna"), session, with_wrong=False)
+    prover = LessonProver(files.ready("anna"), session)
+    # Without the wrong solutions, which take about half of the time.
+    proof = prover.prove(prover.ways()[:1])
     assert proof.failures == (), proof.failures
     assert proof.right == 1
     assert proof.checks > 0
