@@ -78,7 +78,7 @@ def test_no_number_is_shown_before_the_student_gives_it(
         value = right_number(step, lab)
         if value is None:
             continue
-        for done in ({}, {"answer": next(iter(step.ask.options))} if step.ask else {}):
+        for done in ({}, *([{"answer": next(iter(step.ask.options))}] if step.ask else [])):
             output = shown_before(lesson, step, lab, tmp_path, capsys, **done) + in_app(
                 lesson, step, lab, tmp_path, **done
             )
