@@ -474,7 +474,6 @@ def with_first_syncs(events: Iterable[Event], snapshot: Snapshot, going_on: set[
             if kind == "degraded" or is_partial:
                 continue
             words = {
-                "array-appeared": event.sentence.replace("appeared", "is there", 1),
                 "sync-started": f"md {purpose(status)} (first sync)",
                 "sync-finished": f"the first sync of {name} has ended",
                 "restored": f"{name} is ready: any one disk may fail now",

@@ -87,7 +87,7 @@ def _events(before: Snapshot, after: Snapshot, name_of: NameOf) -> Iterator[Even
     for status in after.arrays:
         earlier = before.array(status.name)
         if earlier is None:
-            words = f"{status.name} appeared: {status.level} of {status.raid_disks} {status.unit}s"
+            words = f"{status.name} was started: {status.level} of {status.raid_disks} {status.unit}s"
             yield Event(now, EventKind.ARRAY_APPEARED, status.name, "", words)
             # Sync and degradation are reported as events of the new array.
             earlier = replace(

@@ -256,7 +256,7 @@ async def test_a_new_raid_5_computes_its_parity_and_is_not_called_degraded(user:
     user.fake_lab.show("raid5")
     await user.look()
     sentences = [event.sentence for event in user.lab.events]
-    assert sentences[0].startswith("md0 is there: raid5 of 3 members")
+    assert sentences[0].startswith("md0 was started: raid5 of 3 members")
     assert "md computes the parity of md0 (first sync)" in sentences
     assert not any("degraded" in sentence for sentence in sentences)
     (status,) = user.lab.arrays

@@ -72,7 +72,7 @@ async def test_a_failure_and_a_rebuild_are_reported_once_and_not_for_each_array(
     look_at(app, [volume()])
     sentences = [event.sentence for event in app.lab.events]
     assert sentences == [
-        "adapt0 appeared: adapt5 of 5 disks",
+        "adapt0 was started: adapt5 of 5 disks",
         "adapt0 lost disk03 (/dev/ubdc) in 4 of 5 arrays",
         "adapt0 is degraded: 1 disk is missing",
         "disk03 (/dev/ubdc) has left adapt0",

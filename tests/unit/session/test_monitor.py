@@ -293,7 +293,7 @@ GONE = look(2.0, vanished=frozenset({"nbd3"}))
 @pytest.mark.parametrize(
     ("before", "after", "device", "sentence"),
     [
-        (look(1.0), look(2.0, captured("raid6-assume-clean")), "", "md0 appeared: raid6 of 4 members"),
+        (look(1.0), look(2.0, captured("raid6-assume-clean")), "", "md0 was started: raid6 of 4 members"),
         (
             look(1.0, captured("raid6", degraded_count=1)),
             look(2.0, captured("raid6", degraded_count=2)),
