@@ -235,9 +235,9 @@ class Background:
         title: str,
         work: Callable[[Progress, Cancelled], T],
         *,
-        on_done: Callable[[T], None] | None = None,
-        on_error: Callable[[LabError], None] | None = None,
-        on_progress: Progress | None = None,
+        on_done: Callable[[T], None],
+        on_error: Callable[[LabError], None],
+        on_progress: Progress,
     ) -> bool:
         """Start a job; False if another one runs. The callbacks run on the frontend's own thread.
 
@@ -248,19 +248,13 @@ class Background:
             return False
         self._cancelled = cancelled = threading.Event()
 
-        def report(progress: object) -> None:
-            if on_progress:
-                frontend.call(on_progress, progress)
-
-        def then(callback: Callable[[Any], None] | None, outcome: object) -> None:
+        def then(callback: Callable[[Any], None], outcome: object) -> None:
             frontend.lab.background = ""
-            if callback:
-                callback(outcome)
+            callback(outcome)
 
         frontend.lab.background = title
-        job = partial(work, report, cancelled.is_set)
-        failed = partial(then, on_error or frontend.show_error)
-        self._thread = frontend.beside(title, job, on_done=partial(then, on_done), on_error=failed)
+        job = partial(work, partial(frontend.call, on_progress), cancelled.is_set)
+        self._thread = frontend.beside(title, job, on_done=partial(then, on_done), on_error=partial(then, on_error))
         frontend.show_soon()
         return True
 
@@ -345,15 +339,11 @@ class Frontend:
             finally:
                 self.post_message(OperationChanged(None))
 
-        self.client.submit(operation).add_done_callback(partial(self._hand_over, on_done, on_error))
+        self.look_up(operation, on_done=on_done, on_error=on_error)
 
     def _hand_over(
-        self,
-        on_done: Callable[[T], object] | None,
-        on_error: Callable[[LabError], object] | None,
-        future: Future[T],
+        self, on_done: Callable[[T], object] | None, on_error: Callable[[LabError], object] | None, future: Future[T]
     ) -> None:
-        """Pass the result or the error of work to its callback."""
         if error := future.exception():
             self.call(on_error or self.show_error, error)
         elif on_done:
@@ -364,7 +354,7 @@ class Frontend:
         title: str,
         work: Callable[[], T],
         *,
-        on_done: Callable[[T], object] | None = None,
+        on_done: Callable[[T], object],
         on_error: Callable[[LabError], object] | None = None,
     ) -> threading.Thread:
         """Run work without a session on a separate thread.
@@ -379,8 +369,7 @@ class Frontend:
             except LabError as error:
                 self.call(on_error or self.show_error, error)
             else:
-                if on_done:
-                    self.call(on_done, result)
+                self.call(on_done, result)
 
         thread = threading.Thread(target=run, name=title, daemon=True)
         thread.start()
