@@ -53,6 +53,8 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.guide = Guide(self, on_passed=self.bell, is_suspended=lambda: self.drills.view is not None)
         self.drills = Drills(self)
         self.terminal = TerminalSession(self)
+        self.came_from: dict[str, str] = {}
+        """Mode of the open drill or lesson -> mode from which the user last went there."""
         self.receivers += (self.guide.receive, self.drills.receive)
         self.marks.is_quiet = lambda: self.guide.is_following
         self.owns_process = False
@@ -64,7 +66,6 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Tune the garbage collector after most modules are loaded, if ``owns_process``."""
         if self.owns_process:
             settle_collector()
 

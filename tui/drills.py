@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tui.frontend import Frontend
 
 T = TypeVar("T")
-DRILLS_MODE = "drills"
 AGAIN = "start the array first, or press d again to end the drill as it is"
 BLANK_NOTE = "A drill needs blank disks: all data on the lab's disks will be lost."
 _COUNT_SECONDS = 1.0
@@ -100,7 +99,6 @@ class Drills:
         """Called when a drill has been opened; True: it was prepared just now, False: it was found in the lab."""
         self.is_finding = False
         """Whether a drill that was found in the lab is being read."""
-        self._came_from = "lab"
         self._may_end = False
         """The next debriefing ends the drill even if no array with the data runs: the user has been warned once."""
         self.left: Leftovers | None = None
@@ -228,13 +226,6 @@ class Drills:
             return f"{head}: disks written before commit. [b]F6[/b] shows the task."
         state = "committed" if view.is_committed else "not committed"
         return f"{head}: {state}. [b]F6[/b]: task, [b]F7[/b]: hint, [b]5[/b]: terminal."
-
-    def other_mode(self, mode: str) -> str:
-        """The mode to switch to: from ``mode`` to the open drill, or back. Empty: no drill is open."""
-        if mode == DRILLS_MODE:
-            return self._came_from
-        self._came_from = mode
-        return DRILLS_MODE if self.view else ""
 
     # The actions of the keys.
 

@@ -101,7 +101,7 @@ class LessonsScreen(ModeScreen):
             self._show_about()
             return
         panel = self.query_one(LessonPanel)
-        panel.show(view)
+        panel.view = view
         options = panel.query_one("#lesson-options", OptionList)
         if self.focused in (None, self.query_one("#course")):
             self.set_focus(options if view.step and not view.explanation and view.step.must_answer else None)

@@ -16,6 +16,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.markup import escape
 from textual.message import Message
+from textual.reactive import var
 from textual.widgets import Markdown, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 FRESH_SECONDS = 2.0
 """Maximum age of the contents of the disks; reading them takes several commands on the machine."""
 
-LESSONS_MODE = "lessons"
 PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows the outcome"}
 """Mode that shows a number to read -> hint with its key, as markup."""
 BLANK_NOTE = "A lesson starts with blank disks: all data on the lab's disks will be lost."
@@ -86,7 +86,6 @@ class Guide:
         self.course: tuple[CourseLine, ...] = ()
         self.view: LessonView | None = None
         self._activity, self._fraction = "", 0.0
-        self._came_from = "lab"
         self._was_asked = False
         self._deep: tuple[float, DeepState] | None = None
         """(time of the machine, contents of the disks), as last read in this step."""
@@ -268,13 +267,6 @@ class Guide:
             return None
         question = escape(step.reading.question)
         return f"[b]F6[/b], then [b]t[/b] to type the number. Lesson {view.lesson.number}: {question}"
-
-    def other_mode(self, mode: str) -> str:
-        """The mode to switch to: from ``mode`` to the lesson, or back."""
-        if mode == LESSONS_MODE:
-            return self._came_from
-        self._came_from = mode
-        return LESSONS_MODE
 
     # The actions of the keys.
 
@@ -753,10 +745,10 @@ class LessonPanel(VerticalScroll):
         Binding("pagedown", "page_down", "Down", show=False, id="lesson.down", tooltip="Scroll the lesson down"),
     ]
 
+    view: var[LessonView | None] = var(None)
+
     @dataclass
     class Answered(Message):
-        """The user chose an option."""
-
         key: str
 
     def __init__(
@@ -769,9 +761,6 @@ class LessonPanel(VerticalScroll):
         super().__init__(id=id, can_focus=False)
         self._continue_key = continue_key
         self._keys = keys
-        self._shown: LessonView | None = None
-        self._early: LessonView | None = None
-        """The view to show once the panel is mounted."""
         self._is_ready = False
         self._options: tuple[object, ...] = ()
 
@@ -794,15 +783,10 @@ class LessonPanel(VerticalScroll):
 
     def on_mount(self) -> None:
         self._is_ready = True
-        if self._early:
-            self.show(self._early)
+        self.watch_view(None, self.view)
 
-    def show(self, view: LessonView) -> None:
-        if not self._is_ready:
-            self._early = view
-            return
-        before, self._shown = self._shown, view
-        if view == before:
+    def watch_view(self, before: LessonView | None, view: LessonView | None) -> None:
+        if view is None or not self._is_ready:
             return
         glyphs = glyphs_of(self)
         entitle(self, f"{view.lesson.number}. {view.lesson.title}", _dots(view, glyphs))
@@ -875,7 +859,6 @@ class LessonPanel(VerticalScroll):
             self.run_worker(self._replace(widget, text, shows=is_more or where == "#lesson-hints"), group=where)
 
     async def _replace(self, widget: Markdown, text: str, *, shows: bool) -> None:
-        """Replace the text, and scroll to a new hint after its layout."""
         await widget.update(text)
         if shows:
             # The hints are last, and the newest hint is at their end.

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Resize
+from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.widgets._footer import FooterKey
@@ -56,15 +57,12 @@ class TopBar(Static):
 
     _state = LabState()
     _mode = ""
-    _shown: tuple[object, ...] = ()
+    _shown: reactive[tuple[object, ...]] = reactive(())
 
     def show(self, state: LabState, mode: str) -> None:
         self._state, self._mode = state, mode
         doing = (state.operation, state.load, state.background)
-        shown = (mode, state.phase, state.target, state.facts, doing, self._clock)
-        if shown != self._shown:
-            self._shown = shown
-            self.refresh()
+        self._shown = (mode, state.phase, state.target, state.facts, doing, self._clock)
 
     @property
     def _clock(self) -> str:
@@ -204,7 +202,7 @@ class LessonSide(Vertical):
         if panel is None:
             panel = LessonPanel(continue_key="F8", keys=_KEYS)
             self.mount(panel)
-        panel.show(view)
+        panel.view = view
 
 
 class ModeScreen(Screen[None]):
@@ -318,8 +316,12 @@ class ModeScreen(Screen[None]):
             self.refresh_bindings()
 
     def action_lesson(self) -> None:
-        now = self.app.current_mode
-        self.app.switch_mode(self.app.drills.other_mode(now) or self.app.guide.other_mode(now))
+        now, there = self.app.current_mode, "drills" if self.app.drills.view else "lessons"
+        if now in ("drills", there):
+            self.app.switch_mode(self.app.came_from.get(now, "lab"))
+        else:
+            self.app.came_from[there] = now
+            self.app.switch_mode(there)
 
     def action_lesson_hint(self) -> None:
         if self.app.drills.view is None:
