@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rich.style import Style
@@ -349,11 +349,6 @@ def next_array_name(state: LabState, draft: Draft) -> str:
     return free_name(draft.kind, taken)
 
 
-def inner_names(state: LabState) -> tuple[str, ...]:
-    """The md names of the inner arrays of the running arrays."""
-    return tuple(inner.name for status in state.arrays for inner in status.inner)
-
-
 def title_of(level: str) -> str:
     """The title of a level, or of a system for unequal disks, such as ``RAID 5``."""
     return _SYSTEM_TITLES.get(level) or level.replace("raid", "RAID ")
@@ -533,9 +528,6 @@ class Draft:
 
     def with_disks(self, disks: Sequence[str]) -> Draft:
         return replace(self, disks=tuple(disks))
-
-    def only(self, free: Collection[str]) -> Draft:
-        return self.with_disks([disk for disk in self.disks if disk in free])
 
 
 _SYNC_WORDS = {

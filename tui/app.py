@@ -255,7 +255,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.drills.on_making = self._cover
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
-        self.settings: Settings = load_settings(self._settings_file)
+        self.settings = RecordFile(self._settings_file, Settings).read_or(Settings())
         self._is_show_due = False
         self.ended_by = 0
         """The number of the signal that ended the app; 0 if none did."""
@@ -271,7 +271,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             await super().on_event(event)
 
     def on_mount(self) -> None:
-        """Register themes, apply the settings, and start the machine while the first frame is drawn."""
         for theme in THEMES:
             self.register_theme(theme)
         self.ansi_theme_dark, self.ansi_theme_light = TERMINAL_DARK, TERMINAL_LIGHT
@@ -466,7 +465,7 @@ CONFIG_VARIABLE = "RAIDLAB_CONFIG"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings that are restored at the next start."""
+    """The settings that are restored at the next start; the defaults if their file is damaged or missing."""
 
     theme: str = DEFAULT
     mode: str = "lab"
@@ -484,11 +483,6 @@ def keymap_file() -> Path:
     """``keymap.toml`` in ``$RAIDLAB_CONFIG``, else in the user's configuration folder (``~/.config/raidlab``)."""
     chosen = os.environ.get(CONFIG_VARIABLE)
     return (Path(chosen) if chosen else platformdirs.user_config_path("raidlab")) / "keymap.toml"
-
-
-def load_settings(file: Path) -> Settings:
-    """The stored settings, with defaults for missing values; the defaults if the file is damaged or missing."""
-    return RecordFile(file, Settings).read_or(Settings())
 
 
 def save_settings(file: Path, settings: Settings) -> None:

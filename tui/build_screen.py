@@ -24,7 +24,6 @@ from tui.actions import (
     Draft,
     LevelTable,
     ask_for_larger,
-    inner_names,
     larger_command,
     level_rows,
     next_array_name,
@@ -126,7 +125,7 @@ class BuildScreen(ModeScreen):
             chosen = tuple(dict.fromkeys((*self.draft.disks, *self._awaited)))
             self.draft, self._awaited = self.draft.with_disks(chosen), ()
             self._has_chosen = True
-        self.draft = self.draft.only(free)
+        self.draft = self.draft.with_disks([disk for disk in self.draft.disks if disk in free])
         if not self._has_chosen:
             self.draft = self.draft.with_disks(self._lesson_disks(free) or free[:FIRST_MEMBERS])
         rack = self.query_one(Rack)
@@ -155,9 +154,9 @@ class BuildScreen(ModeScreen):
             return
         self._shown = (self.draft, state.disks, name, self._lost)
         self.query_one(Choices).show(self.draft.rows())
-        self._preview = shown = self.draft.spec(name, state.disks).preview(
-            state.disks, self.draft.file_system, inner_names(state)
-        )
+        inner_names = tuple(inner.name for status in state.arrays for inner in status.inner)
+        spec = self.draft.spec(name, state.disks)
+        self._preview = shown = spec.preview(state.disks, self.draft.file_system, inner_names)
         self.query_one("#build-right", Vertical).border_title = f"What {name} would be"
         self._show_tiles(shown)
         self._show_verdict()
@@ -192,15 +191,13 @@ class BuildScreen(ModeScreen):
         if shown.problems:
             verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))
         elif not self._lost:
-            if note := shown.note:
-                more = (
-                    f": u adds two larger disks to the lab ({larger_command(self.app.lab)})"
-                    if self._can_use_larger()
-                    else ""
-                )
-                verdict.show(Tone.NOTICE, "NOTE", f"{note}{more}.")
-            else:
+            if not shown.note:
                 verdict.clear()
+            elif self._can_use_larger():
+                more = f"u adds two larger disks to the lab ({larger_command(self.app.lab)})"
+                verdict.show(Tone.NOTICE, "NOTE", f"{shown.note}: {more}.")
+            else:
+                verdict.show(Tone.NOTICE, "NOTE", f"{shown.note}.")
         else:
             members = self.draft.members
             slots = frozenset(members.index(disk) for disk in self._lost)

@@ -547,7 +547,7 @@ class StripeDiagram(LineWidget):
             text = shorten(self.empty_text, width, self.glyphs.ellipsis)
             return [self.line(width).add(text, self.style("note"))]
         label_cells = 4
-        shown, cell = self._columns(width - label_cells, len(picture.members), picture.members)
+        shown, cell = self._columns(width - label_cells, picture.members)
         lost = _lost_numbers(picture, rows)
         head = self.line(width).pad_to(label_cells)
         lines = [add_heads(self, head, picture.members, cell, shown)]
@@ -566,8 +566,9 @@ class StripeDiagram(LineWidget):
         lines = lines[: max(1, height - 1)]
         return [*lines, self._note(picture, rows, width, bool(lost))]
 
-    def _columns(self, room: int, count: int, members: Sequence[DiagramMember]) -> tuple[int, int]:
+    def _columns(self, room: int, members: Sequence[DiagramMember]) -> tuple[int, int]:
         """(number of members that fit, cells of each column)."""
+        count = len(members)
         longest = max(cell_len(member.name) for member in members) + 3
         cell = max(_CELL_LEAST, min(longest, _CELL_MOST, room // count))
         return max(1, min(count, room // cell)), cell
@@ -578,7 +579,7 @@ class StripeDiagram(LineWidget):
             text += "'" * min(chunk.copy, 3)
         if picture.members[slot].failed:
             is_lost = not chunk.kind.is_parity and chunk.number in lost
-            return ("lost", f"{self.glyphs.crossed}{text}") if is_lost else ("failed", f"{self.glyphs.crossed}{text}")
+            return "lost" if is_lost else "failed", f"{self.glyphs.crossed}{text}"
         return chunk.kind.value.lower(), text
 
     def _note(self, picture: _Picture, rows: Sequence[StripeRow], width: int, is_lost: bool) -> Line:
@@ -589,8 +590,8 @@ class StripeDiagram(LineWidget):
         size = f" of {human_bytes(picture.chunk_bytes)}" if picture.chunk_bytes else ""
         entries: list[tuple[str, str, str]] = []
         if any(member.failed for member in picture.members):
-            crossed = f"{self.glyphs.crossed}"
-            entries.append(("lost", crossed, "LOST") if is_lost else ("failed", crossed, "read from the others"))
+            style, words = ("lost", "LOST") if is_lost else ("failed", "read from the others")
+            entries.append((style, self.glyphs.crossed, words))
         entries.append(("data", "0", f"{unit}{size}"))
         entries += [("copy", "0'", "copy")] if ChunkKind.COPY in kinds else []
         entries += [("p", "P", "parity")] if ChunkKind.P in kinds else []

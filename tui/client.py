@@ -56,7 +56,6 @@ class CommandLog:
         self._typed = threading.local()
 
     def announce(self, plan: Plan) -> None:
-        """Register the steps of a plan that is about to run."""
         self._plans.append({step.argv: step.why for step in plan.steps})
         del self._plans[:-_ANNOUNCED_PLANS]
 

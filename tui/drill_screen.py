@@ -148,7 +148,6 @@ class DrillsScreen(ModeScreen):
             self.run_worker(work, group="drill-text", exclusive=True)
 
     async def _replace(self, widget: Markdown, text: str, *, to_end: bool) -> None:
-        """Replace the text, and scroll to a new hint."""
         await widget.update(text)
         box = self.query_one("#drill", VerticalScroll)
         self.call_after_refresh(box.scroll_end if to_end else box.scroll_home, animate=False)

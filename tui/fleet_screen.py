@@ -397,7 +397,7 @@ def share_rows(found: LossFigures) -> tuple[IntervalRow, ...]:
 
 def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
     """Lines for causes that were too rare to estimate; none if nothing was lost, since every figure is then a bound."""
-    if not found.losses_per_array_year.value:
+    if not found.has_losses:
         return ()
     return tuple(
         (f"by {_CAUSES[cause]}", f"{'few' if each.value else 'none'} seen, at most {_bytes(each.high)}")
@@ -489,7 +489,7 @@ def mttdl_text(found: LossFigures) -> str:
 
 
 def _relative_to_mttdl(found: LossFigures) -> str:
-    if not found.losses_per_array_year.value:
+    if not found.has_losses:
         return f"no losses, fewer than {_times(found.losses_per_array_year.high * found.mttdl_years)} times as many"
     times = found.losses_to_mttdl
     return f"{_times(times)} times as many losses" if times >= 1 else f"{100 * times:.0f} % of its losses"
@@ -516,7 +516,7 @@ def _number(value: float, digits: int) -> str:
 
 def _nines_text(found: LossFigures) -> str:
     nines = found.nines_per_array_year
-    if not found.losses_per_array_year.value:
+    if not found.has_losses:
         return f"more than {nines.low:.2f}"
     return f"{nines.value:.2f} [{nines.low:.2f}–{nines.high:.2f}]"
 

@@ -47,6 +47,7 @@ from tui.rack import (
     Rack,
     added,
     bays_of,
+    diagram_member,
     marks_of,
     member_series,
     member_state,
@@ -310,10 +311,7 @@ class ArrayPanel(Vertical):
                 Series("reads", history.rates(status.name, Measure.READ_IOPS, seconds=window), 0),
                 Series("writes", history.rates(status.name, Measure.WRITE_IOPS, seconds=window), 1),
             ),
-            "latency": (
-                Series("p50", history.load(LoadMeasure.P50_SECONDS, seconds=window), 0),
-                Series("p99", p99, 3),
-            ),
+            "latency": (Series("p50", history.load(LoadMeasure.P50_SECONDS, seconds=window), 0), Series("p99", p99, 3)),
             "work": (
                 Series("sync, each member", history.sync_rate(status.name, seconds=window), 2),
                 Series(
@@ -429,15 +427,9 @@ def _fact(label: str, value: str) -> Content:
 
 
 def _columns(state: LabState, status: ArrayStatus) -> list[DiagramMember]:
-    by_slot = {member.slot: member for member in status.members if member.slot is not None}
-    columns = []
-    for slot in range(status.raid_disks):
-        member = by_slot.get(slot)
-        if member is None or member.is_faulty:
-            columns.append(DiagramMember("gone" if member is None else state.disk_name(member.device), failed=True))
-        else:
-            columns.append(DiagramMember(state.disk_name(member.device), rebuilding=member.is_rebuilding))
-    return columns
+    by_slot = {member.slot: member for member in status.members}
+    members = [by_slot.get(slot) for slot in range(status.raid_disks)]
+    return [diagram_member(state, member) if member else DiagramMember("gone", failed=True) for member in members]
 
 
 _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}

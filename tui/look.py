@@ -79,7 +79,6 @@ class Glyphs:
     light_on: str = "●"
     light_off: str = "∙"
     crossed: str = "╳"
-    danger: str = "▲"
     pending: str = "○"
     separator: str = "·"
     ellipsis: str = "…"
@@ -143,7 +142,6 @@ ASCII = _in_ascii(
     bad="X",
     faulty="X",
     notice="!",
-    danger="!",
     separator="-",
 )
 

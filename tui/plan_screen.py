@@ -101,7 +101,7 @@ class PlanView(LineWidget, can_focus=True):
     def _state(self, group: Sequence[int], danger: str) -> tuple[str, str]:
         done, glyphs = self.done, self.glyphs
         if done is None:
-            return (glyphs.danger, danger) if danger else (glyphs.pending, "pending")
+            return (glyphs.notice, danger) if danger else (glyphs.pending, "pending")
         if group[-1] < done:
             return glyphs.good, "done"
         if done in group:
@@ -223,14 +223,14 @@ class PlanScreen(Modal[None]):
         if not self.is_made:
             yield Static("Working out which commands would run. Esc cancels.", id="plan-awaited")
             return
-        plan, danger = self.plan, self.app.glyphs.danger
+        plan, sign = self.plan, self.app.glyphs.notice
         kind = "danger" if plan.destroys_data else "warning" if plan.ends_array else ""
         with Vertical(id="plan-box", classes=kind) as box:
             entitle(box, plan.title)
             if plan.destroys_data:
-                box.border_subtitle = f"{danger} data will be lost"
+                box.border_subtitle = f"{sign} data will be lost"
             elif plan.ends_array:
-                box.border_subtitle = f"{danger} the array cannot be used afterwards"
+                box.border_subtitle = f"{sign} the array cannot be used afterwards"
             if self._note:
                 yield Static(self._note, id="plan-note", markup=False)
             if not plan.steps:

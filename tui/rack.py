@@ -647,12 +647,13 @@ def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None
         _slice_line(row, states, status.chunk_bytes) for row, states in zip(inside.rows, inside.states, strict=True)
     )
     arrays = tuple((each.name or "gone", each.width) for each in inside.arrays)
-    return SlicePicture(tuple(_column(state, place) for place in inside.places), lines, arrays)
+    return SlicePicture(tuple(diagram_member(state, place) for place in inside.places), lines, arrays)
 
 
-def _column(state: LabState, place: MemberStatus) -> DiagramMember:
-    name = state.disk_name(place.device) if place.device else "gone"
-    return DiagramMember(name, failed=place.is_faulty, rebuilding=not (place.is_faulty or place.is_in_sync))
+def diagram_member(state: LabState, member: MemberStatus) -> DiagramMember:
+    """A member as a column of a diagram."""
+    name = state.disk_name(member.device) if member.device else "gone"
+    return DiagramMember(name, failed=member.is_faulty, rebuilding=not (member.is_faulty or member.is_in_sync))
 
 
 def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:

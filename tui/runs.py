@@ -260,7 +260,6 @@ class ExperimentView(JobView["ResultRecord | LabError"]):
             self.points.setdefault(name, deque(maxlen=MOST_POINTS)).append((progress.time_seconds, value))
 
     def stored_words(self) -> str:
-        """A sentence that says which part of an incomplete run is stored."""
         if not self.result_id:
             return "Nothing had been measured yet, so nothing is stored."
         return f"{self.done_count} of {self.progress.planned_count} measurements are stored as {self.result_id}."

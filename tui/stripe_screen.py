@@ -278,9 +278,7 @@ class StripeScreen(ModeScreen):
             now.picture, now.problem = picture, problem
 
         self.app.look_up(
-            lambda session: read_stripe(session, name, number),
-            on_done=done,
-            on_error=lambda error: done(None, error),
+            lambda session: read_stripe(session, name, number), on_done=done, on_error=lambda error: done(None, error)
         )
 
     def _show(self) -> None:
@@ -339,7 +337,6 @@ class StripeScreen(ModeScreen):
         self.app.show_soon()
 
     def action_row(self, by: int, is_page: bool = False) -> None:
-        """Scroll the text, or the bytes, by rows or by pages."""
         shown, text, picture = self.query_one(StripeHex), self.query_one("#stripe-text"), self._at.picture
         if self.has_class("-words"):
             text.scroll_relative(y=by * (max(1, text.size.height - 1) if is_page else 1), animate=False)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lab.actions.action import Action, Choice, PlanAction, Verb
 from lab.actions.arrays import Load
-from lab.arrays.spec import ArrayPreview
+from lab.arrays.spec import ArrayPreview, Spec
 from lab.disks import LabDisk
 from lab.drills import verbs
 from lab.errors import LabError
@@ -225,15 +225,16 @@ class TextBuild:
             note = f" ({row.note})" if row.note else ""
             self._app.show_message(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
         self._app.show_message(f"disks: {', '.join(self._draft.disks) or 'none'}.")
-        for line in preview_lines(self._preview(), self._draft.level):
+        preview = self._spec.preview(self._app.lab.disks, self._draft.file_system)
+        for line in preview_lines(preview, self._draft.level):
             self._app.show_message(line)
         self._app.show_message(_HOW)
         self._app.listen(self._typed, _HOW)
 
-    def _preview(self) -> ArrayPreview:
+    @property
+    def _spec(self) -> Spec:
         state = self._app.lab
-        spec = self._draft.spec(next_array_name(state, self._draft), state.disks)
-        return spec.preview(state.disks, self._draft.file_system)
+        return self._draft.spec(next_array_name(state, self._draft), state.disks)
 
     def _typed(self, line: str) -> None:
         rows = self._draft.rows()
@@ -271,8 +272,7 @@ class TextBuild:
         self.show()
 
     def _build(self) -> None:
-        state, file_system = self._app.lab, self._draft.file_system
-        spec = self._draft.spec(next_array_name(state, self._draft), state.disks)
+        spec, file_system = self._spec, self._draft.file_system
         self._app.ask(lambda session: session.creation(spec, file_system))
 
 
