@@ -106,9 +106,7 @@ class Restless(Student):
             await self.press("b")
 
 
-async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_result(
-    tmp_path: Path,
-) -> None:
+async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_result(tmp_path: Path) -> None:
     seed = int(os.environ.get("RAIDLAB_TEST_SEED") or random.SystemRandom().randrange(2**32))
     sys.stdout.write(f"repeat this with RAIDLAB_TEST_SEED={seed}\n")
     random_numbers = random.Random(seed)

@@ -20,10 +20,7 @@ from tui.widgets import VerdictBanner
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel
-UNEQUAL = (
-    *specs(1, DiskKind.FILE, size_bytes=16 * MIB),
-    *specs(3, DiskKind.FILE, size_bytes=32 * MIB, first=2),
-)
+UNEQUAL = (*specs(1, DiskKind.FILE, size_bytes=16 * MIB), *specs(3, DiskKind.FILE, size_bytes=32 * MIB, first=2))
 
 
 async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_screen(tmp_path: Path) -> None:

@@ -102,13 +102,7 @@ class FakeLab:
 
     @contextmanager
     def open(
-        self,
-        target: Target,
-        host: Host,
-        /,
-        *,
-        on_notice: Callable[[str], None],
-        on_machine: Callable[[Machine], None],
+        self, target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
     ) -> Iterator[Lab]:
         """Replaces ``open_lab`` in ``open_session``."""
         if self.failure:
@@ -171,10 +165,7 @@ class FakeLab:
         ios = total // 4096
         lines.append(f"9 0 md0 {ios} 0 {total // 512} 0 {ios // 3} 0 {total // 1536} 0 0 {ios // 90} 0")
         ticks = int(self.seconds * 100)
-        files = {
-            "/proc/diskstats": "\n".join(lines) + "\n",
-            "/proc/mdstat": self.machine.files["/proc/mdstat"],
-        }
+        files = {"/proc/diskstats": "\n".join(lines) + "\n", "/proc/mdstat": self.machine.files["/proc/mdstat"]}
         return RawSample(self.seconds, files, {"md0_raid5/81": ticks // 20 if self.md_works else 0})
 
     def lose(self, hint: str = "see its console log") -> None:

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
 from textual.message import Message
 
 from lab.arrays.discovery import BroughtUp
-from lab.arrays.spec import ArrayPreview, ArraySpec
+from lab.arrays.spec import ArraySpec
 from lab.plans import Plan, Step
 from tests.tui.fake_lab import DISKS
 from tests.tui.test_frame import DRILL
 from tests.tui.user import User
-from tui.actions import LEVELS, Draft, survives_words
+from tui.actions import LEVELS, Draft
 from tui.build_screen import BuildScreen
 from tui.mode import HintLine
 from tui.plan_screen import PlanView
@@ -115,7 +114,7 @@ async def test_disks_toggled_faster_than_the_screen_answers_stay_as_they_were_to
         return post(message)
 
     rack.post_message = count  # type: ignore[method-assign]
-    await asyncio.sleep(0.5)
+    await user.show()
     assert reported == []
     assert rack.chosen == user.at(BuildScreen).draft.disks == ("disk01", "disk02")
 
@@ -165,10 +164,6 @@ async def test_the_screen_proposes_the_first_free_disks_until_the_user_chooses(u
     await user.press("tab", "n", "end", "space")
     await user.look()
     assert list(screen.draft.disks) == ["disk09"]
-
-
-def test_a_level_without_redundancy_survives_no_disk() -> None:
-    assert survives_words(ArrayPreview(problems=(), usable_bytes=1)) == "0 disks"
 
 
 async def test_a_free_disk_with_old_contents_can_be_made_blank(user: User) -> None:

@@ -144,10 +144,7 @@ async def test_one_of_another_process_is_watched_and_not_touched(user: User, des
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (
-            SweepState(replace(WORK, missing_dependency="make cluster")),
-            ("DASK IS MISSING", "Install it: make cluster"),
-        ),
+        (SweepState(replace(WORK, missing_dependency="make cluster")), ("DASK IS MISSING", "Install it: make cluster")),
         (
             SweepState(problem=ExperimentError("2 cells would measure something else", hint="take longer")),
             ("2 cells would measure something else. take longer.",),

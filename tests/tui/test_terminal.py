@@ -168,8 +168,10 @@ def test_however_it_ends_the_terminal_is_as_it_was(
     window.assert_restored()
 
 
-@pytest.mark.parametrize("mode", ["app", "text"])
-@pytest.mark.parametrize("way", ["alone", "control", "make", "script", "ignored"])
+@pytest.mark.parametrize(
+    ("mode", "way"),
+    [*(("app", way) for way in ("alone", "control", "make", "script", "ignored")), ("text", "alone"), ("text", "make")],
+)
 def test_a_terminal_that_goes_away_ends_it(opened: Callable[..., AppWindow], way: str, mode: str) -> None:
     window = opened(mode, way)
     window.close()

@@ -148,20 +148,6 @@ def test_an_invalid_command_is_rejected_at_once(talk: Talk, fake_lab: FakeLab) -
     assert fake_lab.opened == 1
 
 
-def test_options_that_only_the_command_line_has_are_the_command_lines(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-
-    def run(argv: list[str]) -> int:
-        seen.append(argv)
-        return 0
-
-    monkeypatch.setattr("lab.cli.main.run", run)
-    talk.ask("array fail md0 disk02 --plan", "exited with status 0.")
-    assert seen == [["--on", "uml:", "array", "fail", "md0", "disk02", "--plan"]]
-
-
 def test_q_says_which_command_it_ends(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
 
@@ -175,8 +161,9 @@ def test_q_says_which_command_it_ends(talk: Talk, monkeypatch: pytest.MonkeyPatc
     may_end.set()
 
 
-def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
-    talk: Talk, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("words", ["lesson show", "array fail md0 disk02 --plan"])
+def test_what_only_the_command_line_can_do_gets_the_lab_and_gives_it_back(
+    talk: Talk, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     seen: list[tuple[list[str], bool]] = []
 
@@ -185,10 +172,10 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
         return 3
 
     monkeypatch.setattr("lab.cli.main.run", run)
-    talk.type("raidlab lesson show")
+    talk.type(words)
     talk.wait(lambda: talk.output.getvalue().count("The machine uml: is running.") == 2, "the lab is open again")
     talk.wait(lambda: "exited with status 3." in talk.output.getvalue(), "the status")
-    assert seen == [(["--on", "uml:", "lesson", "show"], True)]
+    assert seen == [(["--on", "uml:", *words.split()], True)]
     assert fake_lab.opened == 2
 
 

@@ -50,6 +50,19 @@ def shown(
     return asyncio.run(run())
 
 
+def assert_bears(widget: Widget, *sizes: tuple[int, int], glyphs: Glyphs = UNICODE) -> None:
+    """The widget can be painted in each of these sizes."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        for columns, rows in sizes:
+            await pilot.resize_terminal(columns, rows)
+            await pilot.pause()
+            lines = [widget.render_line(line) for line in range(widget.size.height)]
+            assert {line.cell_length for line in lines} <= {widget.size.width}
+
+    shown(widget, act=act, glyphs=glyphs)
+
+
 def messages_of(widget: Widget, act: Act, kind: type[Message], size: tuple[int, int] = (60, 12)) -> list[Message]:
     """The messages of one kind that the widget posted while ``act`` ran."""
     heard: list[Message] = []

@@ -13,12 +13,6 @@ from tui.stripe_screen import StripeHex
 from tui.widgets import STYLE_SHEET, LineWidget, SyncBar, SyncView, Tile, VerdictBanner, bar
 
 
-def sync(view: SyncView | None, width: int = 80) -> str:
-    made = SyncBar()
-    made.view = view
-    return shown(made, (width, 1))[0]
-
-
 @given(st.floats(-1, 2), st.floats(0, 1), st.integers(0, 200), st.sampled_from([UNICODE, ASCII]))
 def test_a_bar_fills_its_cells_and_more_is_never_shorter(
     fraction: float, more: float, cells: int, glyphs: Glyphs
@@ -42,7 +36,9 @@ REBUILD = SyncView("rebuild", 0.434, 195e6, 74.2)
     ids=["whole", "without the time left", "without the rate", "with a note"],
 )
 def test_a_sync_shows_how_far_how_fast_and_how_long(view: SyncView, width: int, begin: str, end: str) -> None:
-    line = sync(view, width)
+    made = SyncBar()
+    made.view = view
+    (line,) = shown(made, (width, 1))
     assert line.startswith(begin)
     assert line.endswith(end)
 
@@ -75,10 +71,8 @@ def test_every_tone_has_its_colour_in_the_style_sheet(widget: type[LineWidget], 
 
 
 def test_a_subclass_without_rules_is_painted_as_its_parent() -> None:
-    class SmallTile(Tile):
-        pass
-
-    assert shown(SmallTile("Survives")) == shown(Tile("Survives"))
+    subclass = type("SmallTile", (Tile,), {})
+    assert shown(subclass("Survives")) == shown(Tile("Survives"))
 
 
 def test_no_verdict_takes_no_room() -> None:
