@@ -511,9 +511,9 @@ class LabScreen(ModeScreen):
             with Vertical(id="lab-left"):
                 yield titled(Rack(id="rack"), "Rack")
                 yield titled(ArrayList(id="arrays", markup=False), "Arrays")
-                yield Details(id="details")
-            yield ArrayPanel(id="panel")
-            yield EmptyLab(id="empty")
+                yield Details(id="details", classes="framed")
+            yield ArrayPanel(id="panel", classes="framed")
+            yield EmptyLab(id="empty", classes="framed")
 
     def on_mount(self) -> None:
         self.query_one(Rack).focus()

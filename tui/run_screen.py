@@ -296,8 +296,8 @@ class RunScreen(ModeScreen):
             with Vertical(id="run-left"):
                 yield titled(OptionList(id="run-list", markup=False), "What to run")
                 yield titled(Choices(id="run-form"), "How")
-            yield RunPanel(id="run-right")
-            yield SweepPanel(id="run-sweep")
+            yield RunPanel(id="run-right", classes="framed")
+            yield SweepPanel(id="run-sweep", classes="framed")
 
     def on_mount(self) -> None:
         self._own = workload_items(), experiment_items()

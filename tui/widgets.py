@@ -253,8 +253,9 @@ def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "")
 
 
 def titled(widget: WidgetType, title: str) -> WidgetType:
-    """Set the title of a widget's border; returns the widget. The text is not markup: it may be from a foreign file."""
+    """Frame a part of a screen; returns the widget. The title is not markup: it may be from a foreign file."""
     entitle(widget, title)
+    widget.add_class("framed")
     return widget
 
 
