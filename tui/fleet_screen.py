@@ -5,7 +5,7 @@ The plugin that simulates fleets computes the losses, on separate threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -144,9 +144,6 @@ class FleetScreen(ModeScreen):
         while len(self._known) > MOST_FIGURES:
             del self._known[next(iter(self._known))]
         self._compute_next()
-
-    def has_computed(self, choices: Iterable[FleetChoice]) -> bool:
-        return all(choice in self._known for choice in choices)
 
     def _figures(self, choice: FleetChoice) -> LossFigures | None:
         found = self._known.get(choice)

@@ -57,7 +57,7 @@ def figures(losses: float, half: float = 0.1, **changes: object) -> LossFigures:
 async def all_known(user: User) -> FleetScreen:
     """Wait for every figure that the screen asks for."""
     screen = user.at(FleetScreen)
-    await user.until(lambda: screen.has_computed(screen.choice.with_each_scrub_interval()), "all is simulated")
+    await user.until(lambda: screen._known.keys() >= {*screen.choice.with_each_scrub_interval()}, "all is simulated")
     return screen
 
 
