@@ -92,12 +92,6 @@ def size() -> tuple[int, int]:
     return 120, 40
 
 
-@pytest.fixture
-def mode() -> str:
-    """The screen, for tests that are parametrised with it; other tests use the marker."""
-    return ""
-
-
 Start = Callable[..., AbstractAsyncContextManager[User]]
 
 
@@ -109,8 +103,8 @@ def marked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def start(request: pytest.FixtureRequest, fake_lab: FakeLab, tmp_path: Path, size: tuple[int, int], mode: str) -> Start:
-    how = marked(request) | ({"mode": mode} if mode else {})
+def start(request: pytest.FixtureRequest, fake_lab: FakeLab, tmp_path: Path, size: tuple[int, int]) -> Start:
+    how = marked(request)
     return lambda **changes: started(fake_lab, tmp_path / "app.json", **{"size": size, **how, **changes})
 
 

@@ -15,10 +15,11 @@ from lab.actions import ACTIONS
 from lab.cli.app import make_app
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.lessons.verbs import VERBS as LESSON_VERBS
+from tests.tui.test_frame import each_screen
 from tests.tui.user import User
 from tui.app import RaidlabApp
 from tui.help import CLOCK_IDS, HelpScreen, key_table
-from tui.keys import SCREENS, CommandKey, classes_with_keys, known_ids, own_bindings
+from tui.keys import CommandKey, classes_with_keys, known_ids, own_bindings
 from tui.mode import ModeScreen
 
 _NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}
@@ -69,34 +70,34 @@ def test_every_screen_has_a_help_text(screen: type[Screen[Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [entry.mode for entry in SCREENS])
 @pytest.mark.app(shows="raid5-failed")
-async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User, mode: str) -> None:
-    if mode == "commands":
-        # Within the terminal F1 is its programs' key.
-        await user.press("f12")
-    screen = user.screen
+async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User) -> None:
     known = known_ids()
-    live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
-    own = {binding.id for _, binding in own_bindings([type(screen)])}
-    assert own, "the screen has keys of its own"
-    table = str(key_table(user.app, screen, 100))
-    palette = [command.title for command in user.app.get_system_commands(screen)]
-    assert len(palette) == len(set(palette))
-    for binding_id, active in live.items():
-        assert binding_id in table
-        # This machine's clock goes as everybody's does.
-        is_idle = binding_id.startswith(CLOCK_IDS)
-        if active.enabled and binding_id != "app.palette" and not is_idle:
-            assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
-    await user.press("f1")
-    assert isinstance(user.screen, HelpScreen)
+    async for screen in each_screen(user):
+        if user.app.current_mode == "commands":
+            # Within the terminal F1 is its programs' key.
+            await user.press("f12")
+        live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
+        own = {binding.id for _, binding in own_bindings([type(screen)])}
+        assert own, "the screen has keys of its own"
+        table = str(key_table(user.app, screen, 100))
+        palette = [command.title for command in user.app.get_system_commands(screen)]
+        assert len(palette) == len(set(palette))
+        for binding_id, active in live.items():
+            assert binding_id in table
+            # This machine's clock goes as everybody's does.
+            is_idle = binding_id.startswith(CLOCK_IDS)
+            if active.enabled and binding_id != "app.palette" and not is_idle:
+                assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
+        await user.press("f1")
+        assert isinstance(user.screen, HelpScreen)
+        await user.press("escape")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [entry.mode for entry in SCREENS])
 async def test_whatever_can_have_the_focus_can_be_explained(user: User) -> None:
-    assert [widget for widget in user.screen.focus_chain if not explained(user.app, widget)] == []
+    async for screen in each_screen(user):
+        assert [widget for widget in screen.focus_chain if not explained(user.app, widget)] == []
 
 
 def explained(app: RaidlabApp, widget: Widget) -> bool:
