@@ -16,7 +16,7 @@ from lab.session.load import Forecast, LoadPhase
 from lab.session.monitor import Snapshot
 from lab.sweep.schema import built_in_names as sweep_names
 from lab.units import MIB
-from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveInterval
+from lab.workloads.fio_output import JobFigures, LiveInterval
 from lab.workloads.workload import all_workloads
 from tests.tui.user import User
 from tests.unit.arrays.captures import machine_with
@@ -35,18 +35,7 @@ def array() -> ArrayStatus:
 
 def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -> Measured:
     """Reads of 4 KiB."""
-    reads = DirectionFigures(
-        iops=iops,
-        bandwidth_bytes_per_second=iops * 4096,
-        total_ios=round(iops * seconds),
-        io_bytes=round(iops * seconds) * 4096,
-        runtime_seconds=seconds,
-        mean_seconds=0.0002,
-        max_seconds=0.02,
-        p50_seconds=0.00018,
-        p95_seconds=0.0005,
-        p99_seconds=0.0014,
-    )
+    reads = replace(direction(iops, seconds=seconds, p99=0.0014), p50_seconds=0.00018, max_seconds=0.02)
     figures = JobFigures(
         job_name="load", reads=reads, fio_user_cpu_percent=1.0, fio_system_cpu_percent=2.0, interrupted=interrupted
     )
