@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.units import human_seconds
+
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 class Unit(StrEnum):
@@ -35,17 +36,9 @@ def format_value(value: float | None, unit: Unit) -> str:
 
 def format_seconds(seconds: float) -> str:
     """A duration, such as ``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
-    if seconds == 0:
-        return "0 s"
     if abs(seconds) >= 3600:
         return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d} h"
-    if abs(seconds) >= 60:
-        return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
-    for scale, name in _TIMES:
-        # Without the factor, 0.9995 ms would be rounded to 1000 µs.
-        if abs(seconds) >= 0.9995 * scale:
-            return f"{_three_figures(seconds / scale)} {name}"
-    return f"{seconds * 1e9:.0f} ns"
+    return human_seconds(seconds) if seconds else "0 s"
 
 
 def clock_words(seconds: float) -> str:
