@@ -316,7 +316,7 @@ def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
 def survives_words(shown: ArrayPreview) -> str:
     """The number of disk failures that the array survives: ``1 disk``, ``1 to 2 disks``, ``0 disks``."""
     low, high = shown.failures_survived, shown.most_failures_survived
-    return f"{low}{f' to {high}' if high > low else ''} disk{'' if high == 1 else 's'}"
+    return f"{low} to {counted(high, 'disk')}" if high > low else counted(low, "disk")
 
 
 LEVELS = tuple(level for kind in kinds() for level in kind.levels if level != LevelName.SINGLE)
