@@ -39,12 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The time zone, folders and terminal of this computer do not change what the app paints."""
+    """The time zone, folders, terminal and speed of this computer do not change what the app paints."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr("lab.adapt.spec.new_uuid", lambda: ":".join(["0123abcd"] * 4))
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    # A test that is held up still finds what was told.
+    monkeypatch.setattr("textual.app.App.NOTIFICATION_TIMEOUT", 3600.0)
+    monkeypatch.setattr("tui.base_app._BAD_NEWS_SECONDS", 3600.0)
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("RAIDLAB_CONFIG", str(tmp_path / "config"))
 
