@@ -19,7 +19,7 @@ from tui.app import RaidlabApp
 from tui.plan_screen import PlanScreen
 from tui.state import LabState, MachinePhase
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 Found = TypeVar("Found", bound=Widget)
 
 
@@ -104,6 +104,8 @@ class User:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        # The pilot takes a process that gets no processor for one that has nothing to do.
+        await reached(lambda: self.app._exit or not self.app._typed_ahead.is_busy, "the keys are handled")
         await self.show()
 
     async def show(self) -> None:
