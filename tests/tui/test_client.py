@@ -16,9 +16,11 @@ from tests.tui.fake_lab import FakeLab
 from tui.client import LabClient
 from tui.state import SessionEnded, SessionOpened
 
+PATIENCE_SECONDS = 60.0
+
 
 def until(condition: Callable[[], object], what: str) -> None:
-    wait_for(condition, bool, what=what, timeout_seconds=15, clock=HostClock())
+    wait_for(condition, bool, what=what, timeout_seconds=PATIENCE_SECONDS, clock=HostClock())
 
 
 def test_work_that_waits_when_the_machine_is_lost_fails_and_does_not_run_on_the_next(fake_lab: FakeLab) -> None:
@@ -34,20 +36,20 @@ def test_work_that_waits_when_the_machine_is_lost_fails_and_does_not_run_on_the_
     try:
         heard(SessionOpened, 1)
         until(lambda: fake_lab.machine.stream_of_samples is not None, "samples")
-        first = client.submit(lambda _: holds.wait(10))
+        first = client.submit(lambda _: holds.wait(PATIENCE_SECONDS))
         waiting = client.submit(lambda _: ran.append("waiting"))
         fake_lab.lose()
         until(client._is_over.is_set, "the loss")
         late = client.submit(lambda _: ran.append("late"))
         holds.set()
         heard(SessionEnded, 1)
-        assert first.result(10)
+        assert first.result(PATIENCE_SECONDS)
         for each in (waiting, late):
-            assert isinstance(each.exception(10), MachineLost)
-        assert isinstance(client.submit(lambda _: None).exception(10), MachineLost)
+            assert isinstance(each.exception(PATIENCE_SECONDS), MachineLost)
+        assert isinstance(client.submit(lambda _: None).exception(PATIENCE_SECONDS), MachineLost)
         client.start()
         heard(SessionOpened, 2)
-        client.submit(lambda _: ran.append("next")).result(10)
+        client.submit(lambda _: ran.append("next")).result(PATIENCE_SECONDS)
     finally:
         holds.set()
         client.close()
@@ -65,7 +67,7 @@ class SlowLab:
     @contextmanager
     def _open(self, *given: Any, **more: Any) -> Iterator[Lab]:
         self.is_opening.set()
-        assert self.may_open.wait(10)
+        assert self.may_open.wait(PATIENCE_SECONDS)
         with self._lab.open(*given, **more) as lab:
             yield lab
         self.has_closed.set()
@@ -77,7 +79,7 @@ def slow_lab(fake_lab: FakeLab) -> Iterator[SlowLab]:
     lab = SlowLab(fake_lab)
     lab.client.start()
     try:
-        assert lab.is_opening.wait(10)
+        assert lab.is_opening.wait(PATIENCE_SECONDS)
         yield lab
     finally:
         lab.may_open.set()
@@ -99,7 +101,7 @@ def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(slow_lab: 
     working.join(0.3)
     assert seen == []
     slow_lab.may_open.set()
-    working.join(20)
+    working.join(PATIENCE_SECONDS)
     # The second time the machine is about to open anew.
     assert seen == [True, True]
 
@@ -111,4 +113,4 @@ def test_work_that_opens_the_machine_itself_does_not_begin_while_the_app_closes(
     with pytest.raises(MachineLost, match="being closed"), slow_lab.client.released():
         pass
     slow_lab.may_open.set()
-    closing.join(20)
+    closing.join(PATIENCE_SECONDS)
