@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from statistics import median
 from typing import Any
 
 import pytest
@@ -119,11 +120,14 @@ def test_a_redraw_is_cheap() -> None:
 
     async def act(pilot: Pilot[None]) -> None:
         made.show(busy)
-        started = time.process_time()
+        spent = []
         for _ in range(5):
+            started = time.process_time()
             made.paint(120, 20)
-        # 4 redraws a second of four such charts must leave the processor alone; measured: 6 ms each.
-        assert (time.process_time() - started) / 5 < 0.06
+            spent.append(time.process_time() - started)
+        # 4 redraws a second of four such charts must leave the processor alone; measured: 6 ms each. A collection of
+        # garbage may fall into one of them.
+        assert median(spent) < 0.06
 
     shown(made, (120, 20), act)
 
