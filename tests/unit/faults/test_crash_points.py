@@ -31,6 +31,7 @@ from lab.faults.crash_points import (
 )
 from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Cut, cut_of
 from lab.machine import Host, parse_target
+from tests.waiting import wait_until
 
 CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")
 CUTS = [Cut(number, {}) for number in range(1, 9)]
@@ -114,12 +115,14 @@ def test_unfinished_work_is_reported_when_the_exploration_is_closed(
         points.append(verdict)
         if len(points) > 3:
             # The first of the second configuration, until all is being ended.
-            is_closing.wait(20)
+            is_closing.wait(60)
 
     monkeypatch.setattr(queue, "SimpleQueue", Results)
     work = [(CONFIGURATION, str(seed)) for seed in range(9)]
     running = explore_all(replace(exploration, on_point=on_point), work, machines=1, on_rest=rest.append)
     assert next(running).tally.points == 3
+    # Otherwise nothing else may have begun.
+    wait_until(lambda: len(points) > 3)
     running.close()
     assert [(each.seed, each.tally.points) for each in rest] == [("1", 1)]
 
