@@ -20,6 +20,8 @@ import pyte
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 120.0
+REST_SECONDS = 30.0
+"""In which what a program has started closes the terminal too."""
 RAIDLAB = "import sys; from lab.cli.main import run; sys.exit(run())"
 TAKES_CONTROL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
 """A shell gives a command its terminal, so that closing the window reaches it."""
@@ -114,8 +116,14 @@ class Window:
     def end(self, seconds: float = PATIENCE_SECONDS) -> int:
         """The exit status; what is still printed is kept."""
         self.until(lambda: self.process.poll() is not None, "the program ends", seconds)
-        self.read(0.2)
+        self.read_rest()
         return self.process.wait()
+
+    def read_rest(self) -> None:
+        """Read until no process has the terminal open; what was written before can still be read."""
+        end = time.monotonic() + REST_SECONDS
+        while self.take(end - time.monotonic()) and time.monotonic() < end:
+            pass
 
     def assert_restored(self) -> None:
         """As it was before: modes of the line, the usual screen, a cursor, no reports of the mouse."""
