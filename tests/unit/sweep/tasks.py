@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from lab.errors import LabError, ToolMissing
+from lab.sweep.node import QuietWorker
 from tests.waiting import wait_until
 
 
@@ -59,3 +61,9 @@ def dies(_: bytes) -> bytes:
 def no_worker(*_: object, **__: object) -> None:
     """In place of the class of a worker."""
     raise OSError("no such thing")
+
+
+def worker_after_one(folder: Path, *arguments: Any, **options: Any) -> QuietWorker:
+    """The first process that makes a worker is gone before there is one."""
+    dies_once(str(folder).encode())
+    return QuietWorker(*arguments, **options)
