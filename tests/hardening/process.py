@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from tests.hardening.workbench import RAIDLAB, Bench, Done, expect, promise
+from tests.hardening.workbench import MOST_SECONDS, RAIDLAB, Bench, Done, expect, promise
 
 NOT_UTF8 = b"na\xff\xfeme"
-_SIGNALLED_SECONDS = 20.0
 
 
 @promise("an argument that is not UTF-8 is refused in a sentence, as JSON too")
@@ -70,7 +69,7 @@ def _(bench: Bench) -> None:
         env=bench.environment(),
         capture_output=True,
         text=True,
-        timeout=_SIGNALLED_SECONDS,
+        timeout=MOST_SECONDS,
         check=False,
     )
     expect(gone.stderr == "", f"a reader that left early: {gone.stderr!r}")
@@ -98,7 +97,7 @@ def _(bench: Bench) -> None:
             process = bench.start("--json", "run", "--plan", "louwrentius-quick")
             time.sleep(milliseconds / 1000)
             process.send_signal(number)
-            out, err = process.communicate(timeout=_SIGNALLED_SECONDS)
+            out, err = process.communicate(timeout=MOST_SECONDS)
             done = Done((f"signal {number} after {milliseconds} ms",), process.returncode, out.decode(), err.decode())
             # The shell script that starts the command is killed by the signal, without a message.
             is_before_start = done.status == -number and not done.said
@@ -147,12 +146,12 @@ def _(bench: Bench) -> None:
                 except OSError:
                     # The server may close the connection.
                     continue
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as sender:
+        with socket.create_connection(("127.0.0.1", port), timeout=MOST_SECONDS) as sender:
             sender.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             expect(sender.recv(100).startswith(b"HTTP/1.1 200"), "it serves no more")
         with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
             kib = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read())[0])
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=_SIGNALLED_SECONDS)
+        _, err = process.communicate(timeout=MOST_SECONDS)
     expect(b"Traceback" not in err and b"Error" not in err, err.decode()[-600:])
     expect(kib < 300_000, f"{kib} KiB of memory")
