@@ -20,7 +20,7 @@ from tui.drill_screen import DebriefScreen, DrillsScreen, MakingScreen
 from tui.plan_screen import PlanScreen
 
 __all__ = ["own_state"]
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 
 
 class Practitioner(Student):

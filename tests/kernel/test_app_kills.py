@@ -25,7 +25,7 @@ from tui.plan_screen import PlanScreen
 from tui.state import MachinePhase, PastLoad
 
 __all__ = ["own_state"]
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 KILLS = 20
 LONGEST_STRETCH_SECONDS = 1.6
 

@@ -17,7 +17,7 @@ from tests.kernel.student import Student, own_state, student_at
 from tui.lessons import LessonView
 
 __all__ = ["own_state"]
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 
 
 class Learner(Student):

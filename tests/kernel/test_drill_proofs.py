@@ -20,7 +20,8 @@ from tests.kernel.drill_histories import SEED, histories, play_all, play_typed
 from tests.kernel.place import kernel_target, real_time_target
 from tests.unit.drills.test_drill_files import example
 
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+# Longer than the limit of one step's lines, so that a step that hangs is named.
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 PLACES = [(PROOF_SEEDS[0], "uml:"), pytest.param(PROOF_SEEDS[1], "uml:?time=virtual", marks=pytest.mark.virtual_time)]
 """One in each kind of time."""
 
@@ -38,8 +39,6 @@ TYPED = ("1", "5", "10")
 """With few lines, with names of arrays, and with the longest lines; the other drills differ in what is typed alone."""
 
 
-# Longer than the limit of one step's lines, so that a step that hangs is named.
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", catalogue().values(), ids=catalogue())
 def test_every_verdict_is_fair(path: Path) -> None:
     problems = [problem for ended in play_all(ready(read_drill(path), path, SEED)) for problem in ended.problems]

@@ -15,7 +15,7 @@ from lab.machine import Host
 from lab.session.session import LabSession
 from tests.kernel.place import kernel_target
 
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 LESSONS = built_in_course().lessons
 NOT_MEASURED = [files for files in LESSONS if not files.lesson.measure]
 

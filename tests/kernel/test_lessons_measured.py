@@ -9,7 +9,7 @@ from lab.session.session import LabSession
 from tests.kernel.test_lessons import LESSONS, name_of, prove, session
 
 __all__ = ["session"]
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 
 
 @pytest.mark.parametrize("files", [files for files in LESSONS if files.lesson.measure], ids=name_of)

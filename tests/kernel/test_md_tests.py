@@ -181,6 +181,7 @@ def test_in_real_time_and_no_further_than_the_first_failure(
 
 @pytest.mark.kernel
 @pytest.mark.virtual_time
+@pytest.mark.timeout(1800)
 def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
