@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+PATIENCE_SECONDS = 60.0
+
 
 def is_running(pid: int) -> bool:
     """Whether a process exists and is not a zombie (proc(5), field 3 of stat)."""
@@ -32,7 +34,9 @@ def listening(pids: Iterable[int]) -> dict[str, str]:
     return {words[9]: words[1].partition(":")[0] for words in lines if words[3] == "0A" and words[9] in inodes}
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60, failure: Callable[[], str] = lambda: "") -> None:
+def wait_until(
+    holds: Callable[[], object], seconds: float = PATIENCE_SECONDS, failure: Callable[[], str] = lambda: ""
+) -> None:
     """Raises AssertionError if it does not hold within so many seconds; ``failure`` says what there is instead."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -18,6 +18,7 @@ import pytest
 from lab.errors import LabError, MachineLost
 from lab.machine import qemu
 from lab.machine.channel import PROTOCOL_VERSION, WINDOW_BYTES, Channel
+from tests.waiting import PATIENCE_SECONDS
 
 
 @dataclass
@@ -71,7 +72,7 @@ def test_garbage_between_the_messages_is_passed_over(far: FarEnd) -> None:
         b"Welcome to lab1!\n", b"\n", b"[1,2]\n", b'{"id":{}}\n', b'{"id":999,"done":true}\n', b"\xff\xfe{\n", b"7\n"
     )
     far.send(b'{"id":1,', b'"done":true}\n')
-    assert pending.next(5.0) == {"id": 1, "done": True}
+    assert pending.next(PATIENCE_SECONDS) == {"id": 1, "done": True}
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,8 @@ def test_an_answer_that_no_agent_gives_ends_its_request_alone(far: FarEnd, verb:
     asked, other = far.channel.request(verb), far.channel.request("write")
     far.send({"id": asked.request_id, **answer}, {"id": other.request_id, "done": True})
     with pytest.raises(MachineLost, match=f"its answer to '{verb}' is invalid"):
-        asked.next(5.0)
-    assert other.next(5.0)["done"]
+        asked.next(PATIENCE_SECONDS)
+    assert other.next(PATIENCE_SECONDS)["done"]
 
 
 @pytest.mark.parametrize("size", ["x", 1e999, -(10**30), 10**30])
@@ -107,7 +108,7 @@ def test_a_forged_receipt_does_not_enlarge_the_window(far: FarEnd, size: object)
     request = far.channel.request("write")
     assert far.heard()["id"] == request.request_id
     far.send({"id": request.request_id, "done": True})
-    assert request.next(5.0)["done"]
+    assert request.next(PATIENCE_SECONDS)["done"]
 
     def send() -> None:
         with contextlib.suppress(MachineLost):
@@ -118,7 +119,7 @@ def test_a_forged_receipt_does_not_enlarge_the_window(far: FarEnd, size: object)
     time.sleep(0.2)
     assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
     far.channel.close()
-    sender.join(5.0)
+    sender.join(PATIENCE_SECONDS)
     assert not sender.is_alive()
 
 
@@ -127,7 +128,7 @@ def test_a_line_without_end_is_a_loss_before_it_fills_the_memory(far: FarEnd, mo
     pending = far.channel.request("read")
     far.send(b"x" * 20_000)
     with pytest.raises(MachineLost, match="lines without end"):
-        pending.next(5.0)
+        pending.next(PATIENCE_SECONDS)
 
 
 def test_an_end_in_the_middle_of_a_message_is_a_loss_for_all(far: FarEnd) -> None:
@@ -137,11 +138,11 @@ def test_an_end_in_the_middle_of_a_message_is_a_loss_for_all(far: FarEnd) -> Non
     for pending in waiting:
         for _ in range(2):
             with pytest.raises(MachineLost, match="it died"):
-                pending.next(5.0)
+                pending.next(PATIENCE_SECONDS)
     with pytest.raises(MachineLost, match="it died"):
         far.channel.request("read")
     with pytest.raises(MachineLost, match="it died"):
-        far.channel.wait_hello(5.0)
+        far.channel.wait_hello(PATIENCE_SECONDS)
 
 
 def test_a_loss_that_cannot_be_explained_is_still_a_loss() -> None:
@@ -151,7 +152,7 @@ def test_a_loss_that_cannot_be_explained_is_still_a_loss() -> None:
     for far in far_end(explain=explain):
         far.hang_up()
         with pytest.raises(MachineLost, match="unknown reason"):
-            far.channel.wait_hello(5.0)
+            far.channel.wait_hello(PATIENCE_SECONDS)
 
 
 def test_a_request_to_an_end_that_no_longer_reads_is_a_loss(far: FarEnd) -> None:
@@ -174,7 +175,7 @@ def test_a_long_request_waits_for_receipts(far: FarEnd) -> None:
         if received >= 1024:
             far.send({"event": "received", "bytes": received})
             received = 0
-    sender.join(5.0)
+    sender.join(PATIENCE_SECONDS)
     assert json.loads(line)["text"] == "x" * 10_000
 
 
@@ -187,7 +188,7 @@ def test_many_small_requests_never_overrun_the_line(far: FarEnd) -> None:
     assert len(os.read(far.requests_fd, 65536)) <= WINDOW_BYTES
     far.channel.hang_up()
     for request in requests:
-        request.join(5.0)
+        request.join(PATIENCE_SECONDS)
         assert not request.is_alive()
 
 
@@ -195,7 +196,7 @@ def test_closing_wakes_waiting_requests_although_the_far_end_stays(far: FarEnd) 
     pending = far.channel.request("run")
     far.channel.close()
     with pytest.raises(MachineLost, match="was closed"):
-        pending.next(5.0)
+        pending.next(PATIENCE_SECONDS)
     with pytest.raises(MachineLost, match="was closed"):
         far.channel.request("read")
 
@@ -216,7 +217,7 @@ def test_a_machine_without_a_processor_gets_more_time_to_start(far: FarEnd) -> N
 def test_another_protocol_is_refused(far: FarEnd) -> None:
     far.send({"event": "hello", "protocol": 99})
     with pytest.raises(MachineLost, match="protocol 99"):
-        far.channel.wait_hello(5.0)
+        far.channel.wait_hello(PATIENCE_SECONDS)
 
 
 def test_a_consumer_that_does_not_read_blocks_no_other(far: FarEnd) -> None:
@@ -224,8 +225,8 @@ def test_a_consumer_that_does_not_read_blocks_no_other(far: FarEnd) -> None:
     for _ in range(500):
         far.send({"id": ignored.request_id, "out": "x" * 1000})
     far.send({"id": wanted.request_id, "done": True})
-    assert wanted.next(5.0)["done"]
-    assert ignored.next(1.0)["out"] == "x" * 1000
+    assert wanted.next(PATIENCE_SECONDS)["done"]
+    assert ignored.next(PATIENCE_SECONDS)["out"] == "x" * 1000
     with pytest.raises(queue.Empty):
         far.channel.request("read").next(0.01)
 
@@ -255,11 +256,11 @@ def heard_far(listener: Listener) -> Iterator[FarEnd]:
 
 def test_silence_ends_every_wait_once_it_is_judged(heard_far: FarEnd, listener: Listener) -> None:
     heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
-    heard_far.channel.wait_hello(5.0)
+    heard_far.channel.wait_hello(PATIENCE_SECONDS)
     waiting = [heard_far.channel.request("run"), heard_far.channel.request("write")]
     for pending in waiting:
         with pytest.raises(MachineLost, match="it stands still"):
-            pending.next(5.0)
+            pending.next(PATIENCE_SECONDS)
     assert listener.calls[-1] == (8, ("run", "write"))
     assert [seconds for seconds, _ in listener.calls[-8:]] == [1, 2, 3, 4, 5, 6, 7, 8]
     with pytest.raises(MachineLost, match="it stands still"):
@@ -285,7 +286,7 @@ def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_mean
     heard_far: FarEnd, listener: Listener
 ) -> None:
     heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
-    heard_far.channel.wait_hello(5.0)
+    heard_far.channel.wait_hello(PATIENCE_SECONDS)
     pending = heard_far.channel.request("call")
     assert heard_far.heard()["verb"] == "call"
     # Large enough that a delay of this test does not count as silence.
@@ -296,13 +297,13 @@ def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_mean
         assert (asked["verb"], asked["paths"]) == ("read", [])
         heard_far.send({"id": asked["id"], "done": True, "files": {}})
     heard_far.send({"id": pending.request_id, "done": True})
-    assert pending.next(5.0)["done"]
+    assert pending.next(PATIENCE_SECONDS)["done"]
     assert max(seconds for seconds, _ in listener.calls) < listener.ends_at
 
 
 def test_the_listener_is_not_polled_without_pending_requests(heard_far: FarEnd, listener: Listener) -> None:
     heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
-    heard_far.channel.wait_hello(5.0)
+    heard_far.channel.wait_hello(PATIENCE_SECONDS)
     listener.calls.clear()
     time.sleep(12 * 0.05)
     assert listener.calls == []
@@ -310,4 +311,4 @@ def test_the_listener_is_not_polled_without_pending_requests(heard_far: FarEnd, 
 
 def test_a_greeting_is_awaited_too(heard_far: FarEnd) -> None:
     with pytest.raises(MachineLost, match="it stands still"):
-        heard_far.channel.wait_hello(5.0)
+        heard_far.channel.wait_hello(PATIENCE_SECONDS)

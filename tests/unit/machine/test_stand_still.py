@@ -27,6 +27,7 @@ from lab.machine.stand_still import (
     can_answer,
     console_of,
 )
+from tests.waiting import PATIENCE_SECONDS
 
 KERNEL, GUEST = 100, 101
 SILENT_SECONDS = 30
@@ -144,8 +145,9 @@ def test_only_the_newest_evidence_is_stored(computer: Computer, vigil: Vigil) ->
 
 
 @pytest.fixture
-def console(computer: Computer) -> Iterator[list[str]]:
-    """A management console like the kernel's; yields the commands that it got."""
+def console(computer: Computer, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A management console like the kernel's, whose answers are awaited; yields the commands that it got."""
+    monkeypatch.setattr("lab.machine.stand_still._ANSWER_SECONDS", PATIENCE_SECONDS)
     path = console_of(computer.machine)
     path.parent.mkdir(parents=True)
     asked: list[str] = []

@@ -26,6 +26,7 @@ from lab.machine.state_folder import (
     memory_folder,
     read_owner,
 )
+from tests.waiting import PATIENCE_SECONDS
 
 DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
@@ -68,6 +69,12 @@ def processes() -> FakeProcesses:
 @pytest.fixture
 def state(tmp_path: Path, files: HostFiles, processes: FakeProcesses) -> StateFolder:
     return StateFolder(tmp_path / "state", processes, HostClock(), files=files)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An orphan is awaited as long as the computer takes over it."""
+    monkeypatch.setattr("lab.machine.state_folder._ORPHAN_WAIT_SECONDS", PATIENCE_SECONDS)
 
 
 def leave(state: StateFolder, owner: Owner, **kernel: int) -> FolderLock:
@@ -139,6 +146,7 @@ def test_an_orphaned_kernel_is_killed(state: StateFolder, processes: FakeProcess
     assert not lock.folder.exists()
 
 
+@pytest.mark.usefixtures("patience")
 def test_a_supervisors_own_work_is_awaited(state: StateFolder, processes: FakeProcesses) -> None:
     lock = leave(state, Owner(DEAD, "x", 5), **{**RECORD, "supervisor": ALIVE, "supervisor_start_ticks": 500})
     supervisor = threading.Timer(0.2, lock.close)
@@ -236,6 +244,7 @@ def test_a_lab_is_open_once(state: StateFolder) -> None:
     state.lock_lab("default").close()
 
 
+@pytest.mark.usefixtures("patience")
 def test_a_lab_of_a_killed_client_opens_as_soon_as_its_kernel_has_ended(
     state: StateFolder, processes: FakeProcesses
 ) -> None:

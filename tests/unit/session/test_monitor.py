@@ -11,7 +11,6 @@ import pytest
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.status import ArrayStatus, SyncAction, SyncProgress, parse_mdstat
 from lab.errors import LabError, MachineLost
-from lab.host.clock import HostClock, wait_for
 from lab.machine import RawSample, SampleRequest
 from lab.measure.samples import DiskCounters
 from lab.session.monitor import (
@@ -34,6 +33,7 @@ from tests.unit.disks.machines import lab_disks
 from tests.unit.fakes import FACTS, FakeMachine, FakeSampleStream
 from tests.unit.results.records import direction
 from tests.unit.session.looks import NOTHING, captured, look, session_on
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 # Read from Linux 6.1.176 (user-mode-linux 6.1um4+b13) while the third member of a RAID 5 on 100 MiB disks was rebuilt.
 REBUILDING = """Personalities : [raid6] [raid5] [raid4]
@@ -159,7 +159,7 @@ def test_the_monitor_ends_without_error_when_it_is_stopped(machine: FakeMachine,
     ends: list[LabError | None] = []
     monitor = Monitor(session, on_snapshot=looks.append, on_end=ends.append)
     monitor.start()
-    wait_for(lambda: len(looks), lambda count: count == 2, what="both looks", timeout_seconds=10, clock=HostClock())
+    wait_until(lambda: len(looks) == 2)
     monitor.stop()
     assert [look.time_seconds for look in looks] == [0.0, 0.25]
     assert ends == [None]
@@ -175,7 +175,7 @@ def test_a_lost_machine_ends_the_monitor_and_is_reported(machine: FakeMachine, s
         over.set()
 
     Monitor(session, on_snapshot=lambda _: None, on_end=on_end).start()
-    assert over.wait(5.0)
+    assert over.wait(PATIENCE_SECONDS)
     assert isinstance(ends[0], MachineLost)
 
 
@@ -198,16 +198,14 @@ def test_without_passing_time_snapshots_are_polled_and_reported_on_changes(
     looks: list[Snapshot] = []
     monitor = Monitor(virtual, on_snapshot=looks.append, hertz=200.0)
     monitor.start()
-    wait_for(
-        lambda: len(standing.sample_requests), lambda n: n > 8, what="looks", timeout_seconds=10, clock=HostClock()
-    )
+    wait_until(lambda: len(standing.sample_requests) > 8)
     assert [look.time_seconds for look in looks] == [5.0, 5.0, 6.0]
     assert {request.interval_seconds for request in standing.sample_requests} == {0.0}
     assert monitor.machine_seconds() == 6.0
     # A plan has run: what only sysfs shows is read again, although no time has passed.
     reads = len(standing.reads)
     virtual.found = BroughtUp()
-    wait_for(lambda: len(looks), lambda n: n == 4, what="a look", timeout_seconds=10, clock=HostClock())
+    wait_until(lambda: len(looks) == 4)
     assert len(standing.reads) > reads
     monitor.stop()
 
