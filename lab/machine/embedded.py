@@ -46,6 +46,7 @@ DEFAULT_MEMORY_BYTES = 512 * MIB
 START_TIMEOUT_SECONDS = 60.0
 POWER_OFF_SECONDS = 5.0
 SUPERVISOR_SECONDS = 10.0
+LOSS_SECONDS = 3.0
 CONSOLE_LOG = "console.log"
 CONSOLE_LINES = 40
 GUEST_FOLDER = "uml"
@@ -200,7 +201,7 @@ class EmbeddedKernel:
 
     def explain_loss(self) -> LabError:
         """Explain why the kernel is gone, from its exit status and the last lines of its console."""
-        status = self._wait_for_supervisor(3.0)
+        status = self._wait_for_supervisor(LOSS_SECONDS)
         kill_recorded_kernel(self._instance.folder, self._processes, self._files)
         message, hint = cause_of_loss(status, self.console_log)
         return MachineLost(message, hint=hint)

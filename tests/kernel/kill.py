@@ -17,7 +17,7 @@ from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 from tests.kernel.place import kernel_target
 
 PATIENCE_SECONDS = 240.0
-ENDING_SECONDS = 5.0
+ENDING_SECONDS = 60.0
 # The lock of those who make machines' folders stays; everything else of these names is on its way in or out.
 LEFTOVERS = (".importing-*", ".deleting-*", ".probe-*", ".*.tmp", "*.new", "machines/[0-9]*")
 

@@ -86,7 +86,7 @@ class Rig:
         asked = "echo w > /proc/sysrq-trigger; dmesg | tail -n 300; grep -H . /sys/block/*/inflight"
         return self.lab.machine.run(("sh", "-c", asked), check=False).stdout
 
-    def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str, seconds: float = 20) -> ArrayStatus:
+    def wait(self, is_reached: Callable[[ArrayStatus], bool], what: str, seconds: float = 120) -> ArrayStatus:
         return wait_for(lambda: self.status, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
 
     def limit_sync(self, kib_per_second: int | None) -> None:

@@ -58,7 +58,7 @@ class Watched:
     def kinds(self) -> list[EventKind]:
         return [event.kind for event in self.events]
 
-    def wait(self, is_reached: Callable[[Watched], bool], what: str, seconds: float = 20.0) -> None:
+    def wait(self, is_reached: Callable[[Watched], bool], what: str, seconds: float = 120.0) -> None:
         wait_for(lambda: self, is_reached, what=what, timeout_seconds=seconds, clock=HostClock())
 
 

@@ -161,7 +161,8 @@ def test_a_machine_closes_at_once_while_its_drives_are_busy() -> None:
         for node in ("/dev/drive0", "/dev/ubda"):
             lab.machine.stream(("sh", "-c", f"while :; do dd if={node} of=/dev/null iflag=direct; done"), is_aside=True)
         begin = time.monotonic()
-    assert time.monotonic() - begin < 30
+    # A request of the drive takes 60.
+    assert time.monotonic() - begin < 55
 
 
 @pytest.mark.parametrize("openings", [3, pytest.param(30, marks=[pytest.mark.wide, pytest.mark.timeout(600)])])

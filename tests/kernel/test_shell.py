@@ -16,6 +16,7 @@ from lab.session.session import MOST_CHARACTERS, LabSession, Shell, ShellResult
 from lab.units import MIB
 from tests.kernel.place import host_at, kernel_target, kill_kernel
 from tests.kernel.sessions import DISKS, FILES, D, create, session
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["DISKS", "session"]
 pytestmark = pytest.mark.kernel
@@ -74,18 +75,18 @@ def test_a_line_in_the_shell_can_be_interrupted_even_a_stubborn_one(session: Lab
         begun.clear()
         thread = threading.Thread(target=lambda: results.append(shell.run(line, on_output=lambda _: begun.set())))
         thread.start()
-        assert begun.wait(20.0)
+        assert begun.wait(PATIENCE_SECONDS)
         return thread
 
     sleeping = run("X=1; echo begun; sleep 600; echo never")
     with pytest.raises(LabError, match="still running"):
         shell.run("true")
     shell.interrupt()
-    sleeping.join(20.0)
+    sleeping.join(PATIENCE_SECONDS)
     stubborn = run("trap '' INT; echo begun; while :; do sleep 1; done")
     shell.interrupt()
     shell.interrupt()
-    stubborn.join(20.0)
+    stubborn.join(PATIENCE_SECONDS)
     assert [(each.status, each.output) for each in results] == [(130, "begun\n"), (137, "begun\n")]
     assert shell.run("echo ready").output == "ready\n"
     shell.interrupt()
@@ -120,18 +121,18 @@ def test_a_lost_machine_ends_everything_soon(tmp_path: Path) -> None:
         live = threading.Event()
         load = Load(session, "md0", "rand-mix-4k", working_set_bytes=8 * MIB, on_live=lambda _: live.set())
         load.start()
-        assert live.wait(20.0)
+        assert live.wait(PATIENCE_SECONDS)
         lost: list[LabError] = []
         typed = threading.Thread(target=lambda: lost.append(error_of(lambda: Shell(session).run("sleep 600"))))
         typed.start()
         kill_kernel(tmp_path)
-        assert over.wait(10.0)
+        assert over.wait(PATIENCE_SECONDS)
         assert isinstance(ends[0], MachineLost)
         with pytest.raises(MachineLost):
-            load.wait(10.0)
+            load.wait(PATIENCE_SECONDS)
         load.stop()
         monitor.stop()
-        typed.join(10.0)
+        typed.join(PATIENCE_SECONDS)
         assert isinstance(lost[0], MachineLost)
         with pytest.raises(MachineLost):
             session.statuses()

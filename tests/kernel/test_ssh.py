@@ -68,7 +68,7 @@ def test_a_machine_behind_ssh_is_like_any_other(server: SshRig, tmp_path: Path) 
 @pytest.mark.root
 def test_a_connection_that_breaks_is_a_lost_machine(server: SshRig, tmp_path: Path) -> None:
     with open_machine(target(server), host_at(tmp_path)) as machine:
-        shell = machine.stream(["sh", "-c", "echo $$; exec sleep 60"])
+        shell = machine.stream(["sh", "-c", "echo $$; exec sleep 1000"])
         pid = int(next(shell.chunks()))
         # The server's children: one for each connection.
         for session in children_of(server.pids["server"]):
@@ -77,7 +77,7 @@ def test_a_connection_that_breaks_is_a_lost_machine(server: SshRig, tmp_path: Pa
             shell.result()
         assert lost.value.hint
         # The agent noticed too, and took its command with it.
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 5, lambda: "its command still runs")
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), failure=lambda: "its command still runs")
 
 
 @needs_sshd

@@ -26,7 +26,7 @@ PIDFD_GETFD = 438
 EVENTS = 64
 RECOGNISED_SECONDS = 3.0 * STILL_SECONDS
 """As a busy computer does it; an idle one takes eleven seconds, and without recognition it would be two minutes."""
-LOOKS = 60
+LOOKS = 600
 HANGS = "import time\ntime.sleep(1000)\n"
 
 

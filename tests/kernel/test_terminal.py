@@ -19,6 +19,7 @@ from lab.machine import Host, Machine, TypedCommand, parse_target
 from tests.kernel.place import kernel_target
 from tests.kernel.rig import file_disks
 from tests.kernel.student import kernels_of, own_state
+from tests.waiting import PATIENCE_SECONDS
 from tests.window import RAIDLAB, Window, command
 from tui.terminal import TerminalScreen
 
@@ -72,7 +73,7 @@ class Sitting:
 
     def leave(self) -> None:
         self.terminal.stop()
-        self.thread.join(10)
+        self.thread.join(PATIENCE_SECONDS)
         assert not self.thread.is_alive()
 
 
