@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from lab.disks import DiskKind, specs
 from lab.disks.lab import lab_folder
 from lab.units import MIB
-from tests.kernel.kill import Ended, Place
+from tests.kernel.kill import PATIENCE_SECONDS, Ended, Place
 from tests.kernel.place import disk_name, host_at, kernel_target
 from tests.kernel.rig import file_disks
 
@@ -77,16 +78,20 @@ def test_a_signed_disk_is_refused_until_it_is_reset(place: Place) -> None:
 
 
 def test_only_one_command_has_the_lab(place: Place) -> None:
+    # Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     watching = place.start(("watch",))
+    signal.signal(signal.SIGINT, handler)
     try:
         assert watching.stdout is not None
         watching.stdout.readline()
         second = raidlab(place, "array", "show", status=1)
         assert f"is open in 'raidlab --on {TARGET} watch'" in second.stderr
     finally:
-        watching.terminate()
-        _, output = watching.communicate(timeout=20)
-    assert watching.returncode == 143
+        # Unlike SIGTERM it sets no deadline, after which the command would end without its last words.
+        watching.send_signal(signal.SIGINT)
+        _, output = watching.communicate(timeout=PATIENCE_SECONDS)
+    assert watching.returncode == 128 + signal.SIGINT
     assert "everything is closed" in output
     assert [entry for entry in (place.state / "machines").iterdir() if not entry.name.startswith(".")] == []
 
