@@ -30,7 +30,7 @@ S = TypeVar("S", bound="Student")
 
 
 class Student:
-    patience_seconds = 60.0
+    patience_seconds = 240.0
 
     def __init__(self, app: RaidlabApp, pilot: Pilot[object], state: Path) -> None:
         self.app = app

@@ -26,8 +26,6 @@ pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 class Practitioner(Student):
     """Plays a drill: runs commands on the machine, and waits until the app shows their effects."""
 
-    patience_seconds = 240.0
-
     def type(self, lines: str) -> None:
         def work(session: LabSession) -> None:
             desk = self.app.drills._desk

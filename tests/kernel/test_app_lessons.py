@@ -21,8 +21,6 @@ pytestmark = [pytest.mark.kernel, pytest.mark.timeout(1800), pytest.mark.wide]
 
 
 class Learner(Student):
-    patience_seconds = 240.0
-
     def view(self) -> LessonView:
         assert self.app.guide.view is not None
         return self.app.guide.view

@@ -19,7 +19,7 @@ from tui.help import WelcomeScreen
 from tui.widgets import VerdictBanner
 
 __all__ = ["own_state"]
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
 UNEQUAL = (*specs(1, DiskKind.FILE, size_bytes=16 * MIB), *specs(3, DiskKind.FILE, size_bytes=32 * MIB, first=2))
 
 
