@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 NODES = ("node1", "node2")
 PARTITION = "rig"
 START_SECONDS = 40
-COMMAND_SECONDS = 30
+COMMAND_SECONDS = 90
 
 CONFIGURATION = """\
 ClusterName=rig
@@ -56,11 +56,12 @@ ReturnToService=2
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,bf_interval=1
 SlurmdTimeout=10
-MessageTimeout=5
+MessageTimeout=30
 KillWait=2
 PartitionName={partition} Nodes={nodes} Default=YES MaxTime=60 State=UP
 """
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4096\n"
+_SHOW_JOB = ("scontrol", "--oneliner", "show", "job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +87,16 @@ class SlurmRig:
 
     def job(self, number: int) -> dict[str, str]:
         """What the controller knows of a job: JobState, NodeList, Restarts and so on."""
-        words = self.run("scontrol", "--oneliner", "show", "job", str(number)).split()
-        return dict(word.split("=", 1) for word in words if "=" in word)
+        return _fields(self.run(*_SHOW_JOB, str(number)))
 
     def wait_for_job(self, number: int, *states: str) -> dict[str, str]:
         """Waits until a job is in one of these states. Returns what is known of it then."""
         seen: dict[str, str] = {}
 
         def there() -> bool:
-            seen.update(self.job(number))
-            return seen["JobState"] in states
+            # A controller that gives no answer in time is asked again.
+            seen.update(_fields(self._ask((*_SHOW_JOB, str(number))).stdout))
+            return seen.get("JobState") in states
 
         wait_until(there, COMMAND_SECONDS, lambda: f"job {number} is not {' or '.join(states)}: {seen}\n{self.tails()}")
         return seen
@@ -142,6 +143,10 @@ class SlurmRig:
             timeout=COMMAND_SECONDS,
             check=False,
         )
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
 
 def _runs_on(node: str, pid: int) -> bool:
