@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +18,10 @@ from lab.sweep.cells import measured
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
-from tests.kernel.sweeps import PATIENCE_SECONDS, Sweeps, digests, sweeps_in
+from tests.kernel.sweeps import PATIENCE_SECONDS, digests, sweeps_in
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 CELLS = 16
-ATTEMPTS = 5
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +54,12 @@ def test_cells_that_are_there_are_not_measured_again_and_other_sweeps_share_them
 def test_after_a_kill_the_sweep_resumes_and_no_finished_cell_is_measured_again(
     alone: dict[str, str], tmp_path: Path, victim: str
 ) -> None:
-    sweeps, status, output = killed_midway(tmp_path, victim)
-    assert status == {"worker-0": 0, "client": -9}[victim], output
+    sweeps = sweeps_in(tmp_path, depths=(1, 2))
+    process = sweeps.start("--cluster", "local:2")
+    sweeps.until(lambda: len(sweeps.files()) >= 3 and sweeps.progress().get("processes"), process)
+    sweeps.kill(victim, process)
+    _, output = process.communicate(timeout=180)
+    assert process.returncode == {"worker-0": 0, "client": -9}[victim], output
     if victim == "worker-0":
         assert "worker-0 ended" in output
     sweeps.until_ended()
@@ -66,39 +68,6 @@ def test_after_a_kill_the_sweep_resumes_and_no_finished_cell_is_measured_again(
     sweeps.resumes_after_kill(("--cluster", "local:2"), alone, before)
     assert not sweeps.left()
     assert not list((sweeps.state / "sweeps/work").iterdir())
-
-
-def killed_midway(folder: Path, victim: str) -> tuple[Sweeps, int, str]:
-    """A sweep whose victim was killed after the first cells, its status, and what it said.
-
-    A killer who is delayed finds all cells measured, and begins again.
-    """
-    output = ""
-    for number in range(ATTEMPTS):
-        place = folder / str(number)
-        place.mkdir()
-        sweeps = sweeps_in(place, depths=(1, 2))
-        process = sweeps.start("--cluster", "local:2")
-        count = kill_soon(sweeps, victim, process)
-        _, output = process.communicate(timeout=PATIENCE_SECONDS)
-        # Each of the two workers may finish the cell that it has.
-        if count + 2 < CELLS:
-            return sweeps, process.returncode, output
-    raise AssertionError(f"{victim} was never killed midway: {output}")
-
-
-def kill_soon(sweeps: Sweeps, victim: str, process: subprocess.Popen[str]) -> int:
-    """Kills the victim, unless the sweep has ended; returns how many cells were there afterwards."""
-
-    def has_begun_or_ended() -> bool:
-        has_begun = len(sweeps.files()) >= 3 and sweeps.progress().get("processes")
-        return bool(has_begun) or process.poll() == 0
-
-    sweeps.until(has_begun_or_ended, process)
-    if process.poll() is None:
-        with suppress(ProcessLookupError, KeyError):
-            sweeps.kill(victim, process)
-    return len(sweeps.files())
 
 
 def test_two_clients_that_sweep_one_file_measure_each_cell_once(alone: dict[str, str], tmp_path: Path) -> None:
