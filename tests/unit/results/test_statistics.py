@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +71,8 @@ def test_the_half_width_is_a_part_of_the_median() -> None:
 
 @given(st.lists(st.integers(1, 1000), min_size=6, max_size=40, unique=True))
 def test_the_interval_of_a_median_is_that_of_scipy(samples: list[int]) -> None:
+    import scipy.stats  # no other worker has to load it
+
     theirs = scipy.stats.quantile_test(sorted(samples), p=0.5).confidence_interval()
     ours = estimate(samples)
     assert (ours.low, ours.high) == (theirs.low, theirs.high)

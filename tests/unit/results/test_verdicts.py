@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-import scipy.stats
 
 from lab.results.rows import rows
 from lab.results.statistics import (
@@ -89,6 +88,8 @@ def test_too_few_repeats_are_reported_with_the_needed_number() -> None:
 
 
 def test_the_surer_claim_is_adjusted_as_scipy_does_and_the_other_one_by_the_same_family() -> None:
+    import scipy.stats  # no other worker has to load it
+
     family = [PValues(0.03, 0.9), PValues(0.6, 0.01), PValues(0.02, 0.2), PValues(0.5, 0.4)]
     found = adjusted(family)
     surer = [min(each.claim, each.opposite) for each in found]
