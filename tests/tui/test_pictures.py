@@ -156,6 +156,9 @@ class Picture:
     is_busy: bool = True
     keys: tuple[str, ...] = ()
     was_welcomed: bool = True
+    is_resized: bool = True
+    """The larger picture is taken after the terminal was resized, not in an app of its own: a list that was scrolled
+    to its selection would look different."""
 
 
 PICTURES = (
@@ -166,7 +169,7 @@ PICTURES = (
     Picture("lab-lost", User.lose, shows="raid5-rebuilding"),
     Picture("menu", shows="raid5-failed", keys=("down", "enter")),
     Picture("plan-danger", shows="raid5-checking", keys=("delete",)),
-    Picture("help", keys=("f1",)),
+    Picture("help", keys=("f1",), is_resized=False),
     Picture("palette", keys=("ctrl+p",)),
     Picture("welcome", was_welcomed=False),
     Picture("commands", typed, "commands"),
@@ -174,8 +177,8 @@ PICTURES = (
     Picture("build", mode="build"),
     Picture("build-volume", unequal_disks, "build"),
     Picture("run-measured", load_measured, "run", shows="raid5", is_busy=False),
-    Picture("run-experiment", experiment_runs, "run"),
-    Picture("run-sweep", lambda user: sweeping(user, view=going()), "run"),
+    Picture("run-experiment", experiment_runs, "run", is_resized=False),
+    Picture("run-sweep", lambda user: sweeping(user, view=going()), "run", is_resized=False),
     Picture("fleet", fleet_turned, "fleet"),
     Picture("results", two_results, "results"),
     Picture("results-compared", compared, "results"),
@@ -187,14 +190,21 @@ PICTURES = (
 )
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
-@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+@pytest.mark.parametrize(
+    ("picture", "sizes"),
+    [
+        pytest.param(picture, sizes, id="-".join((picture.name, *("x".join(map(str, size)) for size in sizes))))
+        for picture in PICTURES
+        for sizes in ((SIZES,) if picture.is_resized else zip(SIZES, strict=True))
+    ],
+)
 async def test_it_looks_as_it_did(
-    picture: Picture, size: tuple[int, int], start: Start, fake_lab: FakeLab, snapshot: SnapshotAssertion
+    picture: Picture, sizes: tuple[tuple[int, int], ...], start: Start, fake_lab: FakeLab, snapshot: SnapshotAssertion
 ) -> None:
     pictures = snapshot.use_extension(SVGImageExtension)
     fake_lab.busy = _BUSY_BYTES if picture.is_busy else 0
     async with start(
+        size=sizes[0],
         theme=THEMES[0],
         mode=picture.mode,
         shows=picture.shows,
@@ -209,10 +219,14 @@ async def test_it_looks_as_it_did(
         for field in user.screen.query(Input):
             field.cursor_blink = False
             field._cursor_visible = True
-        for theme in THEMES if size == SIZES[-1] and picture.name in IN_LIGHT else THEMES[:1]:
-            user.app.theme = theme
-            user.app.show_now()
-            assert await settled(user) == pictures(name=theme.removeprefix("raidlab-"))
+        for size in sizes:
+            if size != sizes[0]:
+                await user.pilot.resize_terminal(*size)
+            for theme in THEMES if size == SIZES[-1] and picture.name in IN_LIGHT else THEMES[:1]:
+                user.app.theme = theme
+                user.app.show_now()
+                name = f"{size[0]}x{size[1]}-{theme.removeprefix('raidlab-')}"
+                assert await settled(user) == pictures(name=name)
 
 
 async def settled(user: User) -> str:
