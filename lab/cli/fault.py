@@ -319,6 +319,8 @@ def replay(
         _write_evidence(arena, finding_id, history, earlier, output)
         context.narrator.notice(f"evidence is in {output}")
     _print_replays(context, finding_id, history, outcomes, repeats)
+    if not any(outcome.is_reached for outcome in outcomes):
+        return ExitCode.MACHINE_LOST
     return ExitCode.FAILED if any(outcome.differences for outcome in outcomes) else ExitCode.DONE
 
 

@@ -249,9 +249,14 @@ def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory]
 def played_after(
     place: FaultPlace, history: FaultHistory, before: Sequence[FaultHistory], **more: Any
 ) -> HistoryOutcome:
-    """The outcome of a history that runs after the histories ``before``."""
+    """The outcome of a history that runs after the histories ``before``.
+
+    If one of these ends the machine, ``documents`` are those of that one.
+    """
     outcomes = list(play(place, [*before, history], **more))
-    return outcomes[-1] if len(outcomes) > len(before) else unreached(history)
+    if len(outcomes) > len(before):
+        return outcomes[-1]
+    return replace(unreached(history), documents=outcomes[-1].documents if outcomes else ())
 
 
 def unreached(history: FaultHistory) -> HistoryOutcome:

@@ -651,7 +651,7 @@ def test_runs_that_did_not_reach_the_history_are_not_counted(
     wrong = [outcome_of(history, "unreadable")] if is_reached else []
     monkeypatch.setattr(campaigns, "repeated", lambda *_, **__: Repeats((unreached, *wrong), 2, "7.2"))
     words = ("fault", "replay", "c1-9", "--times", str(1 + len(wrong)))
-    assert run(["--quiet", "--on", "qemu:", *words]) == (ExitCode.FAILED if is_reached else ExitCode.DONE)
+    assert run(["--quiet", "--on", "qemu:", *words]) == (ExitCode.FAILED if is_reached else ExitCode.MACHINE_LOST)
     *_, line, verdict = capsys.readouterr().out.splitlines()
     assert line.endswith("unreadable: unreadable, as the rule says (1 of 1 run)") is is_reached
     run(["--json", "--on", "qemu:", *words])
@@ -659,7 +659,7 @@ def test_runs_that_did_not_reach_the_history_are_not_counted(
     assert (seen["replays"], seen["verdicts"], seen["seen"], len(seen["differences"])) == (is_reached,) * 4
     assert seen["verdict"] == verdict
     monkeypatch.setattr(campaigns, "replayed", lambda *_: unreached)
-    fault("replay", "c1-9")
+    assert run(["--quiet", "fault", "replay", "c1-9"]) == ExitCode.MACHINE_LOST
     assert capsys.readouterr().out.endswith("the history was never reached: the machine became unusable before it\n")
 
 

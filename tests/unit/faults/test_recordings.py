@@ -23,7 +23,7 @@ from lab.faults.crash_points import (
 )
 from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, cut_of
 from lab.faults.guest.player import DriveStates, accept_discards
-from lab.faults.history import generated
+from lab.faults.history import PlannedStep, Purpose, generated
 from lab.faults.judge import HistoryDifference
 from lab.machine import Host
 
@@ -107,10 +107,13 @@ def test_a_machine_that_is_lost_before_the_history_begins_does_not_count(
 
 def test_what_ends_the_machine_before_a_history_is_no_difference_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     earlier, history = generated(1), generated(2)
-    lost = HistoryOutcome(earlier, (HistoryDifference("machine lost", 1, "after a write"),), Counter(), is_over=True)
+    documents = ((PlannedStep(["run", ["sync"]], 1, Purpose.TOOL), {"log": ["the last words"]}),)
+    differences = (HistoryDifference("machine lost", 1, "after a write"),)
+    lost = HistoryOutcome(earlier, differences, Counter(), documents=documents, is_over=True)
     monkeypatch.setattr("lab.faults.campaign.play", lambda *_, **__: [lost])
     outcome = replayed(MagicMock(), history, [earlier])
     assert (outcome.history, outcome.kinds, outcome.is_reached) == (history, frozenset(), False)
+    assert outcome.documents == documents
 
 
 @pytest.mark.parametrize(
