@@ -44,7 +44,8 @@ add_source() {
     return 3
   }
   as_root install -m 644 "$folder/key.gpg" "$keyring"
-  printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$source_url" "$(release)" | as_root tee "$list" >/dev/null
+  printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$source_url" "$(release)" >"$folder/list"
+  as_root install -m 644 "$folder/list" "$list"
 }
 
 install_programs() {
