@@ -36,7 +36,7 @@ def format_value(value: float | None, unit: Unit) -> str:
 
 def format_seconds(seconds: float) -> str:
     """A duration, such as ``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
-    if abs(seconds) >= 3600:
+    if seconds >= 3600:
         return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d} h"
     return human_seconds(seconds) if seconds else "0 s"
 

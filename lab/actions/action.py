@@ -260,7 +260,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
     waits_on_uml: ClassVar[bool] = True
     """Whether it waits by default on uml:, where the machine ends with the command, and md's work with it."""
     is_volatile: ClassVar[bool] = False
-    """Whether md keeps the setting only in memory: on uml: and qemu: it ends with the command, which says so."""
+    """Whether md keeps the setting only in memory: on uml: and qemu: it ends with the command, as ``run_plan`` says."""
     long_work: ClassVar[str] = ""
     """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
 

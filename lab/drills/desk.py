@@ -714,7 +714,7 @@ class DrillDesk:
         self.close()
 
     def _can_be_judged(self) -> bool:
-        """Whether the records and the copies of the disks, which a verdict needs, are undamaged."""
+        """Whether the records and the copies of the disks, which a verdict needs, can be read."""
         try:
             self.changed()
             self.truth()

@@ -173,6 +173,7 @@ def promise(says: str, *, needs_machine: bool = False) -> Callable[[Callable[[Be
     """Add a check, which raises BrokenPromise, to the list."""
 
     def add(check: Callable[[Bench], None]) -> Callable[[Bench], None]:
+        assert says not in {each.says for each in PROMISES}, f"two promises: {says}"
         PROMISES.append(Promise(says, check, needs_machine))
         return check
 

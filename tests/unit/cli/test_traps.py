@@ -78,7 +78,7 @@ def test_every_command_prints_its_help(traps: Traps) -> None:
 def test_commands_do_what_they_do_elsewhere(traps: Traps) -> None:
     lines = (
         *("workloads", "results", "drill list", "lesson list", "lesson show 1", "run", "run antioquia-quick --plan"),
-        *("sweep", "sweep levels --plan", "fault list", "fleet", "fleet school --trials 100"),
+        *("sweep", "sweep levels --plan", "fault list", "fleet", "fleet school --trials 40000 --workers 2"),
         *("results show nothing", "report nothing", "export nothing --to x.zip", "lint trap.py", "lint nothing.toml"),
         *("class .", "compare a b", "drill verify nothing", "lesson verify nothing", "fault replay nothing", "doctor"),
         *("--on ssh:nothing.invalid disks", "--on vagrant: disks", "--on bogus: disks", "md-tests nothing"),
