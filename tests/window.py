@@ -21,7 +21,7 @@ import pyte
 REPOSITORY = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 120.0
 REST_SECONDS = 30.0
-"""In which what a program has started closes the terminal too."""
+"""Time for the processes that a program started to close the terminal too."""
 RAIDLAB = "import sys; from lab.cli.main import run; sys.exit(run())"
 TAKES_CONTROL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
 """A shell gives a command its terminal, so that closing the window reaches it."""

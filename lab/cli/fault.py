@@ -348,7 +348,7 @@ def _print_replays(
     stored = campaigns.FindingStore(context.host).find(str(finding_id))
     kind = stored.record.kind if stored else ""
     verdict = repeats.verdict(kind) if repeats else ""
-    # Other runs say nothing about the history.
+    # Runs that did not reach the history show nothing about it.
     reached = [outcome for outcome in outcomes if outcome.is_reached]
     first = (reached or outcomes)[0]
     differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in reached]

@@ -94,7 +94,7 @@ class SlurmRig:
         seen: dict[str, str] = {}
 
         def there() -> bool:
-            # A controller that gives no answer in time is asked again.
+            # If the controller does not answer in time, ask again.
             seen.update(_fields(self._ask((*_SHOW_JOB, str(number))).stdout))
             return seen.get("JobState") in states
 

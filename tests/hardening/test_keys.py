@@ -15,7 +15,7 @@ LONGEST_SECONDS = 180.0
 
 @pytest.mark.kernel
 @pytest.mark.wide
-# Longer than what the keys wait for, so that an app that stands still is described.
+# Longer than any wait of the keys, so that a hung app is reported as one.
 @pytest.mark.timeout(1800)
 def test_random_keys_end_nothing(tmp_path: Path) -> None:
     fuzzer, begun = Fuzzer(tmp_path, seed=11), time.monotonic()

@@ -74,7 +74,7 @@ async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tm
         # The portion that is under way ends.
         looks, deadline = [look(student)], time.monotonic() + SETTLE_SECONDS
         while len(looks) < 2 or looks[-1][1:] != looks[-2][1:]:
-            assert time.monotonic() < deadline, f"it does not stand still: {looks}"
+            assert time.monotonic() < deadline, f"the machine never paused: {looks}"
             await asyncio.sleep(STILL_SECONDS)
             looks.append(look(student))
         before, after = looks[-2:]
@@ -95,7 +95,7 @@ async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tm
 
 
 def look(student: Hurried) -> tuple[float, list[int], float]:
-    """What stands still in a pause: the machine's clock, its drives and the rebuild."""
+    """What must not change in a pause: the machine's clock, the drives' counters and the progress of the rebuild."""
     return student.seconds(), counters(student), progress(student)
 
 

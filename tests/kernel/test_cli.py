@@ -78,7 +78,7 @@ def test_a_signed_disk_is_refused_until_it_is_reset(place: Place) -> None:
 
 
 def test_only_one_command_has_the_lab(place: Place) -> None:
-    # Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
+    # A shell starts background jobs with SIGINT ignored, and child processes inherit that.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     watching = place.start(("watch",))
     signal.signal(signal.SIGINT, handler)
@@ -88,7 +88,7 @@ def test_only_one_command_has_the_lab(place: Place) -> None:
         second = raidlab(place, "array", "show", status=1)
         assert f"is open in 'raidlab --on {TARGET} watch'" in second.stderr
     finally:
-        # Unlike SIGTERM it sets no deadline, after which the command would end without its last words.
+        # SIGTERM would set a deadline, after which the command ends without its last message.
         watching.send_signal(signal.SIGINT)
         _, output = watching.communicate(timeout=PATIENCE_SECONDS)
     assert watching.returncode == 128 + signal.SIGINT

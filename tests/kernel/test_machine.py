@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kernel
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENT_CLIENT = ("lab.machine.embedded.LOSS_SECONDS", PATIENCE_SECONDS)
 """Waits for a supervisor that is delayed, since only its status tells how the kernel ended."""
-# Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that.
 CLIENT = """
 import signal
 from lab.machine import Host, open_machine
@@ -182,7 +182,7 @@ while True:
 """
 
 
-# Without a namespace the supervisor may still be killing programs when the client asks it why.
+# Without a namespace the supervisor may still be killing programs when the client asks for its status.
 @pytest.mark.parametrize(("layers", "why"), [(None, "killed"), (("landlock", "seccomp"), None)])
 @pytest.mark.parametrize("victims", [["kernel_group"], ["supervisor"], ["kernel_group", "supervisor"]])
 def test_no_program_of_the_guest_outlives_its_kernel(

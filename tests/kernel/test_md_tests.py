@@ -30,7 +30,7 @@ from tests.unit.md_tests.checkouts import make_checkout, picture
 pytestmark = pytest.mark.wide
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that.
 COMMAND = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from lab.cli.main import run; sys.exit(run())"

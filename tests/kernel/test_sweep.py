@@ -99,7 +99,7 @@ def test_a_cell_with_a_lost_machine_is_retried_once_and_then_reported(tmp_path: 
     sweeps = sweeps_in(tmp_path)
     text = sweeps.file.read_text()
     text = text.replace('["raid0", "raid1", "raid5"]', '["raid0"]').replace("[2, 3, 4]", "[2]")
-    # Long enough that a killer who is delayed still meets the machine.
+    # Long enough for the machine to be still running if the kill is delayed.
     sweeps.file.write_text(text.replace("runtime_seconds = 3.0", "runtime_seconds = 30.0"))
     process = sweeps.start("--cluster", "local:2")
     deadline = time.monotonic() + PATIENCE_SECONDS

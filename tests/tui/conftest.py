@@ -45,7 +45,7 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr("lab.adapt.spec.new_uuid", lambda: ":".join(["0123abcd"] * 4))
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
-    # A test that is held up still finds what was told.
+    # Notifications must outlive any delay of the test.
     monkeypatch.setattr("textual.app.App.NOTIFICATION_TIMEOUT", 3600.0)
     monkeypatch.setattr("tui.base_app._BAD_NEWS_SECONDS", 3600.0)
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))

@@ -97,7 +97,7 @@ def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(slow_lab: 
 
     working = threading.Thread(target=work)
     working.start()
-    # Long enough to be done, if nothing kept it.
+    # Long enough to finish, if nothing made it wait.
     working.join(0.3)
     assert seen == []
     slow_lab.may_open.set()

@@ -257,7 +257,7 @@ def test_frames_skipped_for_a_slow_reader_are_painted_at_the_end(opened: Callabl
     shown: list[str] = []
     while (len(set(shown)) != 1 or "Layout" not in shown[0]) and time.monotonic() < end:
         for window in windows:
-            # An app that is held up is quiet too.
+            # A delayed app is silent too.
             window.quiet(1.0)
         shown = [window.text for window in windows]
     assert shown[0] == shown[1]

@@ -75,7 +75,7 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User) 
     known = known_ids()
     async for screen in each_screen(user):
         if user.app.current_mode == "commands":
-            # Within the terminal F1 is its programs' key.
+            # In the terminal, F1 goes to the program that runs there.
             await user.press("f12")
         live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
         own = {binding.id for _, binding in own_bindings([type(screen)])}
@@ -85,7 +85,7 @@ async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User) 
         assert len(palette) == len(set(palette))
         for binding_id, active in live.items():
             assert binding_id in table
-            # This machine's clock goes as everybody's does.
+            # This machine runs in real time.
             is_idle = binding_id.startswith(CLOCK_IDS)
             if active.enabled and binding_id != "app.palette" and not is_idle:
                 assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id

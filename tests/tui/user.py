@@ -104,7 +104,7 @@ class User:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
-        # The pilot takes a process that gets no processor for one that has nothing to do.
+        # The pilot considers a process idle if it has used no processor time, even if it was waiting for a processor.
         await reached(lambda: self.app._exit or not self.app._typed_ahead.is_busy, "the keys are handled")
         await self.show()
 

@@ -107,7 +107,7 @@ def test_unfinished_work_is_reported_when_the_exploration_is_closed(
         def get(self, *_: Any) -> Any:
             self.asked += 1
             if self.asked == 2:
-                # Only when it is closed: the first result is all that is asked for before.
+                # Set only when it is closed; until then only the first result is requested.
                 is_closing.set()
             return super().get()
 

@@ -77,7 +77,7 @@ def test_failures_name_the_command(machine: Machine) -> None:
 def test_a_time_out_ends_the_whole_group(machine: Machine, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 1000' & sleep 1000"
-    # A shell that is delayed until its time is over has not begun: it gets more.
+    # A shell that has not begun within the time-out was delayed: try a longer one.
     for seconds in (2, 10, 60):
         with pytest.raises(CommandTimedOut, match=rf"within {seconds} s") as timed_out:
             machine.run(["sh", "-c", script], timeout_seconds=seconds)

@@ -240,7 +240,7 @@ class Listener:
 
     def on_silence(self, seconds: int, awaited: Collection[str]) -> LabError | None:
         self.calls.append((seconds, tuple(awaited)))
-        return MachineLost("it stands still") if seconds == self.ends_at else None
+        return MachineLost("the kernel hangs") if seconds == self.ends_at else None
 
 
 @pytest.fixture
@@ -259,17 +259,17 @@ def test_silence_ends_every_wait_once_it_is_judged(heard_far: FarEnd, listener: 
     heard_far.channel.wait_hello(PATIENCE_SECONDS)
     waiting = [heard_far.channel.request("run"), heard_far.channel.request("write")]
     for pending in waiting:
-        with pytest.raises(MachineLost, match="it stands still"):
+        with pytest.raises(MachineLost, match="the kernel hangs"):
             pending.next(PATIENCE_SECONDS)
     assert listener.calls[-1] == (8, ("run", "write"))
     assert [seconds for seconds, _ in listener.calls[-8:]] == [1, 2, 3, 4, 5, 6, 7, 8]
-    with pytest.raises(MachineLost, match="it stands still"):
+    with pytest.raises(MachineLost, match="the kernel hangs"):
         heard_far.channel.request("read")
 
 
 def test_silence_ends_a_request_of_which_nothing_more_is_read(heard_far: FarEnd) -> None:
     heard_far.send({"event": "hello", "protocol": PROTOCOL_VERSION})
-    with pytest.raises(MachineLost, match="it stands still"):
+    with pytest.raises(MachineLost, match="the kernel hangs"):
         heard_far.channel.request("write", text="x" * 500_000)
 
 
@@ -310,5 +310,5 @@ def test_the_listener_is_not_polled_without_pending_requests(heard_far: FarEnd, 
 
 
 def test_a_greeting_is_awaited_too(heard_far: FarEnd) -> None:
-    with pytest.raises(MachineLost, match="it stands still"):
+    with pytest.raises(MachineLost, match="the kernel hangs"):
         heard_far.channel.wait_hello(PATIENCE_SECONDS)

@@ -73,7 +73,7 @@ def state(tmp_path: Path, files: HostFiles, processes: FakeProcesses) -> StateFo
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An orphan is awaited as long as the computer takes over it."""
+    """Waits for an orphan for as long as a busy computer needs."""
     monkeypatch.setattr("lab.machine.state_folder._ORPHAN_WAIT_SECONDS", PATIENCE_SECONDS)
 
 

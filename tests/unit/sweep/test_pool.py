@@ -333,7 +333,7 @@ def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> No
     with dask.config.set({"distributed.scheduler.worker-ttl": "2s"}), made(tmp_path, on_notice=heard.append) as pool:
 
         def is_stopped() -> bool:
-            # Of a worker that was held up longer than that, there is no process for a moment.
+            # If a worker was delayed for longer, it is being restarted, and has no process for a moment.
             pool.tend()
             with suppress(KeyError, ProcessLookupError):
                 os.kill(pool.process_ids["worker-0"], signal.SIGSTOP)
