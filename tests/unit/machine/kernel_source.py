@@ -71,13 +71,15 @@ FILES = {
 class Workshop:
     """Folders for building kernels: ``clone`` of the repository, ``sources`` in place of /usr/src.
 
-    Until the file ``gate`` exists, only the first file is compiled. ``held`` lists the processes that wait for it.
+    Until the file ``gate`` exists, only the first file is compiled. ``held`` lists the processes of the last build that
+    wait for it.
     """
 
     def __init__(self, root: Path) -> None:
         self.root, self.clone, self.sources = root, root / "clone", root / "src"
         self.kernels = root / "cache/raidlab/kernels"
         self.gate, self.held, self._log = root / "gate", root / "held", root / "compiled"
+        self._held_builds = 0
         self.environment = {
             **os.environ,
             "XDG_CACHE_HOME": str(root / "cache"),
@@ -142,7 +144,10 @@ class Workshop:
     def held_up(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """Start a build that waits while compiling; open the gate at the end."""
         self.gate.unlink()
-        self.held.unlink(missing_ok=True)
+        # A file of its own: processes of the build before, which was killed, may still write to theirs.
+        self._held_builds += 1
+        self.held = self.root / f"held-{self._held_builds}"
+        self.environment["HELD"] = str(self.held)
         with self.begun(*words) as build:
             # The file exists before its first line is complete.
             wait_until(lambda: self.held.exists() and self.held.read_text().endswith("\n"))
