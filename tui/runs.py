@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -300,8 +300,9 @@ class Experiments:
 
         store = ResultStore(self._frontend.client.host.state.results)
         before = set(store.ids())
-        request, released = request_of(self._frontend, progress, cancelled)
         try:
+            target = store.incomplete(resumed).conditions.target if resumed else ""
+            request, released = request_of(self._frontend, progress, cancelled, target)
             with released:
                 if resumed:
                     return resume_experiment(resumed, request)
@@ -312,25 +313,20 @@ class Experiments:
 
 
 def request_of(
-    frontend: Frontend, progress: Progress, cancelled: Cancelled
+    frontend: Frontend, progress: Progress, cancelled: Cancelled, target: str = ""
 ) -> tuple[RunRequest, AbstractContextManager[None]]:
     """A request that runs an experiment, and a context in which the app's lab is closed if they share the machine.
 
-    ``progress`` is called with each ``RunProgress``.
+    ``progress`` is called with each ``RunProgress``; without ``target``, it runs on that of the app's lab.
     """
     from lab.experiments.run import RunRequest
 
-    target = parse_target(frontend.lab.target or "uml:")
-    request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
+    chosen = parse_target(target or frontend.lab.target or "uml:")
+    request = RunRequest(chosen, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
     # raidlab starts a machine for each run if it can; any other machine exists only once, and the app has locked it.
-    return request, nullcontext() if target.is_embedded else frontend.client.released()
+    return request, nullcontext() if chosen.is_embedded else frontend.client.released()
 
 
 def _stored_id(store: ResultStore, before: set[str]) -> str:
-    """Id of a result that was added to the store, or empty; new results without a measurement are deleted."""
-    new = [each for each in store.list() if each.id not in before]
-    for each in new:
-        if not each.measured_count and not each.problem:
-            with suppress(LabError):
-                store.delete(each.id)
-    return next((each.id for each in new if each.measured_count), "")
+    """Id of a result that was added to the store, or empty."""
+    return next((each.id for each in store.list() if each.id not in before and each.measured_count), "")

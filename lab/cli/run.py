@@ -14,7 +14,18 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from lab.cli.arguments import flag, number
-from lab.cli.context import Context, ProgressBar, current, err, fitted, out, out_json, output_columns, table
+from lab.cli.context import (
+    Context,
+    ProgressBar,
+    current,
+    err,
+    fitted,
+    named_target,
+    out,
+    out_json,
+    output_columns,
+    table,
+)
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
@@ -23,6 +34,7 @@ from lab.experiments.schema import Experiment, built_in_names, find_experiment, 
 from lab.gates.decoding import Seed
 from lab.gates.files import FileKind
 from lab.host.files import HostFiles, write_file
+from lab.machine import parse_target
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.tables import csv_of, findings_table, heading, render_result
 from lab.results.record import ResultRecord, differences, digest
@@ -75,13 +87,18 @@ def run(
     with ProgressBar(quiet=context.quiet) as bar:
         request = replace(run_request(context, bar), allowed_rules=frozenset(allow or ()))
         begun = replace(request, started_seconds=_process_started_seconds(context.host.files))
+        if resume is not None and not named_target():
+            begun = replace(begun, target=parse_target(context.results.incomplete(resume).conditions.target))
         record = run_experiment(*chosen, begun, seed=seed) if chosen else resume_experiment(resume or "", begun)
         if verify_repeat and chosen:
             _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
-    if csv is not None:
-        write_file(csv, csv_of(record).encode())
-    context.out(record, render_result(record, most_columns=output_columns()))
-    context.narrator.notice(f"stored as {record.id} in {context.results.root / record.id}")
+    try:
+        if csv is not None:
+            write_file(csv, csv_of(record).encode())
+        context.out(record, render_result(record, most_columns=output_columns()))
+    finally:
+        # Also if the output cannot be written: the result is stored.
+        context.narrator.notice(f"stored as {record.id} in {context.results.root / record.id}")
     return ExitCode.DONE
 
 
@@ -109,6 +126,8 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
 def _require_fitting(
     name: str | None, resume: str | None, seed: int | None, csv: Path | None, *, verify_repeat: bool, is_plan: bool
 ) -> None:
+    if resume is not None and not resume.strip():
+        raise SpecError("--resume needs a result", hint="give its id, or 'latest'; 'raidlab results' lists the ids")
     if name and resume:
         raise SpecError(
             "--resume cannot be combined with the name of an experiment",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -64,6 +65,7 @@ from lab.measure.job import (
     LoadTarget,
     Measured,
     MeasureOptions,
+    differing,
     make_cold,
     prepare,
     probe_disk,
@@ -393,11 +395,11 @@ class RunRequest:
 
 
 def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
-    """Resume an incomplete result under equal conditions.
+    """Resume an incomplete result under equal conditions; ``latest`` is the newest incomplete one.
 
     Raises ExperimentError if the machine has changed, ResultError if there is nothing to resume.
     """
-    earlier = ResultStore(request.host.state.results).load(name)
+    earlier = ResultStore(request.host.state.results).incomplete(name)
     experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
     check(experiment)
     return run_experiment(experiment, earlier.experiment_toml, request, seed=earlier.seed, earlier=earlier)
@@ -454,12 +456,16 @@ def run_experiment(
         else:
             journal = store.begin(_draft(clock, experiment, text, seed, conditions))
         run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
-        with journal:
-            try:
+        try:
+            with journal:
                 return ExperimentRunner(run).run()
-            except BaseException as error:
-                _report_stored(error, journal, request.on_notice)
-                raise
+        except BaseException as error:
+            _report_stored(error, journal, request.on_notice)
+            if not earlier and not journal.record.done_keys:
+                # Without a measurement there is nothing to resume, and 'latest' would refer to it.
+                with suppress(LabError):
+                    store.delete(journal.record.id)
+            raise
 
 
 def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:
@@ -477,12 +483,12 @@ def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, co
 
 def _report_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
     for summary in store.list():
-        if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
+        if summary.experiment == experiment.id and summary.can_be_resumed:
             request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")
 
 
 def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
-    names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version", "depends_on")
+    names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version")
     changed = [
         f"{name} was {getattr(before, name)} and is {getattr(now, name)}"
         for name in names
@@ -492,6 +498,11 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
         raise ExperimentError(
             f"result {result_id} cannot be resumed here: {'; '.join(changed)}",
             hint="resume it on the machine where it was started, or start a new run",
+        )
+    if other := differing(before.depends_on, now.depends_on):
+        raise ExperimentError(
+            f"result {result_id} was begun with a different version: {other}",
+            hint="install that version again, or start a new run: in virtual time, the figures depend on it",
         )
 
 
@@ -514,9 +525,10 @@ def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callabl
     hints = [error.hint] if error.hint else []
     if isinstance(error, ResultNotStored):
         # A record that cannot be written to its folder is saved in the folder for temporary files.
-        with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
-            file.write(error.payload)
-        hints.append(f"it is saved as {file.name}")
+        with suppress(OSError):
+            with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
+                file.write(error.payload)
+            hints.append(f"it is saved as {file.name}")
     if journal.record.done_keys:
         hints.append(f"{resume} where it stopped")
     error.hint = "; ".join(hints)

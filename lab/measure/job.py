@@ -13,7 +13,7 @@ import hashlib
 import re
 import statistics
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -591,6 +591,17 @@ def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True
     kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
     files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
     return {"kernel": _known_digest(_stamps(files)), "programs": _programs_digest(host), "raidlab": own_digest()}
+
+
+def differing(expected: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """Name the inputs that differ between two results of ``depends_on``; empty if none does."""
+    names = {
+        "kernel": "embedded kernel",
+        "programs": "fio, mdadm or Python",
+        "mdadm": "fetched mdadm",
+        "raidlab": "raidlab",
+    }
+    return ", ".join(words for name, words in names.items() if expected.get(name) != here.get(name))
 
 
 _Stamps = tuple[tuple[Path, int, int], ...]

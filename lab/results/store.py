@@ -224,6 +224,10 @@ class ResultSummary:
     """Whether the result was imported; ``latest`` never refers to an imported result."""
     problem: str = ""
 
+    @property
+    def can_be_resumed(self) -> bool:
+        return self.status is RunStatus.INCOMPLETE and not self.is_imported
+
 
 def checked_id(text: str) -> str:
     """Return ``text`` if it is a valid result id: a name other than ``latest`` and not that of a results file.
@@ -357,6 +361,19 @@ class ResultStore:
             return _with_entries(draft, journal_of(folder).read())
         except OSError as error:
             raise _unreadable(f"result '{folder.name}'", error) from error
+
+    def incomplete(self, name: str) -> ResultRecord:
+        """An incomplete result measured here, as for ``load``; ``latest`` is the newest one. Raises ResultError."""
+        if name == LATEST:
+            name = next((each.id for each in self.list() if each.can_be_resumed), "")
+            if not name:
+                raise ResultError("no incomplete result was measured here", hint="'raidlab results' lists the results")
+        record = self.load(name)
+        if self.is_imported(record.id):
+            raise ResultError(f"result '{record.id}' was imported", hint="resume it on the computer that measured it")
+        if record.status is RunStatus.COMPLETE:
+            raise ResultError(f"result '{record.id}' is complete", hint="start a new run")
+        return record
 
     def raw(self, record_id: str, raw_file: str) -> bytes:
         """The compressed file named by a cell's ``raw_file`` or a rebuild's ``timeline_file``. Raises ResultError."""

@@ -33,6 +33,7 @@ from lab.experiments.sweeps import (
 from lab.gates.decoding import decode_json
 from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind, parse_target
+from lab.measure.job import differing
 from lab.sweep.cells import (
     CellDone,
     CellTask,
@@ -42,7 +43,6 @@ from lab.sweep.cells import (
     SweepStore,
     cell_store,
     computer,
-    differing,
     facts,
     key_of,
     measured,
@@ -509,11 +509,11 @@ class LocalDesk(SweepDesk):
         tables = tuple(each.as_text() for each in summary_tables(folder.result()))
         return SweepStatus(folder.current_progress(), is_running=False, tables=tables)
 
-    def run(self, name: str, listener: SweepListener) -> SweepOutcome:
+    def run(self, name: str, listener: SweepListener) -> int:
         folder, plan, request = self._planned(
             name, on_progress=listener.on_progress, on_notice=listener.on_notice, is_cancelled=listener.is_cancelled
         )
-        return run_sweep(plan, request, folder)
+        return len(run_sweep(plan, request, folder).failed)
 
     def _planned(self, name: str, **callbacks: Any) -> tuple[SweepFolder | None, SweepPlan, SweepRequest]:
         """Plan a sweep. In real time it gets one worker, because cells measured in parallel disturb each other."""

@@ -139,6 +139,14 @@ def test_a_result_is_resumed_only_where_it_was_begun(name: str) -> None:
     _require_same(CONDITIONS, msgspec.structs.replace(CONDITIONS, disks=(), memory_bytes=1, tunables={"a": "b"}), "x")
 
 
+def test_a_result_in_virtual_time_is_resumed_only_with_the_versions_that_began_it() -> None:
+    before = msgspec.structs.replace(CONDITIONS, depends_on={"kernel": "a", "programs": "b", "raidlab": "c"})
+    _require_same(before, before, "x")
+    now = msgspec.structs.replace(before, depends_on={"kernel": "a", "programs": "d", "raidlab": "e"})
+    with pytest.raises(ExperimentError, match="a different version: fio, mdadm or Python, raidlab\n"):
+        _require_same(before, now, "x")
+
+
 def test_a_full_disk_is_reported_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=16 * MIB))
     require_room(tmp_path, 16 * MIB, "results")

@@ -77,6 +77,25 @@ def test_a_run_from_begin_to_load(store: ResultStore) -> None:
         store.resume("latest")
 
 
+def test_only_an_incomplete_result_of_this_computer_can_be_resumed(store: ResultStore, tmp_path: Path) -> None:
+    with store.begin(draft("20261121T100000Z-x")) as journal:
+        journal.add(cell())
+        journal.finish(status=RunStatus.INCOMPLETE)
+    with store.begin(draft("20261122T100000Z-x")) as journal:
+        journal.add(cell())
+        journal.finish()
+    assert store.incomplete("latest").id == "20261121T100000Z-x", "a newer one is complete"
+    with pytest.raises(ResultError, match="'20261122T100000Z-x' is complete"):
+        store.incomplete("20261122")
+    other = ResultStore(tmp_path / "other" / "results")
+    export_results(store, ["20261121T100000Z-x"], tmp_path / "x.zip")
+    import_results(other, tmp_path / "x.zip")
+    with pytest.raises(ResultError, match="was imported"):
+        other.incomplete("20261121")
+    with pytest.raises(ResultError, match="no incomplete result was measured here"):
+        other.incomplete("latest")
+
+
 def test_two_runs_begun_in_the_same_second_have_separate_results(store: ResultStore) -> None:
     with store.begin(draft()) as first, store.begin(draft()) as second:
         second.add(cell())
