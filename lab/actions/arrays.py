@@ -29,7 +29,8 @@ from lab.actions.action import (
 from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
+from lab.arrays.operations import CORRUPTION_BLOCK_BYTES
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec, bitmap_chunk_problem
 from lab.disks import DiskKind, LabDisk
 from lab.disks.kinds import find_disk
 from lab.errors import ArrayError, SpecError
@@ -239,7 +240,8 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
     length: Annotated[str, Argument("The amount to overwrite, such as 64K.")] = "64K"
 
     def __post_init__(self) -> None:
-        parse_bytes(self.length, what="length")
+        if parse_bytes(self.length, what="length") < CORRUPTION_BLOCK_BYTES:
+            raise ArrayError("at least one block of 4 KiB is corrupted", hint="give a larger length, such as 64K")
 
     def plan(self, session: LabSession) -> Plan:
         from lab.session import breaking
@@ -610,7 +612,9 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
             raise ArrayError(
                 "a bitmap chunk size was given for an array without a bitmap", hint="omit --chunk, or write 'internal'"
             )
-        bytes_or_none(self.chunk, "chunk")
+        chunk = bytes_or_none(self.chunk, "chunk")
+        if chunk is not None and (problem := bitmap_chunk_problem(chunk)):
+            raise ArrayError(problem, hint="such as --chunk 64K, or omit it: mdadm chooses")
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk, "chunk"))
@@ -697,6 +701,10 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         Raises SpecError if a disk is unknown, and ArrayError if too few are free.
         """
         journal = _named_disks(self.journal, disks)
+        if len(journal) > 1:
+            raise SpecError(
+                f"'{self.journal}' names {len(journal)} disks", hint="an array has one journal: name one disk"
+            )
         named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
         free = [disk for disk in free if disk not in named]
         members = _chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)

@@ -17,7 +17,7 @@ from lab.errors import SpecError
 from lab.plugins import extensions
 from lab.units import KIB, MIB, SECTOR_BYTES
 
-_ARRAY = re.compile(r"md(?:0|[1-9]\d{0,2})")
+_ARRAY = re.compile(r"md(?:0|[1-9][0-9]{0,2})")
 _NODE = re.compile(r"/dev/[A-Za-z0-9][A-Za-z0-9._/:+-]*")
 
 

@@ -524,9 +524,16 @@ def _bitmap_chunk_problems(spec: ArraySpec) -> Iterator[str]:
         return
     if spec.bitmap is Bitmap.NONE:
         yield "a bitmap chunk size needs an internal bitmap"
-    if chunk < MINIMUM_CHUNK_BYTES or chunk & (chunk - 1):
-        least = human_bytes(MINIMUM_CHUNK_BYTES)
-        yield f"bitmap chunk {human_bytes(chunk)} is not a power of two of at least {least}"
+    if problem := bitmap_chunk_problem(chunk):
+        yield problem
+
+
+def bitmap_chunk_problem(chunk_bytes: int) -> str:
+    """Why one bit of a bitmap cannot cover this many bytes; empty if it can."""
+    if chunk_bytes >= MINIMUM_CHUNK_BYTES and not chunk_bytes & (chunk_bytes - 1):
+        return ""
+    least = human_bytes(MINIMUM_CHUNK_BYTES)
+    return f"bitmap chunk {human_bytes(chunk_bytes)} is not a power of two of at least {least}"
 
 
 def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:

@@ -98,7 +98,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
 def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, length: int) -> tuple[int, int, str]:
     """Start and length of the region within the member's data, and the kind of its content."""
     block = operations.CORRUPTION_BLOCK_BYTES
-    length = max(block, length - length % block)
+    length -= length % block
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)
     # In a RAID 0 of members of different sizes, the end of the array lies on some members only.

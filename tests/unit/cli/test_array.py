@@ -108,6 +108,11 @@ def test_a_bitmap_chunk_alone_asks_for_a_bitmap(typed: Typed) -> None:
     assert run([*create, "--bitmap", "none", "--bitmap-chunk", "64K", "--plan"]) == 2
 
 
+def test_only_one_disk_can_be_the_journal(typed: Typed) -> None:
+    create = ["--on", "uml:", "array", "create", "--level", "raid5", "--disks", "3", "--journal", "disk04,disk05"]
+    assert "name one disk" in typed(*create, "--plan", status=2).err
+
+
 @pytest.fixture
 def raid5(machine: FakeMachine) -> FakeMachine:
     """A running RAID 5 that is in sync, as captured."""
