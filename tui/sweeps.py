@@ -120,11 +120,15 @@ class Sweeps:
             self.state(name)
             self.list_again()
 
-        def done(_: object) -> None:
+        def done(failed: int) -> None:
             over(True)
-            self._frontend.show_message(f"sweep {name}: all cells have been measured", title="Done")
+            if failed:
+                text = f"sweep {name}: {counted(failed, 'cell')} failed; r measures them again"
+                self._frontend.show_message(text, title="Incomplete", is_bad=True)
+            else:
+                self._frontend.show_message(f"sweep {name}: all cells have been measured", title="Done")
 
-        def work(progress: Progress, cancelled: Cancelled) -> object:
+        def work(progress: Progress, cancelled: Cancelled) -> int:
             return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
 
         has_started = self._frontend.background.run(

@@ -120,8 +120,11 @@ class SweepDesk(ABC):
         """Status of a run, with its results unless it is running. Raises ResultError if it does not exist."""
 
     @abstractmethod
-    def run(self, name: str, listener: SweepListener) -> object:
-        """Measure what this file's newest run lacks, or begin a run. Raises as ``work`` does, and RunCancelled."""
+    def run(self, name: str, listener: SweepListener) -> int:
+        """Measure what this file's newest run lacks, or begin a run; return the number of failed cells.
+
+        Raises as ``work`` does, and RunCancelled.
+        """
 
 
 class Sweeping(NamedTuple):

@@ -46,7 +46,7 @@ from lab.machine import Host, Target, TargetKind, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import built_folders, find_kernel
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
-from lab.measure.job import depends_on
+from lab.measure.job import depends_on, differing
 from lab.results.record import HEALTHY, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
@@ -435,16 +435,16 @@ class SweepStore:
 
     def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
         """Create the folder of a new sweep. Raises ResultError if it cannot be stored."""
-        sweep_id = self._runs.create(stem(self._host.clock.utc_now(), sweep.id)).name
-        record = SweepRecord(
-            id=sweep_id,
-            created_utc=utc_second_text(self._host.clock),
-            toml=text,
-            is_virtual_time=is_virtual_time,
-            cells=cells,
-        )
-        self._runs.write_header(record, sweep_id)
-        return self._folder(sweep_id)
+        with self._runs.begin(stem(self._host.clock.utc_now(), sweep.id)) as folder:
+            record = SweepRecord(
+                id=folder.name,
+                created_utc=utc_second_text(self._host.clock),
+                toml=text,
+                is_virtual_time=is_virtual_time,
+                cells=cells,
+            )
+            self._runs.write_header(record, folder.name)
+        return self._folder(folder.name)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
         """Replace the cells in the header after a change of the conditions on which they, and so their keys, depend."""
@@ -586,12 +586,6 @@ def claimed(key: str, host: Host, most_seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def differing(expected: dict[str, str], here: dict[str, str]) -> str:
-    """The differences between two results of ``facts``, as text for a message; empty if none matters."""
-    names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
-    return ", ".join(words for name, words in names.items() if expected.get(name) != here.get(name))
 
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:

@@ -56,6 +56,7 @@ class Desk:
         self.begun: list[str] = []
         self.going = ""
         self.looked = 0
+        self.failing = 0
         self.may_end = threading.Event()
 
     def entries(self) -> tuple[Any, ...]:
@@ -76,7 +77,7 @@ class Desk:
         progress = msgspec.structs.replace(PROGRESS, done=self.looked)
         return SweepStatus(progress=progress, is_running=bool(self.going), tables=tables)
 
-    def run(self, name: str, listener: SweepListener) -> None:
+    def run(self, name: str, listener: SweepListener) -> int:
         self.begun.append(name)
         listener.on_notice("a cluster starts")
         listener.on_progress(PROGRESS)
@@ -84,7 +85,8 @@ class Desk:
             if listener.is_cancelled():
                 self.there = 12
                 raise RunCancelled("the work was ended before its time")
-        self.there = 48
+        self.there = 48 - self.failing
+        return self.failing
 
 
 @pytest.fixture
@@ -122,6 +124,15 @@ async def test_a_sweep_is_planned_run_stopped_and_resumed(user: User, desk: Desk
     await user.until(lambda: user.app.sweeps.state(NAME).status is not None, "it is looked at")
     user.sees("COMPLETE", "raid5 best 1,234")
     assert not may(user, "run"), "nothing is left to measure"
+
+
+async def test_failed_cells_are_reported_at_the_end(user: User, desk: Desk) -> None:
+    desk.failing = 2
+    desk.may_end.set()
+    await choose(user)
+    await user.press("r")
+    await user.until(lambda: user.notifications, "it is reported")
+    assert "2 cells failed" in user.notifications[-1]
 
 
 @pytest.mark.wide
