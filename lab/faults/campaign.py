@@ -850,7 +850,12 @@ class Campaign:
                 is_over = threading.Event()
                 thread = threading.Thread(target=self._work, args=(is_over,), name=f"raidlab-campaign-{number}")
                 begun.append(is_over)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # The computer allows no more threads; nothing else would set it.
+                    is_over.set()
+                    raise
             for is_over in begun:
                 while not is_over.wait(JOIN_SECONDS):
                     limit = self.journal.run.seconds

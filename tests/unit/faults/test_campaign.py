@@ -741,3 +741,14 @@ def test_without_the_kernel_with_planted_bugs_the_error_names_the_build_command(
     with pytest.raises(ToolMissing, match="planted bugs is not built") as missing:
         on_planted_kernel(parse_target("uml:"), host)
     assert "make planted-kernel" in missing.value.hint
+
+
+def test_a_thread_that_cannot_be_started_is_not_waited_for(
+    played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        campaign(played, workers=2)
