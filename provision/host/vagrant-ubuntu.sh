@@ -33,10 +33,8 @@ END
 }
 
 add_source() {
-  local folder
   folder="$(mktemp -d)"
-  # shellcheck disable=SC2064
-  trap "rm -rf '$folder'" RETURN
+  trap 'rm -rf "$folder"' EXIT
   curl --fail --silent --show-error --output "$folder/key" "$source_url/gpg"
   gpg --homedir "$folder" --quiet --dearmor --output "$folder/key.gpg" "$folder/key"
   gpg --homedir "$folder" --quiet --show-keys --with-colons "$folder/key.gpg" | grep -q "^fpr:::::::::$fingerprint:" || {
@@ -51,7 +49,7 @@ add_source() {
 install_programs() {
   local agreed=""
   explain
-  [[ -t 0 ]] && read -r -p "vagrant: add this source and install packer and vagrant from it? [y/N] " agreed
+  [[ ! -t 0 ]] || read -r -p "vagrant: add this source and install packer and vagrant from it? [y/N] " agreed || true
   if [[ ${agreed,,} != y && ${agreed,,} != yes ]]; then
     print_commands
     return 3
