@@ -39,7 +39,7 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
 def creation_argv(
     level: str, members: Sequence[str], policy: str, *, size_bytes: int, chunk_bytes: int, **more: Any
 ) -> list[str]:
-    """The mdadm command line that creates ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
+    """Return the mdadm command line that creates ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
 
     ``policy`` is a key of ``POLICIES``; ``more`` are further fields of ArraySpec. ``assume_clean`` is ignored at
     levels without redundancy, and ``chunk_bytes`` at levels without chunks.
@@ -97,11 +97,11 @@ class BlockMap:
 
     @property
     def stripe_blocks(self) -> int:
-        """Number of data blocks in a full stripe; 0 at levels without parity, where these have no advantage."""
+        """Number of data blocks in a full stripe; 0 at levels without parity, where full stripes have no advantage."""
         return self.row_blocks if self.has_parity else 0
 
     def geometry(self) -> dict[str, Any]:
-        """The rows that guest/arrays.py (``disagreeing``) compares, with the chunk and member sizes in bytes.
+        """Return the rows that guest/arrays.py (``disagreeing``) compares, with the chunk and member sizes in bytes.
 
         The list of rows is empty for levels without redundancy.
         """
@@ -118,13 +118,13 @@ class BlockMap:
         return self.member_bytes // self.chunk_bytes if self.has_parity else len(self._chunks)
 
     def places(self, block: int) -> list[tuple[int, int]]:
-        """(slot, page of the member's data) of each copy of a block; empty for a block beyond the end of the array."""
+        """Return (slot, page of the member's data) of each copy of a block; empty if it is beyond the array's end."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
         number, page = divmod(block, per_chunk)
         return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
 
     def parity_places(self, block: int) -> dict[str, tuple[int, int]]:
-        """``P`` and ``Q`` -> (slot, page) of a block's parity; empty without parity and beyond the end of the array."""
+        """Return (slot, page) of a block's ``P`` and ``Q``; empty without parity or beyond the array's end."""
         if block >= self.blocks:
             return {}
         sectors = BLOCK_BYTES // SECTOR_BYTES
@@ -135,7 +135,7 @@ class BlockMap:
         return {page for block in blocks for _, page in self.places(block)}
 
     def blocks_in(self, strips: Collection[int], slots: Collection[int]) -> set[int]:
-        """The data blocks in these strips that lie on these members."""
+        """Return the data blocks in these strips that lie on these members."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
         found = set()
         for number, places in self._chunks.items():
@@ -160,23 +160,23 @@ class BlockMap:
         return self.level.survives(frozenset(lost), self.members)
 
     def unreadable(self, failed: Collection[int]) -> frozenset[int]:
-        """Blocks that cannot be read or reconstructed if exactly these slots are missing."""
+        """Return the blocks that cannot be read or reconstructed if exactly these slots are missing."""
         return frozenset(block for block in range(self.blocks) if not self.is_readable(block, failed))
 
     def on_slots(self, slots: Collection[int]) -> frozenset[int]:
-        """The data blocks of which at least one copy is on a member in one of these slots."""
+        """Return the data blocks that have at least one copy on a member in one of these slots."""
         return frozenset(block for block in range(self.blocks) if any(slot in slots for slot, _ in self.places(block)))
 
     def described(self, block: int) -> str:
-        """The block's location as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
+        """Return the block's location as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
         where = " and ".join(f"member {slot} at KiB {page * BLOCK_BYTES // KIB}" for slot, page in self.places(block))
         return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
 
     def meant(self, words: str) -> frozenset[int]:
-        """The blocks that ``slots 0 1``, ``lost with 0 1`` or ``blocks 5`` denotes.
+        """Return the blocks that a text such as ``slots 0 1``, ``lost with 0 1`` or ``blocks 5`` denotes.
 
-        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them. Raises
-        SpecError for any other text.
+        ``slots`` means the data blocks on these members, and ``lost with`` the blocks that cannot be read without them.
+        Raises SpecError if the text has any other form.
         """
         found = re.fullmatch(r"\s*([a-z ]*[a-z])\s+([\d, -]+)", words)
         kind, numbers = (found[1], numbers_in(found[2])) if found else ("", frozenset())
@@ -194,7 +194,7 @@ class BlockMap:
                 )
 
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:
-        """The rows of ``geometry`` that contain any of these strips, blocks or (slot, page) pairs."""
+        """Return the rows of ``geometry`` that contain any of these strips, blocks or (slot, page) pairs."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
         if self.has_parity:
             pages = {*strips, *self.strips(blocks), *(page for _, page in bad)}
@@ -205,7 +205,7 @@ class BlockMap:
 
 
 def numbers_in(text: str) -> frozenset[int]:
-    """The numbers in a text such as ``0 3-5,8``. Raises SpecError for an invalid text."""
+    """Return the numbers in a text such as ``0 3-5,8``. Raises SpecError if the text is invalid."""
     found: set[int] = set()
     for part in filter(None, re.split(r"[\s,]+", text.strip())):
         first, dash, last = part.partition("-")

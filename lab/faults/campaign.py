@@ -1,9 +1,9 @@
-"""Campaigns: random histories, one per seed, run on several machines in parallel and judged.
+"""Campaigns, which run random histories, one per seed, on several machines in parallel and judge the outcomes.
 
 ::
 
     STATE/faults/campaigns/<run>/campaign.json   the options of the campaign
-    STATE/faults/campaigns/<run>/done.jsonl      one seed per line, stored when it is done, so a campaign can be resumed
+    STATE/faults/campaigns/<run>/done.jsonl      one line per completed seed, so that a campaign can be resumed
     STATE/faults/findings/<id>/finding.json      what was found and where, and how to replay it
     STATE/faults/findings/<id>/history.json      the history
     STATE/faults/findings/<id>/commands.sh       the same history with plain mdadm, for root on any computer
@@ -11,15 +11,15 @@
     STATE/faults/findings/<id>/seen.jsonl        the documents of the player, step by step
     STATE/faults/findings/<id>/...               kernel log, superblocks, /proc/mdstat, and the record of the drives
 
-Histories run on a kernel with or without planted bugs in md, which are defects that campaigns must find. The planted
+Histories run on a kernel with or without planted bugs, which are defects in md that campaigns must find. The planted
 bugs are in a separate kernel, in which one of them at a time can be switched on at run time (planted.toml lists them;
 their patches are in provision/kernel/planted). With none switched on, that kernel behaves like the usual one with
 virtual time.
 
-The folder of a finding is written under a temporary name and then renamed, so an interrupted campaign leaves a complete
-folder or none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of their
-unflushed writes; the script's drives keep all completed writes at a power cut, as after a crash of the kernel alone. A
-comment in the script says so.
+The folder of a finding is written under a temporary name and then renamed, so an interrupted campaign leaves either a
+complete folder or none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of
+their unflushed writes. The script's drives keep all completed writes after a power cut, as they would if only the
+kernel had crashed; a comment in the script says so.
 
 Each finding is replayed alone and shrunk. Shrinking is delta debugging (Zeller and Hildebrandt, Simplifying and
 Isolating Failure-Inducing Input, 2002): parts are removed, large ones first, as long as the remainder still shows the
@@ -115,7 +115,7 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
 
 
 def find_planted_bug(word: str) -> PlantedBug:
-    """The planted bug with this name or number. Raises SpecError, with the nearest name in its hint."""
+    """Return the planted bug with this name or number. Raises SpecError, with the nearest name in its hint."""
     for bug in planted_bugs():
         if word in (bug.name, str(bug.number)):
             return bug
@@ -123,7 +123,7 @@ def find_planted_bug(word: str) -> PlantedBug:
 
 
 def on_planted_kernel(target: Target, host: Host) -> Target:
-    """The target with the kernel that has planted bugs, in virtual time. Raises ToolMissing if it is not built."""
+    """Return the target with the planted bugs' kernel and virtual time. Raises ToolMissing if it is not built."""
     path = built_part(PLANTED_FLAVOUR) / "linux"
     try:
         kernel = find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
@@ -137,7 +137,7 @@ def on_planted_kernel(target: Target, host: Host) -> Target:
 
 
 MACHINE_SEED = 1
-"""The seed of all machines of campaigns: a history's outcome must not depend on what else ran."""
+"""The seed of all campaigns' machines, fixed so that a history's outcome does not depend on what else ran."""
 LOST, STOOD_STILL = "machine lost", "stood still"
 
 
@@ -178,7 +178,7 @@ class HistoryOutcome:
     is_over: bool = False
     """Whether the machine can no longer be used."""
     is_reached: bool = True
-    """False if the machine became unusable in a history before this one, so that this one was not run."""
+    """Whether this history was run; False if the machine became unusable during an earlier one."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -241,7 +241,7 @@ SPOILING = frozenset(
 
 
 def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = (), **more: Any) -> HistoryOutcome:
-    """The outcome of a history that runs on a separate machine, after the histories ``before``."""
+    """Run a history on a separate machine, after the histories ``before``, and return its outcome."""
     with arena.opened() as place:
         return played_after(place, history, before, change=arena.change, **more)
 
@@ -249,9 +249,9 @@ def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory]
 def played_after(
     place: FaultPlace, history: FaultHistory, before: Sequence[FaultHistory], **more: Any
 ) -> HistoryOutcome:
-    """The outcome of a history that runs after the histories ``before``.
+    """Run a history after the histories ``before``, and return its outcome.
 
-    If one of these ends the machine, ``documents`` are those of that one.
+    If the machine becomes unusable during one of those, ``documents`` are the documents of that one.
     """
     outcomes = list(play(place, [*before, history], **more))
     if len(outcomes) > len(before):
@@ -260,7 +260,7 @@ def played_after(
 
 
 def unreached(history: FaultHistory) -> HistoryOutcome:
-    """The outcome of a run that ends before the history begins: it shows nothing about the history."""
+    """Return the outcome of a run that ended before the history began, which shows nothing about the history."""
     return HistoryOutcome(history, (), Counter(), is_over=True, is_reached=False)
 
 
@@ -273,7 +273,7 @@ class Repeats:
     kernel_release: str
 
     def seen(self, kind: str) -> int:
-        """The number of runs that showed a difference of this kind, or any difference if ``kind`` is empty."""
+        """Return the number of runs that showed a difference of this kind, or any difference if ``kind`` is empty."""
         return sum(kind in each.kinds if kind else bool(each.differences) for each in self.outcomes)
 
     def verdict(self, kind: str) -> str:
@@ -296,7 +296,7 @@ def repeated(
     *,
     on_played: Callable[[int], object] = lambda _: None,
 ) -> Repeats:
-    """Run a history this many times, each time after ``before``, on one machine for as long as it is usable."""
+    """Run a history this many times, each time after ``before``, on one machine as long as it remains usable."""
     outcomes: list[HistoryOutcome] = []
     cpu_count, release = 0, ""
     while len(outcomes) < times:
@@ -369,7 +369,7 @@ class FindingStore:
         self.root = self._runs.root
 
     def put(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
-        """Store a finding, replacing one with the same id; if this raises ResultError, the old one remains."""
+        """Store a finding in place of any with the same id. If this raises ResultError, the old one remains."""
         own = {
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
@@ -377,7 +377,7 @@ class FindingStore:
         return self._runs.put(record.id, {**files, **own}.items(), replaces=True)
 
     def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[StoredFinding]:
-        """All readable findings, sorted by id; ``on_damage`` receives a message for each unreadable one."""
+        """Return all readable findings, sorted by id; ``on_damage`` receives a message for each unreadable one."""
         found = []
         for folder in sorted(self.root.glob("[!.]*")):
             try:
@@ -394,12 +394,12 @@ class FindingStore:
         return found
 
     def find(self, word: str) -> StoredFinding | None:
-        """The finding with this id or in this folder; None if there is none. Raises ResultError if it is damaged."""
+        """Return the finding with this id or in this folder, or None. Raises ResultError if it is damaged."""
         folder = Path(word) if "/" in word else self.root / checked_name(word, "finding", error=SpecError)
         return self._read(folder) if (folder / _FINDING).is_file() else None
 
     def forget(self, finding: StoredFinding) -> None:
-        """Remove a finding. Raises SpecError if it is not in the store, MachineBusy or ResultError if it remains."""
+        """Remove a finding. Raises SpecError if it is not in the store, MachineBusy or ResultError if this fails."""
         if finding.folder.parent.resolve() != self.root.resolve():
             raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
         self._runs.delete(finding.folder.name)
@@ -423,7 +423,7 @@ _SCRIPT = Path(__file__).with_name("commands.sh.in")
 
 
 def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
-    """The contents of commands.sh."""
+    """Return the contents of commands.sh."""
     shape, blocks = history.shape, history.shape.block_map().blocks
     words = [word.replace("/dev/drive", "/dev/mapper/drive") for word in creation(shape)]
     lines = [
@@ -523,7 +523,7 @@ _RECORDS = {"record.bin.gz": "/dev/lab-record", "record-data.bin.gz": "/dev/lab-
 def gathered(
     arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()
 ) -> tuple[HistoryOutcome, dict[str, bytes]]:
-    """Replay a history on a separate machine; returns the outcome, and the files that document it."""
+    """Replay a history on a separate machine, and return the outcome and the files that document it."""
     files: dict[str, bytes] = {}
     with arena.opened() as place:
         more: dict[str, Any] = {"has_evidence": True, "wants_log": True, "wants_ledger": True}
@@ -539,7 +539,7 @@ def gathered(
 
 
 def seen_lines(outcome: HistoryOutcome) -> bytes:
-    """The documents of the player, one step per line."""
+    """Return the documents of the player, one step per line."""
     lines = [
         {"act": step.act, "for": step.purpose.value, "did": step.step, "told": seen} for step, seen in outcome.documents
     ]
@@ -547,7 +547,7 @@ def seen_lines(outcome: HistoryOutcome) -> bytes:
 
 
 def _from_machine(place: FaultPlace) -> dict[str, bytes]:
-    """Superblocks, versions and the record of the drives, as far as the machine still responds."""
+    """Read the superblocks, versions and the record of the drives, as far as the machine still responds."""
     machine, files = place.lab.machine, {}
     try:
         results = [machine.run(("mdadm", "--examine", node(drive)), check=False) for drive in range(DRIVES)]
@@ -568,7 +568,7 @@ def _from_machine(place: FaultPlace) -> dict[str, bytes]:
 
 
 def record_of(finding_id: FindingId, outcome: HistoryOutcome, kind: str, arena: Arena, **more: object) -> FindingRecord:
-    """The contents of finding.json for the first difference of a kind; ``more`` are further fields."""
+    """Return the contents of finding.json for the first difference of this kind; ``more`` are other fields."""
     history = outcome.history
     first = next(each for each in outcome.differences if each.kind == kind)
     fields = {
@@ -591,7 +591,7 @@ def record_of(finding_id: FindingId, outcome: HistoryOutcome, kind: str, arena: 
 
 
 def script_of(record: FindingRecord, history: FaultHistory) -> bytes:
-    """The contents of commands.sh for a finding."""
+    """Return the contents of commands.sh for a finding."""
     return plain_script(history, title=f"{record.kind}: {record.text}", finding_id=record.id).encode()
 
 
@@ -620,7 +620,7 @@ class Shrinker:
         """The histories that showed the difference so far, each smaller than the one before."""
 
     def shrink(self, history: FaultHistory, outcome: HistoryOutcome | None = None) -> FaultHistory:
-        """The smallest history found; ``outcome`` is the outcome of ``history``, if known."""
+        """Shrink a history, and return the smallest one found; ``outcome`` is the history's, if known."""
         self.steps = [history]
         with self._open:
             if outcome:
@@ -649,7 +649,7 @@ class Shrinker:
         items = tuple(items)
         size = max(1, len(items) // 2)
         while items:
-            # The items without one part of this size, the last part first: late items are most likely to be irrelevant.
+            # Each candidate lacks one part of this size, the last part first, as late items are most likely irrelevant.
             rests = [items[:start] + items[start + size :] for start in reversed(range(0, len(items), size))]
             found = self._take_first([made(rest) for rest in rests])
             if found is not None:
@@ -661,7 +661,7 @@ class Shrinker:
                 size = max(1, size // 2)
 
     def _take_first(self, candidates: list[FaultHistory]) -> int | None:
-        """Run the candidates until one shows the difference; it becomes ``smallest``. Returns its index, or None."""
+        """Run the candidates until one shows the difference and becomes ``smallest``. Return its index, or None."""
         number = 0
         while number < len(candidates) and self.left > 0 and not self._is_stopped():
             for outcome in self._played(candidates[number : number + self.left]):
@@ -674,7 +674,7 @@ class Shrinker:
         return None
 
     def _played(self, candidates: list[FaultHistory]) -> Iterator[HistoryOutcome]:
-        """The outcomes of the candidates, on one machine for as long as it is usable."""
+        """Run the candidates on one machine as long as it remains usable, and yield their outcomes."""
         if self._place is None:
             self._place = self._open.enter_context(self.arena.opened())
         for outcome in play(self._place, candidates, change=self.arena.change, is_stopped=self._is_stopped):
@@ -701,7 +701,7 @@ class CampaignRun(msgspec.Struct, frozen=True, kw_only=True):
     first: Seed
     seeds: Seed
     seconds: Annotated[float, msgspec.Meta(ge=0)]
-    """Time limit in seconds; 0: none. ``seeds`` 0: no limit on the number of seeds."""
+    """Time limit in seconds; 0 means none. If ``seeds`` is 0, the number of seeds is not limited."""
     level: str = ""
     policy: str = ""
     planted: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -740,7 +740,7 @@ class CampaignJournal:
 
 
 def campaign_runs(host: Host) -> RunFolders:
-    """The campaigns in the state folder."""
+    """Return the campaigns in the state folder."""
     return RunFolders(
         host.state.root / "faults" / "campaigns",
         "campaign",
@@ -803,20 +803,20 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Campaign:
-    """A campaign: it ends when its seeds or its time run out or, with ``stops_at_first``, at the first finding."""
+    """Runs a campaign until its seeds or its time run out or, with ``stops_at_first``, until the first finding."""
 
     journal: CampaignJournal
     arena: Arena
     notice: Callable[[str], None] = lambda _: None
     """Receives messages for the user."""
     progress: Callable[[int, int], None] = lambda _done, _seeds: None
-    """Receives the number of seeds done and of all seeds (0: no limit)."""
+    """Receives the number of completed seeds and the number of all seeds (0 if unlimited)."""
     workers: int = WORKERS
     shrinks: bool = True
     stops_at_first: bool = False
     most_plays: int = MOST_PLAYS
     calls: Calls | None = None
-    """Runs batches of histories elsewhere; None: they run in this process. Findings are always investigated in this
+    """Runs batches of histories elsewhere; if None, they run in this process. Findings are always investigated in this
     process.
     """
 
@@ -905,7 +905,7 @@ class Campaign:
             is_over.set()
 
     def _left_by_an_earlier_part(self) -> list[FindingRecord]:
-        """Findings that an earlier part of this campaign stored but did not investigate.
+        """Return the findings that an earlier part of this campaign stored but did not investigate.
 
         Their seeds are recorded as done, so that no worker runs one of them during the investigation.
         """
@@ -921,7 +921,7 @@ class Campaign:
             return self._left.pop() if self._left else None
 
     def _next_batch(self) -> list[int]:
-        """The next seeds, all consecutive, so that an id can name the histories that ran before on the same machine."""
+        """Return consecutive seeds, so that an id can identify the histories that ran before on the same machine."""
         with self._lock:
             batch: list[int] = []
             for seed in self._seeds:
@@ -934,7 +934,7 @@ class Campaign:
             return batch
 
     def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
-        """Run these seeds; returns each finding with the number of histories that ran before it on its machine."""
+        """Run these seeds, and return each finding with the number of histories that ran before it on its machine."""
         here = played_batch(self.arena, self.bounds, seeds, self._is_over)
         played = self._played_elsewhere(seeds, self.calls) if self.calls else here
         return [(record, before) for before, outcome in played if (record := self._judged(outcome))]
@@ -961,7 +961,7 @@ class Campaign:
         return answer
 
     def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:
-        """The outcome without the differences that the same history also shows while no planted bug is switched on."""
+        """Return the outcome without the differences that the history also shows while no bug is switched on."""
         if not (self.arena.planted and outcome.differences):
             return outcome
         shown = self._shown_without_planted(outcome.history)
@@ -974,7 +974,7 @@ class Campaign:
         return replace(outcome, differences=due, explained=explained)
 
     def _shown_without_planted(self, history: FaultHistory, earlier: Sequence[FaultHistory] = ()) -> frozenset[str]:
-        """The kinds of differences that a history shows on the same kernel with no bug switched on."""
+        """Return the kinds of differences that a history shows on the same kernel with no bug switched on."""
         return replayed(replace(self.arena, is_control=True), history, earlier).kinds
 
     def _store_outcome(self, outcome: HistoryOutcome) -> FindingRecord | None:
@@ -1000,7 +1000,7 @@ class Campaign:
             self.store.put(record, history, {**files, "commands.sh": script_of(record, history)})
         except ResultError as error:
             raise ResultError(
-                f"{error.message}; the finding, '{record.kind}' of {record.id}, can be replayed without being stored",
+                f"{error.message}; the finding {record.id} ('{record.kind}') is not stored, but can be replayed",
                 hint=f"{error.hint}; then: raidlab fault replay {record.id}",
             ) from error
 
@@ -1100,7 +1100,7 @@ def play_asked(payload: bytes) -> bytes:
 
 
 def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]:
-    """The history that an id denotes, and the histories that the machine runs before it."""
+    """Return the history that an id denotes, and the histories that the machine runs before it."""
     whole = generated(finding_id.seed, finding_id.bounds)
     earlier = [generated(whole.seed - each, finding_id.bounds) for each in range(finding_id.before, 0, -1)]
     return (part_of(whole, finding_id.part) if finding_id.part else whole), earlier

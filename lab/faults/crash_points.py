@@ -1,4 +1,4 @@
-"""Crash points: the states that a power cut during a recorded history could have left, each tried and judged.
+"""Tries and judges crash points, which are the states that a power cut during a recorded history could have left.
 
 A configuration consists of a level, a consistency policy, what md does when the power fails, and a load. Its history is
 run on recorded drives. Machines then try the crash points in parallel: each state is restored to the drives, and the
@@ -49,7 +49,7 @@ from lab.units import KIB, MIB, SECTOR_BYTES
 
 CHUNK_BYTES = 16 * KIB
 MEMBER_BYTES = 1 * MIB
-"""Data of each member in bytes. The drives leave room for a partial parity log, which mdadm makes 1 MiB long."""
+"""Size of each member's data. The drives also have room for a partial parity log, which mdadm makes 1 MiB long."""
 MEMBERS = {"raid1": 2, "raid4": 4, "raid5": 4, "raid6": 5, "raid10": 4}
 LOADS = {
     "mixed": {"depth": 4, "flush": 8, "through": 16, "largest": 8, "whole": 8},
@@ -83,7 +83,7 @@ class CutMoment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CutCombinations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Levels, policies and moments; an empty list stands for all values."""
+    """Combinations of levels, policies and moments; an empty list stands for all values."""
 
     levels: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @cache
 def promises() -> Promises:
-    """The promises, read from promises.toml."""
+    """Read the promises in promises.toml."""
     return read_toml(Path(__file__).with_name("promises.toml"), Promises)
 
 
@@ -150,7 +150,7 @@ class CutConfiguration:
 
     @property
     def file_name(self) -> str:
-        """The name in the form that is used in file names."""
+        """The name, as it is used in file names."""
         return self.name.replace("-", "").replace("/", "-")
 
     @property
@@ -167,7 +167,7 @@ class CutConfiguration:
 
     @property
     def journal(self) -> int | None:
-        """The number of the journal's drive; None without a journal."""
+        """The number of the journal's drive; None if there is no journal."""
         return self.members if self.policy.has_journal else None
 
     @property
@@ -193,7 +193,7 @@ class CutConfiguration:
 
     @property
     def may_be_lost(self) -> tuple[int, ...]:
-        """Drives any one of which may also be lost in the power cut, because the level survives its loss."""
+        """Drives of which any one may also be lost in the power cut, because the level survives its loss."""
         if self.moment == "reshape":
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
@@ -205,7 +205,7 @@ class CutConfiguration:
         return tuple(each for each in data if each == self.spare or survives(frozenset({removed, each}), self.members))
 
     def slot(self, drive: int) -> int:
-        """The slot of a member's drive; a spare takes the slot of the removed member."""
+        """Return the slot of a member's drive; a spare takes the slot of the removed member."""
         return self.removed if drive == self.spare and self.removed is not None else drive
 
     @property
@@ -237,12 +237,12 @@ class CutConfiguration:
 
 
 def impossible(level: str, policy: str, moment: str) -> Impossible | None:
-    """Why md does not support a combination; None if it does."""
+    """Return why md does not support a combination, or None if it does."""
     return next((each for each in promises().impossible if each.covers(level, policy, moment)), None)
 
 
 def all_configurations() -> tuple[CutConfiguration, ...]:
-    """Every supported combination: RAID 1 and 5 in sync with each load, all others with the mixed load."""
+    """Return every supported combination: RAID 1 and 5, when idle, with each load, all others with the mixed load."""
     found = []
     for policy in promises().policy:
         for level in policy.levels:
@@ -255,9 +255,9 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 
 
 def find_configuration(name: str) -> CutConfiguration:
-    """The configuration with this name.
+    """Return the configuration with this name.
 
-    Raises SpecError for any other name; its hint gives the nearest name, or why md does not support the combination.
+    Raises SpecError if there is none; its hint gives the nearest name, or why md does not support the combination.
     """
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -270,7 +270,7 @@ def find_configuration(name: str) -> CutConfiguration:
 
 
 def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations: int) -> list[list[Any]]:
-    """The steps of the history that is recorded."""
+    """Return the steps of the history that is recorded."""
     drives, steps = list(configuration.drives), list[list[Any]]()
     if configuration.journal is not None:
         # md of Linux 6.1 and 7.2 may hang when it stops an array whose journal supports discards.
@@ -313,7 +313,7 @@ RECORDING_FORMAT = 1
 
 
 class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
-    """The data that are needed besides the record to compute the drives' states; all are compressed with gzip."""
+    """The data that are needed, besides the record, to compute the drives' states; all are compressed with gzip."""
 
     data: bytes
     """The data of the recorded writes, as in /dev/lab-record-data."""
@@ -321,7 +321,7 @@ class DriveImages(msgspec.Struct, frozen=True, kw_only=True):
     """Number of a drive -> what it held when the recording began."""
 
     def job(self, record: bytes) -> dict[str, Any]:
-        """These data and the record, as a program on a machine expects them (``DriveStates`` in guest/player.py)."""
+        """Return these data and the record as programs on machines expect them (``DriveStates`` in guest/player.py)."""
 
         def text(data: bytes) -> str:
             return base64.b64encode(data).decode()
@@ -350,7 +350,7 @@ class StoredRecording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def images_of(place: FaultPlace, drives: Sequence[int]) -> DriveImages:
-    """Read the images from drives that have been recorded; afterwards each drive holds its base again."""
+    """Read the images from drives that have been recorded. Afterwards, each drive holds its base again."""
 
     def packed(command: str) -> bytes:
         return base64.b64decode(place.lab.machine.run(("sh", "-c", f"{command} | gzip -1nc | base64 -w0")).stdout)
@@ -376,7 +376,7 @@ class DriveRecording:
     encoded: bytes
     """The record as the driver returned it."""
     images: DriveImages | None = None
-    """Only in real time, where the history cannot be recorded again."""
+    """Present only in real time, where the history cannot be recorded again."""
 
     @cached_property
     def record(self) -> Record:
@@ -388,10 +388,11 @@ class DriveRecording:
         return hashlib.sha256(self.encoded + repr(self.events).encode()).hexdigest()
 
     def cuts(self, count: int | None) -> list[Cut]:
-        """``count`` crash points chosen by the seed; None: all.
+        """Return ``count`` crash points chosen by the seed, or all crash points if it is None.
 
-        All means, at every moment: every subset of the open writes if they are few, otherwise none of them, all of
-        them, and some subsets; each with all members present, and with each member lost that may be lost.
+        All crash points are, at every moment, every subset of the open writes if there are few, and otherwise none of
+        them, all of them, and some subsets. Each is combined with all members present, and with the loss of each
+        member that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -450,7 +451,7 @@ class DriveRecording:
 def make_recording(
     place: FaultPlace, configuration: CutConfiguration, seed: str, *, operations: int | None = None
 ) -> DriveRecording:
-    """Run the configuration's history on blank drives and return the recording. Raises LabError if a step fails."""
+    """Run the configuration's history on blank drives, and return the recording. Raises LabError if a step fails."""
     steps = steps_of(configuration, place.nodes, operations or configuration.operations)
     events: list[list[Any]] = []
     job = {"seed": seed, "steps": steps, "geometry": configuration.geometry, "wants_ledger": True}
@@ -492,7 +493,7 @@ def store_recording(host: Host, target: str, recording: DriveRecording, cuts: Se
 
 
 def find_recording(host: Host, word: str) -> StoredRecording:
-    """The stored recording with this id.
+    """Return the stored recording with this id.
 
     Raises SpecError, which suggests the nearest id, if there is no such recording, and LabError if its format is not
     supported.
@@ -510,7 +511,7 @@ def find_recording(host: Host, word: str) -> StoredRecording:
 
 
 def recording_of(stored: StoredRecording) -> DriveRecording:
-    """The recording in a stored file, to be tried again.
+    """Convert a stored recording so that its crash points can be tried again.
 
     Raises SpecError if this version does not know its configuration.
     """
@@ -519,7 +520,7 @@ def recording_of(stored: StoredRecording) -> DriveRecording:
 
 
 def went_wrong(seen: dict[str, Any]) -> str | None:
-    """Why a step makes the recording invalid; None if it does not."""
+    """Return why a step makes the recording invalid, or None if it does not."""
     if "broke" in seen:
         return str(seen["broke"])
     if seen["kind"] == "run" and seen["status"] != 0:
@@ -539,7 +540,7 @@ def judge_points(
     by_mdadm: bool = False,
     images: DriveImages | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """One document of guest/player.py per cut, in order.
+    """Try the cuts in order, and yield a document of guest/player.py for each.
 
     Without ``images`` the machine's drives must still hold the recording.
     """
@@ -672,7 +673,7 @@ class Judge:
         return PointVerdict(seen["cut"], PointJudgement.MORE if exempt else PointJudgement.KEPT, (), seen)
 
     def _excuses(self, cut: Cut, seen: Mapping[str, Any]) -> Iterator[Excuse]:
-        """What each known defect of this configuration explains at this cut."""
+        """Yield what each known defect of this configuration explains at this cut."""
         labels = seen.get("labels", ())
         for defect in self._known_defects:
             pages = {page for _, page in self._places(cut)}
@@ -700,12 +701,12 @@ class Judge:
         return [{chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]} for row in rows]
 
     def _rows(self, pages: Iterable[int]) -> set[int]:
-        """The compared rows that contain any of these pages of a member."""
+        """Return the compared rows that contain any of these pages of a member."""
         chunks = {page // _BLOCKS_PER_CHUNK for page in pages}
         return {number for number, row in enumerate(self._row_chunks) if chunks & row}
 
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
-        """The blocks that a reshape may have overwritten, but will read again when it continues after the cut.
+        """Return the blocks that a reshape may have overwritten but will read again when it continues after the cut.
 
         These are the written blocks from its recorded position up to the point from which it reads so far ahead of its
         writes that it records its position in time (reshape_request() in drivers/md/raid5.c).
@@ -725,7 +726,7 @@ class Judge:
         return self.configuration.map.has_parity and is_degraded
 
     def _exempt(self, cut: Cut) -> frozenset[int]:
-        """The blocks for which nothing is promised at this cut."""
+        """Return the blocks for which nothing is promised at this cut."""
         configuration = self.configuration
         if not self._lacks_a_member(cut) or configuration.policy.exempt == "none":
             return frozenset()
@@ -742,13 +743,13 @@ class Judge:
         return frozenset(block for block, (_, page) in self.places.items() if page in pages)
 
     def _written_blocks(self, cut: Cut) -> set[int]:
-        """Blocks with a write that was not certain to be on the media."""
+        """Return the blocks with a write that was not certain to be on the media."""
         event = self.recording.record.ledger_event(cut.at)
         allowed = self.ledger.allowed(event, is_power_cut=True)
         return {block for block, generations in allowed.items() if len(generations) > 1 and block in self.places}
 
     def _places(self, cut: Cut, *, only_open: bool = True) -> set[tuple[int, int]]:
-        """(slot, page of the member's data) of all writes, or only of those that a drive could lose."""
+        """Return (slot, page of the member's data) of all writes, or only of those that a drive could lose."""
         places: set[tuple[int, int]] = set()
         for drive in self.recording.record.drives:
             if drive == self.configuration.journal:
@@ -776,7 +777,7 @@ class Explored:
     configuration: CutConfiguration
     seed: str
     fingerprint: str
-    """The fingerprint of the recording; in virtual time the same on every machine."""
+    """The fingerprint of the recording; in virtual time, it is the same on every machine."""
     tally: Tally
     seconds: float
     """Duration in seconds, by this computer's clock."""
@@ -798,9 +799,10 @@ def explore(
     on_point: Callable[[PointVerdict], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Record a configuration and try this many of its crash points (None: all; feasible only for a short recording).
+    """Record a configuration and try ``points`` of its crash points.
 
-    If the machine is lost, the result contains the points that were tried before. Raises LabError if recording fails.
+    If ``points`` is None, all are tried, which is feasible only for a short recording. If the machine is lost, the
+    result contains the points that were tried before. Raises LabError if recording fails.
     """
     started, tally = time.monotonic(), Tally()
     recording = make_recording(place, configuration, seed, operations=operations)
@@ -861,8 +863,8 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[Callable[[bytes], bytes], bytes], bytes] | None = None
-    """Calls a module-level function with bytes on a cluster's worker, where the configurations are then tried, without
-    calling ``on_point``; None: they are tried on this computer.
+    """Calls a module-level function with bytes on a cluster's worker. The configurations are then tried there, and
+    ``on_point`` is not called. If None, they are tried on this computer.
     """
 
     def one(self, configuration: CutConfiguration, seed: str, machine: _MachineHolder | None = None) -> Explored:
@@ -905,7 +907,7 @@ class _MachineHolder:
 
     @contextmanager
     def place(self) -> Iterator[FaultPlace]:
-        """The machine with blank drives; it is closed if the context ends with an error or the machine is lost."""
+        """Provide the machine with blank drives; it is closed if the context raises an error or the machine is lost."""
         try:
             if self._place is None:
                 self._place = self._open.enter_context(open_place(self._target, self._host, drives=MOST_DRIVES))
@@ -950,7 +952,7 @@ def explore_all(
     machines: int = MACHINES,
     on_rest: Callable[[Explored], object] = lambda _: None,
 ) -> Generator[Explored, None, None]:
-    """The result of each configuration and seed, in the order in which they finish.
+    """Yield the result of each configuration and seed, in the order in which they finish.
 
     ``on_point`` is called on the machines' threads. Closing the iterator stops all work; ``on_rest`` then receives the
     partial results. Raises ToolMissing if this computer cannot start the machine.
@@ -1049,7 +1051,7 @@ def store_points(host: Host, explored: Explored) -> StoredPoints:
 
 
 def stored_points(host: Host) -> tuple[StoredPoints, ...]:
-    """All readable results, newest first."""
+    """Return all readable results, newest first."""
     read = _files(host).read()
     found = [each for record_id, each in read if (each.format_version, each.id) == (FORMAT_VERSION, record_id)]
     return tuple(sorted(found, key=lambda each: (each.created_utc, each.id), reverse=True))

@@ -1,18 +1,19 @@
-"""Histories: a small array and the acts on it, generated from a seed and identified by an id.
+"""Histories, each consisting of a small array and the acts on it, generated from seeds and identified by ids.
 
-An id looks like ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits come between the two
-(``c1-l5-ppl-7``: level 5 and PPL only), and the remaining parts of a shrunk history at the end:
-``c1-7-s0_2w1.4.5`` has acts 0 and 2, and only writes 1, 4 and 5 of act 2. The id is all that a replay needs.
+An id looks like ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits stand between the two
+(``c1-l5-ppl-7`` means level 5 and PPL only). The id of a shrunk history ends with the parts that remain:
+``c1-7-s0_2w1.4.5`` consists of acts 0 and 2, with only writes 1, 4 and 5 of act 2. A replay needs only the id.
 
 The generator chooses sensible acts from a model of the array that knows the arithmetic of the level. The model is
 optimistic: it assumes that a rebuild is complete after the next rest. What md really did is judged afterwards
 (judge.py), so an error in the model only reduces variety and does not invalidate a history. Damage is bounded, as in
-ztest of ZFS, because irreparable damage would excuse every difference: no fault while an earlier one could still be
-hidden, at most one corruption between scrubs, and no more missing members than the level survives, except where that is
-itself the test.
+ZFS's ztest, because irreparable damage would excuse every difference. No fault is injected while an earlier one could
+still be hidden, there is at most one corruption between two scrubs, and no more members are missing than the level
+survives, except where that is itself the test.
 
-The player's steps on the machine (guest/campaign.py) depend on the history alone, so a part of a history can be run
-like a whole one. If md's state differs from the model's, mdadm may refuse an act; the judge takes this into account.
+The player's steps on the machine (guest/campaign.py) depend on the history alone, so a part of a history can be run in
+the same way as a whole one. If md's state differs from the model's, mdadm may refuse an act; the judge takes this into
+account.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from lab.plans import Plan
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""The part of an id that stands for no acts: the initial array shows the difference by itself."""
+"""Stands for no acts in an id: the newly created array shows the difference without any."""
 VERSION = 1
-"""Version of the generator; to be incremented when seeds produce different histories."""
+"""Version of the generator. Increment it whenever a change makes seeds produce different histories."""
 MOST_SEED = 2**32 - 1
 LEVELS = ("1", "4", "5", "6", "10")
 LAYOUTS = ("n2", "f2", "o2")
 DRIVES = 8
 JOURNAL_DRIVE = DRIVES - 1
 Write = tuple[int, int, int]
-"""First block, number of blocks (0: a flush), and 1 for an O_DSYNC write."""
+"""First block, number of blocks (0 means a flush), and whether the write is O_DSYNC (1 or 0)."""
 
 
 class HistoryPolicy(StrEnum):
@@ -81,7 +82,7 @@ class ActKind(StrEnum):
     READD = "re-add"
     REPLACE = "replace"
     GROW = "grow"
-    """Grow by one member, on ``drive``."""
+    """Add ``drive``, and grow the array by one member."""
     ENLARGE = "enlarge"
     """Increase the component size to ``number`` KiB per member."""
     SCRUB = "scrub"
@@ -89,13 +90,13 @@ class ActKind(StrEnum):
     CORRUPT = "corrupt"
     """Invert ``number`` bytes of the member while the array is stopped, then check, repair, and rewrite the blocks."""
     SLOW = "slow"
-    """Each request of the drive takes ``number`` milliseconds; 0: its normal time."""
+    """Make each request to the drive take ``number`` milliseconds; 0 restores its normal time."""
     PULL = "pull"
     PLUG = "plug"
     CUT = "cut"
-    """A power cut. ``word`` is what remains on the drives (guest/ledger.py), ``drive`` a member that is lost with it.
+    """A power cut. ``word`` says what remains on the drives (guest/ledger.py); ``drive`` is a member lost with it.
 
-    ``is_hasty``: the next act begins before md has completed the recovery.
+    If ``is_hasty``, the next act begins before md has completed the recovery.
     """
     RESTART = "restart"
     FORCE = "force"
@@ -140,25 +141,25 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 4
     """Maximum number of writes in flight."""
     has_junk: bool = False
-    """The drives hold random data before creation, so the array needs an initial resync; otherwise they are blank, and
-    the array is created as clean.
+    """Whether the drives hold random data before creation, so that the array needs an initial resync. Otherwise they
+    are blank, and the array is created as clean.
     """
     sync_kib: int = 0
-    """Speed limit of a sync in KiB per second; 0: none."""
+    """Speed limit for syncs in KiB per second; 0 means no limit."""
 
     @property
     def raid(self) -> Level:
         return level_with_layout(self.level, self.layout or None)
 
     def block_map(self, grown: int = 0, size_kib: int = 0) -> BlockMap:
-        """The layout of the array's blocks after adding ``grown`` members, or with another size per member."""
+        """Return the layout of the array's blocks with ``grown`` more members, or with a different size per member."""
         # RAID 1 has no chunks, so any size will do.
         chunk = self.chunk_kib if self.raid.has_chunk else 4
         return BlockMap(self.raid, self.members + grown, (size_kib or self.size_kib) * KIB, chunk * KIB)
 
     @property
     def writable(self) -> int:
-        """Number of blocks that the oracle writes; without the last quarter if the array begins with a resync."""
+        """Number of blocks that the oracle writes: all, or three quarters of them if the array begins with a resync."""
         blocks = self.block_map().blocks
         return blocks * 3 // 4 if self.has_junk else blocks
 
@@ -214,8 +215,8 @@ _ID = re.compile(r"c(\d+)-(?:l(\d+)-)?(?:([a-z]+(?:-[a-z]+)*)-)?(?:p(\d+)-)?(\d+
 class FindingId:
     """Identifies a history for replay.
 
-    ``planted`` is the number of a planted bug, and ``before`` is how many histories, those of the preceding seeds, run
-    before it on the same machine.
+    ``planted`` is the number of a planted bug. ``before`` is the number of histories that run before it on the same
+    machine; they are those of the preceding seeds.
     """
 
     bounds: Bounds
@@ -231,7 +232,7 @@ class FindingId:
 
 
 def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
-    """The id in this text. Raises SpecError if it is invalid or from another version."""
+    """Parse the id of a history. Raises SpecError if it is invalid or from a different version of the generator."""
     match = _ID.fullmatch(text)
     if not match:
         raise SpecError(
@@ -250,7 +251,7 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
 
 
 def part_word(whole: FaultHistory, part: FaultHistory) -> str:
-    """Identifies a part of a history: ``0_2w1.4_5`` is act 0, act 2 with its writes 1 and 4, and act 5."""
+    """Return the text that identifies a part: ``0_2w1.4_5`` means acts 0, 2 (only its writes 1 and 4) and 5."""
     words, start = [], 0
     for act in part.acts:
         for index in range(start, len(whole.acts)):
@@ -265,7 +266,7 @@ def part_word(whole: FaultHistory, part: FaultHistory) -> str:
 
 
 def part_of(whole: FaultHistory, word: str) -> FaultHistory:
-    """The part of a history that ``part_word`` identified. Raises SpecError if ``word`` does not fit this history."""
+    """Return the part for which ``part_word`` gives this word. Raises SpecError if the history has no such part."""
     acts: list[Act] = []
     last = -1
     try:
@@ -285,7 +286,7 @@ def part_of(whole: FaultHistory, word: str) -> FaultHistory:
 
 
 def _places(part: tuple[Write, ...], whole: tuple[Write, ...]) -> list[int] | None:
-    """The indices of these writes in the whole; None if they are not a part of it."""
+    """Return the indices of these writes in the whole, or None if they are not a part of it."""
     found: list[int] = []
     for write in part:
         try:
@@ -306,7 +307,7 @@ DEAD_CHANCE = 0.15
 
 
 def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
-    """The history that is generated from a seed."""
+    """Generate the history of a seed."""
     bounds = bounds or Bounds()
     chance = random.Random(f"history:{seed}:{bounds.words()}")
     shape = _shape(chance, bounds)
@@ -355,8 +356,8 @@ class Chooser:
     slowed: set[int] = field(default_factory=set)
     is_dead: bool = False
     is_broken: bool = False
-    """Whether md was asked to fail a member that the array cannot lose: md then refuses writes until the next start
-    (MD_BROKEN).
+    """Whether md was asked to fail a member that the array cannot lose, in which case md refuses writes until the next
+    start (MD_BROKEN).
     """
     is_reshaping: bool = False
     is_hasty: bool = False
@@ -379,7 +380,7 @@ class Chooser:
         return self.shape.block_map()
 
     def missing(self) -> set[int]:
-        """Slots without a readable member."""
+        """Return the slots without a readable member."""
         return {slot for slot, drive in enumerate(self.slots) if drive not in self.in_sync - self.pulled}
 
     def survives(self, *drives: int) -> bool:
@@ -406,7 +407,7 @@ class Chooser:
             group.discard(drive)
 
     def rest(self) -> None:
-        """Complete all pending rebuilds, resyncs and reshapes."""
+        """Assume that all pending rebuilds, resyncs and reshapes have completed."""
         self.take_spares()
         self.in_sync |= {drive for drive in self.slots if drive is not None and drive not in self.pulled}
         self.is_reshaping = self.is_hasty = False
@@ -447,7 +448,7 @@ class Chooser:
         ]
 
     def load(self) -> Act:
-        """Choose writes: anywhere in the array, repeatedly in a small region, or at the end of the array."""
+        """Choose writes anywhere in the array, in a small region of it, or at its end."""
         blocks, writable = self.map.blocks, self.shape.writable
         first, count = 0, writable
         place = self.chance.random()
@@ -471,11 +472,11 @@ class Chooser:
         return (first + self.chance.randrange(count - length + 1), length, is_through)
 
     def _bearable(self) -> list[int]:
-        """Members whose loss the level survives."""
+        """Return the members whose loss the level survives."""
         return [drive for drive in sorted(self.in_sync - self.pulled) if self.survives(drive)]
 
     def fail(self) -> Act:
-        """Fail a member whose loss the level survives, or sometimes one whose loss it does not survive."""
+        """Fail a member whose loss the level survives or, occasionally, one whose loss it does not."""
         drives = sorted(self.in_sync - self.pulled)
         bearable = self._bearable()
         unbearable = [drive for drive in drives if not self.survives(drive)]
@@ -623,10 +624,10 @@ class Chooser:
 
 
 JUNK_BYTES = 5 * MIB
-"""Length of the random data on each drive, which cover all of the member's data."""
+"""Length of the random data on each drive, enough to cover all of the member's data."""
 COMMAND_SECONDS = 60.0
 IDLE_SECONDS = 4000.0
-"""By the machine's clock: a rebuild on the slowest drive at the lowest speed takes several hundred seconds."""
+"""Time limit by the machine's clock. The slowest rebuild, on a slow drive and with a speed limit, needs hundreds."""
 
 
 class Purpose(StrEnum):
@@ -634,7 +635,7 @@ class Purpose(StrEnum):
 
     CREATE = "create"
     TOOL = "tool"
-    """A command to mdadm or md that may be refused."""
+    """A command that mdadm or md may refuse."""
     START = "start"
     CUT = "cut"
     LOOK = "look"
@@ -658,7 +659,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step; ``act`` is the index of its act: -1 before the first act, and the number of all acts after the last."""
+    """A step. ``act`` is the index of its act, -1 before the first act, or the number of acts after the last one."""
 
     step: list[Any]
     act: int
@@ -666,12 +667,12 @@ class PlannedStep:
 
 
 def node(drive: int) -> str:
-    """The device node of a drive."""
+    """Return the device node of a drive."""
     return f"/dev/drive{drive}"
 
 
 def creation(shape: ArrayShape) -> list[str]:
-    """The mdadm command line that creates the array."""
+    """Return the mdadm command line that creates the array."""
     return creation_argv(
         f"raid{shape.level}",
         [node(drive) for drive in range(shape.members)],
@@ -692,13 +693,13 @@ _OPERATIONS: Mapping[ActKind, Callable[[str, str], Plan]] = {
     ActKind.READD: operations.re_add,
     ActKind.GROW: operations.add,
 }
-"""Acts that are actions of lab.actions, and their plans."""
+"""Act that is also an action of lab.actions -> the function that plans it."""
 
 
 def commands(act: Act, shape: ArrayShape, node_of: Callable[[int], str]) -> Iterator[Sequence[str]]:
-    """The command lines of an act that is an operation on the array.
+    """Yield the command lines of an act that is an operation on the array.
 
-    Campaigns also do what the lab's own actions avoid, because md and mdadm allow it: md chooses the spare for a
+    Campaigns also do what the lab's own actions avoid but md and mdadm allow: md chooses the spare for a
     replacement, RAID 10 is reshaped, and the component size grows to less than the drives allow.
     """
     if act.kind in _OPERATIONS:
@@ -739,12 +740,12 @@ class Stepwise:
         return self.make(Purpose.PART, *step)
 
     def prelude(self) -> Iterator[PlannedStep]:
-        """Fill the drives with zeros or random data; then create the array and write all blocks, which is recorded."""
+        """Fill the drives with zeros or random data, start to record, create the array, and write all blocks."""
         drives = list(range(DRIVES))
         junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
         yield self.part("begin", drives, JUNK_BYTES, junk)
         if self.shape.policy.has_journal:
-            # With a journal that supports discards, stopping the array may hang (docs/findings.md, journal-stop).
+            # If the journal supports discards, stopping the array may hang (docs/findings.md, journal-stop).
             yield self.part("write", f"/sys/block/drive{JOURNAL_DRIVE}/queue/discard_max_bytes", "0")
         yield self.part("record", drives)
         yield self.make(Purpose.CREATE, "run", creation(self.shape), COMMAND_SECONDS)
@@ -817,7 +818,7 @@ class Stepwise:
         yield self.make(Purpose.SCRUBBED, "idle", IDLE_SECONDS)
 
     def on_corrupt(self, act: Act) -> Iterator[PlannedStep]:
-        """The array is stopped first, because a check would not read what md has in its stripe cache."""
+        """Corrupt the member while the array is stopped, so that no stripe remains in md's cache and hides it."""
         yield self.part("drain")
         yield from self.rested()
         yield self.make(Purpose.SPOILED, "spoil", node(act.drive), act.at, act.number)
@@ -903,12 +904,12 @@ class Stepwise:
 
 
 def planned(history: FaultHistory, *, has_evidence: bool = False) -> list[PlannedStep]:
-    """The steps of a history; ``has_evidence`` adds mdadm's output and /proc/mdstat at the end."""
+    """Return the steps of a history. ``has_evidence`` adds mdadm's output and /proc/mdstat at the end."""
     return list(Stepwise(history, has_evidence=has_evidence).steps())
 
 
 def geometries(history: FaultHistory) -> list[dict[str, Any]]:
-    """The layouts of parity and copies: as created, with one more member, and with larger members."""
+    """Return the layouts of parity and copies as created, with one more member, and with larger members."""
     shape, sizes = history.shape, [act.number for act in history.acts if act.kind is ActKind.ENLARGE]
     forms = dict.fromkeys([(0, shape.size_kib), (1, shape.size_kib), (0, max(sizes, default=shape.size_kib))])
     return [
@@ -918,6 +919,6 @@ def geometries(history: FaultHistory) -> list[dict[str, Any]]:
 
 
 def job_of(history: FaultHistory, steps: list[PlannedStep], **more: Any) -> dict[str, Any]:
-    """The job for the program on the machine."""
+    """Return the job for the program on the machine."""
     found = geometries(history) if any(step.purpose is Purpose.PARITY for step in steps) else []
     return {"seed": str(history.seed), "steps": [each.step for each in steps], "geometries": found, **more}

@@ -4,17 +4,17 @@ The expected state follows from the acts and from the member states that md repo
 acknowledged write is present" are each limited to the blocks that they can affect:
 
     write hole          blocks of strips that were being written, on a member that is missing, with the policies resync
-                        and bitmap: dirty and degraded (md(4), start_dirty_degraded)
+                        and bitmap, if the array is dirty and degraded (md(4), start_dirty_degraded)
     PPL, written part   blocks that were themselves being written, on a member that is missing
                         (Documentation/driver-api/md/raid5-ppl.rst)
-    corruption          deliberately corrupted data, until they are rewritten: no level of md knows which copy is
-                        correct (md(4), SCRUBBING AND MISMATCHES)
-    known bugs          of md and mdadm: each explains only the damage that it can cause, in the conditions in which it
-                        occurs, and is counted by name (docs/findings.md)
+    corruption          deliberately corrupted data, until they are rewritten, because no level of md knows which copy
+                        is correct (md(4), SCRUBBING AND MISMATCHES)
+    known bugs          those of md and mdadm. Each explains only the damage that it can cause, under the conditions in
+                        which it occurs, and is counted by name (docs/findings.md)
 
 An unreadable block is correct only if the level cannot reconstruct it without the missing members. Other differences
-are: a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
-counts mismatches where none exist or misses existing ones, and a kernel complaint.
+are a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
+counts mismatches where none exist or misses existing ones, and a complaint in the kernel log.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corr
 
 @dataclass(frozen=True, slots=True)
 class DriveState:
-    """The state of one drive as md reports it: its slot (-1: none) and the flags in its ``state`` attribute."""
+    """The state of one drive as md reports it: its slot (-1 if none) and the flags in its ``state`` attribute."""
 
     slot: int
     words: frozenset[str]
@@ -91,14 +91,14 @@ class ExpectedArray:
     history: FaultHistory
     drives: dict[int, DriveState] = field(default_factory=dict)
     sure: set[int] = field(default_factory=set)
-    """Drives that were in sync when md was last idle: all superblocks record it."""
+    """Drives that were in sync when md was last idle, as all superblocks record."""
     waived: set[int] = field(default_factory=set)
     """Drives that may have failed because an act or a pull affected them."""
     pulled: set[int] = field(default_factory=set)
     torn: set[int] = field(default_factory=set)
     """Strips whose parity may not match the data."""
     unlogged: set[int] = field(default_factory=set)
-    """Strips that were being written while a member was rebuilt: the journal has no entry for them."""
+    """Strips that were being written while a member was being rebuilt, for which the journal has no entry."""
     open_blocks: set[int] = field(default_factory=set)
     """Blocks that were being written when their strips became ``torn``."""
     at_risk: dict[int, str] = field(default_factory=dict)
@@ -107,11 +107,11 @@ class ExpectedArray:
     """(slot, page) in md's bad block lists (md(4), BAD BLOCK LIST)."""
     members: int = 0
     is_broken: bool = False
-    """Whether md was asked to fail a member that the array cannot lose: md refuses writes from then on (MD_BROKEN,
+    """Whether md was asked to fail a member that the array cannot lose, and now refuses writes (MD_BROKEN,
     raid1_error() in drivers/md/raid1.c).
     """
     has_died: bool = False
-    """Whether more members failed than the array can lose: a forced start marks it as clean, and no log is replayed."""
+    """Whether more members failed than the array can lose. A forced start marks it as clean and replays no log."""
     was_rebuilding: bool = False
     """Whether a member was being rebuilt when the power failed."""
     unflushed: KnownBug | None = None
@@ -126,7 +126,7 @@ class ExpectedArray:
     is_enlarged: bool = False
     """Whether the members were enlarged, and their new part may still have to be synced."""
     lost_new_part: bool = False
-    """Whether the array was started before its new part was synced: a known bug then leaves it unsynced."""
+    """Whether the array was started before its new part was synced, which a known bug then leaves unsynced."""
     has_synced: bool = True
     """Whether parity and copies have been consistent everywhere at some time."""
     is_sync_due: bool = False
@@ -151,7 +151,7 @@ class ExpectedArray:
 
     @property
     def missing(self) -> frozenset[int]:
-        """Slots without readable data: not in sync, or pulled without md having noticed."""
+        """Slots without readable data: their members are not in sync, or were pulled and md has not noticed."""
         there = {each.slot for drive, each in self.drives.items() if each.is_in_sync and drive not in self.pulled}
         return frozenset(range(self.members)) - there
 
@@ -245,7 +245,7 @@ class ExpectedArray:
                 self.torn |= each.strips(blocks)
 
     def mark_at_risk(self) -> None:
-        """Mark the blocks of incompletely written strips that lie on missing members: they may hold anything."""
+        """Mark the blocks of incompletely written strips on missing members, because they may hold anything."""
         self.at_risk |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), KnownBug.JOURNAL_LEFT_OUT.value)
         if not self.torn:
             return
@@ -376,7 +376,7 @@ class HistoryJudge:
         filled = {each.slot for each in expected.drives.values() if each.is_in_sync}
         degraded = seen["state"].get("degraded", "0")
         if not expected.is_reshaping and int(degraded) != expected.members - len(filled):
-            text = f"degraded is {degraded}, and {len(filled)} of {expected.members} slots have a member in sync"
+            text = f"degraded is {degraded}, but {len(filled)} of {expected.members} slots have a member in sync"
             self.differ("degraded miscounted", step, text)
 
     def _on_part(self, step: PlannedStep, seen: dict[str, Any]) -> None:
@@ -387,7 +387,7 @@ class HistoryJudge:
             self.failures = seen["failures"]
 
     def _on_seen(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """Nothing to do: ``hear`` has updated the state."""
+        """Do nothing, because ``hear`` has already updated the state."""
 
     def _on_failures(self, step: PlannedStep, count: int) -> None:
         if count <= 0:
@@ -420,7 +420,7 @@ class HistoryJudge:
                 self._on_fail_refused(step, act, refused)
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
-        """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, which breaks the array (EBUSY)."""
+        """Judge md's refusal (EBUSY) to fail a member. Only RAID 1 and 10 then keep a member that they cannot lose."""
         expected = self.expected
         member = expected.drives.get(act.drive)
         if not (member and member.is_in_sync):
@@ -626,7 +626,7 @@ class HistoryJudge:
             self.differ("scrub counts", step, text)
 
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """Note which data blocks were corrupted; corrupt parity alone does not affect any block yet."""
+        """Note which data blocks were corrupted. Corrupt parity does not affect any block yet."""
         act = self._act(step)
         member = self.expected.drives.get(act.drive) if act else None
         self.has_spoiled = bool(member and member.is_in_sync and "bytes" in seen)

@@ -1,4 +1,4 @@
-"""The oracle on an open lab: known writes to a device or to files, a persistent ledger, and verdicts.
+"""The oracle on an open lab: it writes known data to a device or to files, and judges them by a stored ledger.
 
 It can run concurrently with loads and faults, on md arrays, volumes and mounted file systems. A later process can
 continue its ledger, even if the machine was lost.
@@ -37,12 +37,12 @@ class BadPlace:
     """The device, or the name of the file below the folder."""
     offset_bytes: int
     verdict: str
-    """One of guest/ledger.py's verdicts: lost after acknowledgement, silently corrupt, unreadable."""
+    """One of guest/ledger.py's verdicts: lost after acknowledgement, silently corrupt or unreadable."""
     found: str
     allowed: str
     stripe: int | None = None
-    """The row of chunks, from the start of the members' data; None for files, for RAID 1, and unless ``where`` is an md
-    array.
+    """The number of the row of chunks, from the start of the members' data; None for files, for RAID 1, and if
+    ``where`` is not an md array.
     """
     members: tuple[str, ...] = ()
     """Devices that hold the block, a copy of it or its parity."""
@@ -61,7 +61,7 @@ class OracleVerdict:
     verdicts: dict[str, int]
     """Verdict -> number of 4 KiB blocks."""
     bad: tuple[BadPlace, ...]
-    """The first violations, up to the limit of the program on the machine."""
+    """The first violations; the program on the machine limits their number."""
 
     @property
     def is_intact(self) -> bool:
@@ -78,7 +78,7 @@ class OracleVerdict:
 
 
 def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[str, ...]]:
-    """The stripe that contains a byte of an array, and the devices that hold the byte, copies of it or its parity.
+    """Return the stripe that contains a byte of an array, and the devices that hold it, its copies or its parity.
 
     Stripes are numbered from the start of the members' data; the stripe is None for RAID 1.
     """
@@ -94,8 +94,8 @@ MOST_LEDGER_BYTES = 64 * MIB
 _FILL_BLOCKS = 64
 """Blocks per write of a fill (guest/player.py, MOST_BLOCKS)."""
 _CALL_OPERATIONS = 64
-"""Default maximum number of operations whose results are unknown after the loss of the machine: one run of the program
-carries out at most this many.
+"""Default maximum number of operations whose results are unknown after the loss of the machine, because one run of the
+program carries out at most this many.
 """
 _REPORTED_OPERATIONS = 8
 
@@ -125,18 +125,18 @@ class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """A line of the file: a request for this many operations (0: the request has ended), or events of the ledger."""
+    """A line of the file: the number of operations requested (0 once that request has ended), or ledger events."""
 
     operations: int | None = None
     events: list[list[Any]] = []
 
 
 class Oracle:
-    """Known writes to one device or below one folder of a lab.
+    """Writes known data to one device or below one folder of a lab, and checks them.
 
-    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` continues an existing ledger or begins a new one; then call
-    ``fill()``, ``advance(100)``, ``check()``. No other program may write to the device, or to the part of it that the
-    oracle uses. A file system must be mounted, and its folders d0 and d1 belong to the oracle.
+    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` continues an existing ledger or begins a new one. Then call
+    ``fill()``, ``advance(100)`` and ``check()``. No other program may write to the device, or to the part of it that
+    the oracle uses. A file system must be mounted, and its folders d0 and d1 belong to the oracle.
     """
 
     def __init__(self, lab: Lab, file: Path, region: OracleRegion) -> None:
@@ -161,11 +161,11 @@ class Oracle:
         seed: str = "oracle",
         mix: dict[str, int] | None = None,
     ) -> Oracle:
-        """The oracle of a device or a mount point; its ledger is a file in the existing folder ``folder``.
+        """Return the oracle of a device or a mount point; its ledger is a file in the existing folder ``folder``.
 
-        ``first_block`` and ``block_count`` are the part of the device to use, in blocks of 4 KiB; if ``block_count`` is
-        None, the part extends to the end of the device. If a ledger exists, all parameters except ``where`` are taken
-        from it. Raises LabError for a damaged ledger, and CommandFailed if the device does not exist.
+        ``first_block`` and ``block_count`` select the part of the device to use, in blocks of 4 KiB. If ``block_count``
+        is None, it extends to the end of the device. If a ledger exists, all parameters except ``where`` are taken
+        from it. Raises LabError if the ledger is damaged, and CommandFailed if the device does not exist.
         """
         file = folder / f"oracle-{where.strip('/').replace('/', '-')}.jsonl"
         if file.exists():
@@ -178,7 +178,7 @@ class Oracle:
         return cls(lab, file, region)
 
     def fill(self) -> None:
-        """Begin a new ledger: write one generation of every block, or some files.
+        """Begin a new ledger, and write one generation of every block, or some files.
 
         Raises DeviceRefused if the guard refuses the device, and LabError if a write failed.
         """
@@ -194,7 +194,7 @@ class Oracle:
         self._play([self._begin(), ["fill"]], writes)
 
     def advance(self, operations: int, *, most_in_doubt: int = _CALL_OPERATIONS) -> None:
-        """Carry out further operations: writes and flushes, or operations on files; none is in flight afterwards.
+        """Carry out further operations (writes and flushes, or operations on files), none of which remains in flight.
 
         ``most_in_doubt`` limits the number of operations whose results are unknown if the machine is lost. Raises
         LabError with the system's message if any operation failed, and MachineLost if the machine is lost.
@@ -237,9 +237,9 @@ class Oracle:
     def check(self, *, after_loss: bool = False) -> OracleVerdict:
         """Read all data and compare them with the ledger.
 
-        ``after_loss``: the machine's kernel died at an arbitrary moment since the last operation. An operation that was
-        in flight may or may not have taken effect, and file data that were only in the page cache may or may not be
-        present. Whatever this check finds must be present from then on. Must not be called inside ``going_on``. Raises
+        ``after_loss`` means that the machine's kernel died at some moment since the last operation. An operation that
+        was in flight may or may not have taken effect, and file data that were only in the page cache may or may not be
+        present. Whatever this check finds must be present from then on. Do not call it inside ``going_on``. Raises
         LabError if nothing can be read, and MachineLost if the machine is lost.
         """
         self._close_window()
@@ -268,7 +268,7 @@ class Oracle:
             raise LabError(f"the oracle could not write to {self.region.where}: {why}", hint="check the array's state")
 
     def _run(self, steps: list[list[Any]]) -> list[dict[str, Any]]:
-        """Run steps on the machine. Raises LabError for a step that could not be carried out."""
+        """Run steps on the machine. Raises LabError if one of them could not be carried out."""
         region = self.region
         place = {"folder": region.where} if region.has_files else {"data": region.where, "node": region.where}
         known = {"seed": region.content_seed, "has_files": region.has_files, "ledger": self.events}
@@ -296,7 +296,7 @@ class Oracle:
         self._note(_Asked(0))
 
     def _unknown_blocks(self, asked: int) -> list[list[Any]]:
-        """Events for the unreported writes, each of which may have been to any block of the region."""
+        """Return events for the unreported writes, each of which may have gone to any block of the region."""
         issued = sum(event[0] in (WRITE, FLUSH) for event in self.events[self._window_at :])
         newest = Ledger(self.events).newest
         region = (self.region.first_block, self.region.block_count, 0)
@@ -348,7 +348,7 @@ class Oracle:
 
 
 def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
-    """The ledger file: the region, then one line per request or report."""
+    """Open the ledger file, which contains the region and then one line per request or report."""
     return Journal(
         file,
         dict[str, Any],
@@ -359,7 +359,7 @@ def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
 
 
 def _lines(file: Path) -> tuple[OracleRegion, list[_Asked]]:
-    """The region and all complete lines after it. Raises LabError for a damaged file."""
+    """Return the region and all complete lines after it. Raises LabError if the file is damaged."""
     try:
         first, *lines = _journal(file).read()
         return convert(first, OracleRegion), [convert(line, _Asked) for line in lines]

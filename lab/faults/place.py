@@ -1,8 +1,8 @@
-"""Where faults are injected: a disposable machine with blank drives that record what is written to them.
+"""Opens the disposable machines on which faults are injected, whose blank drives record what is written to them.
 
-The drives of the lab's own kernel (``make uml-kernel``) keep a record, in virtual and in real time; so do the drives
-that a program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have plain lab disks, which
-are sufficient for all tests that do not need a record.
+The drives of the lab's own kernel (``make uml-kernel``) keep a record, both in virtual and in real time. So do the
+drives that a program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have ordinary lab
+disks, which are sufficient for everything that does not need a record.
 
 The fault lab's programs on a machine (guest/) receive a job as JSON and print one JSON document per line.
 """
@@ -35,8 +35,8 @@ DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB
 """Small, because whole arrays are read repeatedly."""
 
-# Discards may have been switched off on the drive of a journal; see accept_discards() in guest/player.py. A drive that
-# still refuses them is filled with zeros, and its name is printed.
+# Discards may have been switched off on a journal's drive; see accept_discards() in guest/player.py. A drive that still
+# refuses them is filled with zeros, and its name is printed.
 _ACCEPT_DISCARDS = """
 for drive; do
   cd "/sys/block/$drive/queue" && test "$(cat discard_max_bytes)" = 0 || continue
@@ -71,7 +71,7 @@ class FaultPlace:
 
     @property
     def is_as_new(self) -> bool:
-        """Whether all drives accept discards: some kernels cannot enable them again (see accept_discards())."""
+        """Whether all drives accept discards, which some kernels cannot enable again (see accept_discards())."""
         paths = [f"/sys/block/{disk.kernel_name}/queue/discard_max_bytes" for disk in self.lab.disks]
         return not self.has_record or "0" not in {
             (text or "").strip() for text in self.lab.machine.read(paths).values()
@@ -101,7 +101,7 @@ class SilenceWatchdog:
         self._thread.join()
 
     def feed(self) -> None:
-        """Restart the timeout: the machine has reported something."""
+        """Restart the timeout, because the machine has reported something."""
         self._last = self._clock.monotonic_seconds()
 
     def _watch(self) -> None:
@@ -115,9 +115,9 @@ class SilenceWatchdog:
 
 
 def with_own_kernel(target: Target, host: Host) -> Target:
-    """The target with the kernel that the lab builds; in virtual time unless the target specifies real time.
+    """Return the target with the kernel that the lab builds, in virtual time unless the target specifies real time.
 
-    Raises ToolMissing, with the command that builds the kernel in its hint.
+    Raises ToolMissing, whose hint gives the command that builds the kernel.
     """
     if target.kind is not TargetKind.UML:
         return target
@@ -163,7 +163,7 @@ SCENARIO = GuestProgram(_GUEST / "scenario.py", "fault-scenario")
 def run_program(
     machine: Machine, program: GuestProgram, job: Mapping[str, Any], *, change: Change = unchanged
 ) -> Iterator[dict[str, Any]]:
-    """Start a program with a job, and yield its documents as they arrive; for ``change`` see Machine.install.
+    """Start a program with a job, and yield its documents as they arrive. For ``change``, see Machine.install.
 
     Closing the iterator ends the program. Raises LabError with the program's last message if it ends prematurely.
     """

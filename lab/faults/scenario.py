@@ -1,4 +1,4 @@
-"""Scenarios, each a TOML file with an array, steps and variants, and the facts that their expectations compare.
+"""Scenarios, which are TOML files with an array, steps and variants, and the facts that expectations compare.
 
 A step is an action of lab.actions, or one that only the fault lab has. Actions on arrays are those of lessons and of
 the command line, with the same names, arguments and command lines (lab.arrays.operations). The fault lab's own actions
@@ -18,16 +18,17 @@ values in these documents:
     status, output, refused, text                              of a program, of a value that was written, of a file
     seconds and all other numbers that the step reports        see guest/scenario.py
 
-An expectation is a value; a list of alternative values; ``~ TEXT``: the fact contains TEXT; ``!~ TEXT``: it does not;
-or a comparison such as ``> 0``, ``<= 3``, ``< 0.5 * full.read_sectors``, where ``full`` is the name under which an
-earlier step kept its facts. For block numbers: ``= slots 0 1`` means exactly these blocks, ``in blocks 4-7`` a subset.
+An expectation is a value, a list of alternative values, ``~ TEXT`` (the fact contains TEXT), ``!~ TEXT`` (it does
+not), or a comparison such as ``> 0``, ``<= 3`` or ``< 0.5 * full.read_sectors``, where ``full`` is the name under which
+an earlier step kept its facts. For block numbers, ``= slots 0 1`` means exactly these blocks, and ``in blocks 4-7`` any
+subset of these blocks.
 Expectations are not the checks of lessons (lab.checks): a check applies to the sampled state of an open lab, and has a
 sentence for students; an expectation compares measured values with each other and with the level's arithmetic, after
 the whole history has run.
 
-``code`` names a function in this module, for scenarios whose steps are generated. ``random_histories``: long random
-runs from a seed, with a model of what each operation may do (like ztest of ZFS). Damage is bounded, so that by the
-arithmetic of the level no data may be lost.
+If the steps of a scenario are generated, ``code`` names the function in this module that does so. ``random_histories``
+generates long random runs from a seed, with a model of what each operation may do, as ZFS's ztest does. Damage is
+bounded so that, by the arithmetic of the level, no data may be lost.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """All facts of a step; ``more`` are those specific to its class."""
+    """Return all facts of a step; ``more`` are those specific to its class."""
     found: dict[str, Any] = {name: evidence[name] for name in STEP_FACTS if name in evidence}
     if isinstance(complaints := evidence.get("complaints"), list):
         found["complaints"] = len(complaints)
@@ -192,7 +193,7 @@ class StepFacts:
     places: BlockMap
 
     def check(self, name: str, expected: Any) -> FactCheck:
-        """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
+        """Compare a fact with its expectation. Raises SpecError if the expectation is invalid."""
         match = NUMBERED.fullmatch(name)
         found = self.facts.get(name)
         if found is None and match and match[1] in MEMBER_FACTS and "array_state" in self.facts:
@@ -205,7 +206,7 @@ class StepFacts:
         return FactCheck(what=name, wanted=required, found=shown, is_met=is_met)
 
     def _text_of(self, expected: Any) -> str:
-        """An expectation as text, with the number for which a name stands."""
+        """Return an expectation as text, followed by the number that a name in it stands for."""
         text = str(expected)
         parts = _COMPARISON.fullmatch(text)
         return f"{text} ({self._number(parts):g})" if parts and parts[3] else text
@@ -264,7 +265,7 @@ _block_map = lru_cache(maxsize=64)(BlockMap)
 class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An array as specified in a scenario file.
 
-    Its members are the drives from 0 on, followed by the journal, if any, and the spares.
+    Its members are on the drives from 0 on; the journal, if any, and the spares follow.
     """
 
     level: str = "raid5"
@@ -301,7 +302,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def journal(self) -> int | None:
-        """The number of the journal's drive; None without a journal."""
+        """The number of the journal's drive; None if there is no journal."""
         return self.members if self.policy == "journal" else None
 
     @property
@@ -310,7 +311,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.members + (self.journal is not None) + self.spares
 
     def creation(self) -> list[str]:
-        """The mdadm command line that creates the array, with drives as ``@0``."""
+        """Return the mdadm command line that creates the array, with drives written as ``@0``."""
         return creation_argv(
             self.level,
             [f"@{number}" for number in range(self.members)],
@@ -336,7 +337,7 @@ class Stage:
     path: str = NODE
     """What the writer writes to: the array, or a file on it."""
     blocks: int = 0
-    """Number of blocks of the oracle's data; 0: all blocks of the array."""
+    """Number of blocks of the oracle's data; 0 means all blocks of the array."""
     level: str = field(init=False)
     """The level and the number of members after the reshapes so far."""
     members: int = field(init=False)
@@ -349,7 +350,7 @@ class Stage:
         return self.blocks or self.array.places.blocks
 
     def opened(self, **mix: int) -> GuestSteps:
-        """The steps that open the writer with these parameters; none if it is already open with them."""
+        """Return the steps that open the writer with these parameters; none if it is already open with them."""
         full_mix = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
         if self.is_open and full_mix == self.mix:
             return []
@@ -358,16 +359,16 @@ class Stage:
         return steps
 
     def closed(self) -> GuestSteps:
-        """The steps that close the writer; none if it is not open."""
+        """Return the steps that close the writer; none if it is not open."""
         steps: GuestSteps = [["close"]] if self.is_open else []
         self.is_open = False
         return steps
 
 
 def built_in_values(array: SceneArray) -> dict[str, int]:
-    """The placeholders that every scenario can use.
+    """Return the placeholders that every scenario can use, and their values.
 
-    ``{new}`` is the first drive that is not in the array, ``{size}`` the data size of a member in sectors.
+    ``{new}`` is the first drive that is not in the array, and ``{size}`` the data size of a member in sectors.
     """
     return {"new": array.drives, "size": array.member_bytes // 512}
 
@@ -382,14 +383,14 @@ class SceneAction(
     """Base class of the actions that only the fault lab has."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """The steps of the program on the machine.
+        """Return the steps of the program on the machine.
 
-        By default, one step that calls the method named after the action, with the action's fields in order.
+        By default, this is one step that calls the method named after the action, with the action's fields in order.
         """
         return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """Facts specific to this class, in addition to those of every step."""
+        """Return the facts specific to this class, in addition to those of every step."""
         return {}
 
 
@@ -405,7 +406,7 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     expect: dict[str, Expectation] = {}
     """Fact (in ``KNOWN``, or matched by ``NUMBERED``) -> expected value, for the evidence of this step."""
     is_timed: bool = False
-    """Whether the expectations compare times; they are checked only in virtual time, unaffected by other load."""
+    """Whether the expectations compare times. They are checked only in virtual time, where other load has no effect."""
     keep: str = ""
     """A name under which the facts are kept, for expectations of later steps and variants."""
 
@@ -421,7 +422,7 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def _planned(action: Action, stage: Stage) -> GuestSteps:
-    """The steps of an action of lab.actions: usually its plan, which the program on the machine runs."""
+    """Return the steps of an action of lab.actions: usually its plan, which the program on the machine runs."""
     if isinstance(action, Wait):
         return [["idle", IDLE_SECONDS]]
     if isinstance(action, Pull | PlugIn):
@@ -488,7 +489,7 @@ class ScenarioArray:
         return operations.stop(self.name)
 
     def grow(self, *, disks: Sequence[str], count: int | None, level: str | None) -> Plan:
-        """Reshape the array to span also the drives that follow its members; those not in ``disks`` must be spares."""
+        """Plan a reshape onto the drives that follow the members; those not in ``disks`` must already be spares."""
         stage, added = self.stage, [f"@{disk}" for disk in disks]
         members, old = stage.members, stage.level
         if count is None:
@@ -520,7 +521,7 @@ class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble")
     """Assembles the array from these drives."""
 
     force: bool = False
-    """Whether to also use members whose event counts differ."""
+    """Whether to use even members whose event counts differ."""
     disks: tuple[int, ...] = ()
     """The drives; empty: all drives with which the array was created."""
     options: tuple[str, ...] | None = None
@@ -542,23 +543,23 @@ class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
 
 
 class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
-    """The oracle writes every block and flushes."""
+    """Makes the oracle write every block and flush."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.opened(), ["fill"]]
 
 
 class WriteStep(SceneAction, frozen=True, kw_only=True, tag="write"):
-    """The oracle writes to random blocks."""
+    """Makes the oracle write to random blocks."""
 
     operations: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     first: int = 0
     count: int = 0
-    """Number of blocks from ``first`` on; 0: all."""
+    """Number of blocks from ``first`` on; 0 means as many as the oracle has."""
     depth: Annotated[int, msgspec.Meta(ge=1, le=31)] = 4
     flush: int = 8
-    """One operation in ``flush`` is a flush; one write in ``through`` is O_DSYNC, and one in ``whole`` a full stripe;
-    0: none.
+    """One operation in ``flush`` is a flush, one write in ``through`` is O_DSYNC, and one in ``whole`` a full stripe;
+    0 means none.
     """
     through: int = 16
     whole: int = 8
@@ -588,7 +589,7 @@ class CloseStep(SceneAction, frozen=True, kw_only=True, tag="close"):
 
 
 class CheckStep(SceneAction, frozen=True, kw_only=True, tag="check"):
-    """The oracle's verdict on all blocks, and md's state."""
+    """Lets the oracle read and judge all blocks, and reads md's state."""
 
     settles: bool = False
     """Whether blocks with several allowed versions must keep the version found from then on."""
@@ -663,7 +664,7 @@ class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
 
 
 class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
-    """Waits until one of md's attributes is one of ``words``, or a number not less than the first of them."""
+    """Waits until one of md's attributes is one of ``words``, or a number that is at least the first of them."""
 
     file: str
     words: tuple[str, ...]
@@ -674,7 +675,7 @@ class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
 
 
 class StateStep(SceneAction, frozen=True, kw_only=True, tag="look"):
-    """Reads md's state but no data; ``events`` adds the event counts in the superblocks of these drives."""
+    """Reads md's state but no data. ``events`` adds the event counts from the superblocks of these drives."""
 
     events: tuple[int, ...] = ()
 
@@ -703,14 +704,14 @@ class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
 
     ``kind``: linear, dust, flakey, integrity, snapshot (an overlay: ``arguments`` is the drive that receives the
     writes, such as ``#4``), shorter (by ``arguments`` sectors) or loop (a loop device with sectors of ``arguments``
-    bytes). For other kinds ``arguments`` follow the offset in the table (Documentation/admin-guide/device-mapper).
+    bytes). For the other kinds, ``arguments`` follow the offset in the table (Documentation/admin-guide/device-mapper).
     """
 
     disk: int
     kind: str
     arguments: str = ""
     data_only: bool = False
-    """Whether it begins at the member's data; the superblock and lists before them remain unaffected."""
+    """Whether it begins at the member's data, so that the superblock and the lists before them are unaffected."""
     again: bool = False
     """Whether the device already exists, and only its table is replaced."""
 
@@ -738,7 +739,7 @@ class UnlayerStep(SceneAction, frozen=True, kw_only=True, tag="unlayer"):
 
 
 class SumStep(SceneAction, frozen=True, kw_only=True, tag="sum"):
-    """Compares the bare drives with their content at the first such step; the fact ``same`` is the result."""
+    """Compares the bare drives with their content at the first such step. The fact ``same`` is the result."""
 
     disks: tuple[int, ...]
 
@@ -781,7 +782,7 @@ class WakeStep(SceneAction, frozen=True, kw_only=True, tag="wake"):
 
 
 class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
-    """Makes each request to a drive take ``milliseconds``; 0: its normal time."""
+    """Makes each request to a drive take ``milliseconds``; 0 restores its normal time."""
 
     disk: int
     milliseconds: float
@@ -791,7 +792,7 @@ class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
 
 
 class CorruptStep(SceneAction, frozen=True, kw_only=True, tag="corrupt"):
-    """Inverts a sector of a block on a member without md's knowledge; ``on``: data, copy 1, P or Q."""
+    """Inverts a sector of a block on a member without md's knowledge; ``on`` is data, copy 1, P or Q."""
 
     block: int
     on: str = "data"
@@ -831,7 +832,7 @@ class AgeStep(SceneAction, frozen=True, kw_only=True, tag="age"):
 
 
 class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
-    """Locates the wrong chunk of each inconsistent RAID 6 row from P and Q; ``mends`` also rewrites it."""
+    """Uses P and Q to locate the wrong chunk of each inconsistent RAID 6 row; ``mends`` also rewrites it."""
 
     mends: bool = False
 
@@ -848,7 +849,7 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
 
 
 class CopiesStep(SceneAction, frozen=True, kw_only=True, tag="copies"):
-    """The verdict on each copy of a block in a mirror: facts ``copy_0`` and so on."""
+    """Judges each copy of a block in a mirror; the facts are ``copy_0`` and so on."""
 
     block: int
 
@@ -861,14 +862,14 @@ class RecordStep(SceneAction, frozen=True, kw_only=True, tag="record"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         settled: GuestSteps = [["drain"]] if stage.is_open else []
-        # A drive with requests in flight has no defined content from which a recording could start.
+        # The content of a drive with requests in flight is not defined, so a recording could not start from it.
         return [*settled, ["pause", 0.5], ["record", list(range(DRIVES))]]
 
 
 class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
-    """A power cut: the array is gone, and each drive independently holds a state that the cut could have left.
+    """Cuts the power. The array is gone, and each drive independently holds a state that the cut could have left.
 
-    ``kind``: ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/ledger.py).
+    ``kind`` is ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/ledger.py).
     """
 
     kind: str = "subset"
@@ -881,9 +882,9 @@ class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
 
 
 def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
-    """The slot of a block's ``data``, ``copy N``, ``P`` or ``Q``, and its offset on the drive in bytes.
+    """Return the slot of a block's ``data``, ``copy N``, ``P`` or ``Q``, and its offset on the drive in bytes.
 
-    Raises SpecError if the block has none.
+    Raises SpecError if the block does not have it.
     """
     places = stage.array.places
     known = {f"copy {number}": place for number, place in enumerate(places.places(block))}
@@ -896,7 +897,7 @@ def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
 
 
 def byte_on(stage: Stage, block: int, member: int) -> int:
-    """The offset in bytes at which a member's drive holds a block's data, copy or parity.
+    """Return the offset in bytes at which a member's drive holds a block's data, copy or parity.
 
     Raises SpecError if it holds none of them.
     """
@@ -908,7 +909,7 @@ def byte_on(stage: Stage, block: int, member: int) -> int:
 
 
 def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
-    """Raise SpecError for an unknown kind of power cut."""
+    """Raise SpecError if one of these is not a kind of power cut."""
     for kind in kinds:
         if kind not in KINDS:
             raise SpecError(f"'{kind}' is not a kind of power cut", hint=f"known: {', '.join(KINDS)}")
@@ -922,9 +923,9 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
 
     kinds: tuple[str, ...]
     losses: tuple[str, ...] = ("none",)
-    """The drives lost in the same cut: ``none``, ``each`` member in turn, or drives such as ``4``."""
+    """The drives that are lost in the same cut: ``none``, ``each`` member in turn, or drives such as ``4``."""
     moments: int = 0
-    """Number of moments, evenly distributed; 0: all of them."""
+    """Number of moments, evenly distributed; 0 means all of them."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         require_kinds(self.kinds)
@@ -934,7 +935,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
         return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """``untouched_elsewhere``: lost blocks that had no write in flight and were not on a missing member."""
+        """Return the number of lost blocks that had no write in flight and were not on a missing member."""
         elsewhere = 0
         for missing, blocks in evidence.get("untouched_at", {}).items():
             slots = numbers_in(missing.replace("+", " "))
@@ -943,9 +944,9 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
 
 
 class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
-    """Loses each set of ``count`` members: they fail in the running array, and then they are missing when it starts.
+    """Loses each set of ``count`` members, which first fail in the running array and are then missing when it starts.
 
-    Facts: ``sets``, ``survived``, ``differing``.
+    The facts are ``sets``, ``survived`` and ``differing``.
     """
 
     count: int = 2
@@ -970,7 +971,7 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
 
 
 def difference(seen: dict[str, Any], stage: Stage) -> str:
-    """How md and the oracle differ from the level's arithmetic for one set of lost members; empty if they do not."""
+    """Return how md and the oracle differ from the level's arithmetic for one set of lost members, or nothing."""
     array, failed = stage.array, frozenset(seen["failed"])
     survives = array.raid.survives(failed, array.members)
     lost = array.places.unreadable(failed)
@@ -996,14 +997,14 @@ class MeterStep(SceneAction, frozen=True, kw_only=True, tag="meter"):
 
 
 class MeteredStep(SceneAction, frozen=True, kw_only=True, tag="metered"):
-    """The counts since ``meter``: reads, read_sectors, writes, write_sectors, flushes; and ``lasted``, in seconds."""
+    """Reports reads, read_sectors, writes, write_sectors and flushes since ``meter``, and ``lasted`` in seconds."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["metered"], ["state"]]
 
 
 class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
-    """Reads single blocks, one after the other; the fact ``each`` is the mean time of a read in seconds."""
+    """Reads single blocks, one after the other. The fact ``each`` is the mean time of a read in seconds."""
 
     count: int
 
@@ -1011,17 +1012,17 @@ class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
 class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
     """Waits until md is idle.
 
-    Facts: for how many seconds the array was degraded (``exposed``), and by how many members at most
-    (``most_degraded``).
+    The fact ``exposed`` is the number of seconds for which the array was degraded, and ``most_degraded`` the largest
+    number of members that were missing meanwhile.
     """
 
     seconds: float = 300.0
 
 
 class LoadStep(SceneAction, frozen=True, kw_only=True, tag="load"):
-    """The oracle writes for ``seconds``, or until md's ``sync_action`` is one of ``until``.
+    """Makes the oracle write for ``seconds``, or until md's ``sync_action`` is one of ``until``.
 
-    Fact ``rate``: operations per second.
+    The fact ``rate`` is the number of operations per second.
     """
 
     seconds: float
@@ -1051,13 +1052,13 @@ class StartStep(SceneAction, frozen=True, kw_only=True, tag="start"):
 
 
 class EndStep(SceneAction, frozen=True, kw_only=True, tag="end"):
-    """Ends a started program; the fact ``output`` is its output."""
+    """Ends a program that ``start`` started. The fact ``output`` is its output."""
 
     name: str
 
 
 class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
-    """Creates a file on the machine below /run/raidlab/fault, a folder that is empty when a scenario starts."""
+    """Creates a file on the machine below /run/raidlab/fault, which is empty when a scenario starts."""
 
     path: str
     text: str
@@ -1073,7 +1074,7 @@ class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
 class WorldStep(SceneAction, frozen=True, kw_only=True, tag="world"):
     """Saves the oracle's ledger under a name (``keep``) or restores it (``take``).
 
-    ``which``: the fact ``fits`` has the names of all saved ledgers that match the data.
+    With ``which``, the fact ``fits`` contains the names of all saved ledgers that match the data.
     """
 
     verb: Literal["keep", "take", "which"]
@@ -1087,7 +1088,7 @@ class WorldStep(SceneAction, frozen=True, kw_only=True, tag="world"):
 
 
 class FingerprintStep(SceneAction, frozen=True, kw_only=True, tag="fingerprint"):
-    """The fact ``fingerprint``: a number derived from all writes in their order and from the content of the array."""
+    """Computes the fact ``fingerprint`` from all writes in their order and from the content of the array."""
 
 
 class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
@@ -1123,11 +1124,11 @@ class OracleOnStep(SceneAction, frozen=True, kw_only=True, tag="oracle-on"):
 
 
 class LogStep(SceneAction, frozen=True, kw_only=True, tag="log"):
-    """Reads the kernel log; the fact ``complaints`` is the number of warnings, bugs and hung tasks."""
+    """Reads the kernel log. The fact ``complaints`` is the number of warnings, bugs and hung tasks in it."""
 
 
 def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
-    """The lists of lost drives that ``words`` denote."""
+    """Return the lists of lost drives that ``words`` denote."""
     found: list[list[int]] = []
     for word in words:
         if word == "each":
@@ -1139,7 +1140,7 @@ def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""Formats that can be read; lab.tomlfile has the names that earlier ones used."""
+"""Formats that can be read. lab.tomlfile translates the names that earlier formats used."""
 FOLDER = Path(__file__).with_name("scenarios")
 DRIVES = 8
 """Number of drives of the machine on which scenarios run."""
@@ -1148,11 +1149,11 @@ NEEDS = {
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
     "late-data": "drives that read a write's data only when it ends: those of the lab's own kernel (make uml-kernel)",
 }
-"""Optional property of a machine -> description, in addition to targets of device mapper (``dm:dust``)."""
+"""Optional property of a machine -> description. Device-mapper targets such as ``dm:dust`` are others."""
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
     **dict.fromkeys(("array.pull", "array.plug-in", "slow"), "lab-drives"),
-    # The network block device copies the data into a socket at the start.
+    # The network block device copies the data into a socket when a write starts.
     "changed-write": "late-data",
 }
 
@@ -1162,12 +1163,12 @@ Does = SceneStep | SceneAction | Action
 
 
 def expecting(does: SceneAction | Action, **expect: Expectation) -> SceneStep:
-    """A step with these expectations."""
+    """Return a step with these expectations."""
     return SceneStep(does=does, expect=expect)
 
 
 def framed(does: Does) -> SceneStep:
-    """The step itself, or a step with this action and without expectations."""
+    """Return the step itself, or a step with this action and without expectations."""
     return does if isinstance(does, SceneStep) else SceneStep(does=does)
 
 
@@ -1184,7 +1185,7 @@ class KernelDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hangs: bool = False
     """Whether the machine can no longer be used afterwards, because a request to the array never completes."""
     facts: tuple[str, ...] = ()
-    """The facts that may then differ from what is expected. The defect does not explain other differences, nor a step
+    """The facts that may then differ from what is expected. The defect explains neither other differences nor a step
     that cannot be carried out.
     """
 
@@ -1196,9 +1197,9 @@ class KernelRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The kernels on which md behaves as a variant expects; another variant covers the other kernels."""
 
     since: str = ""
-    """The first Linux version; empty: any."""
+    """The first Linux version; empty means any."""
     before: str = ""
-    """The first later Linux version that behaves differently; empty: none."""
+    """The first later Linux version that behaves differently; empty if there is none."""
 
     def includes(self, kernel_release: str) -> bool:
         version = version_numbers(kernel_release)
@@ -1254,7 +1255,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"format_version is {self.format_version}; this raidlab reads up to {FORMAT_VERSION}")
 
     def ready(self, seed: int) -> Iterator[ReadyVariant]:
-        """The variants with all placeholders replaced. Raises SpecError for invalid values."""
+        """Yield the variants with all placeholders replaced. Raises SpecError if a value is invalid."""
         if self.code:
             if self.code not in FUNCTIONS:
                 raise unknown_word("function of lab/faults/scenario.py", self.code, FUNCTIONS)
@@ -1311,22 +1312,22 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def words() -> Mapping[str, type[SceneAction | Action]]:
-    """Name of an action in files -> its class."""
+    """Return the classes of the actions by their names in files."""
     shared = (Fail, Remove, Add, ReAdd, Replace, Scrub, StopArray, Speed, Grow, BitmapAction, Wait, Pull, PlugIn)
     own = kinds_by_tag("act", globals())
     return {**{str(kind.__struct_config__.tag): kind for kind in shared}, **own}
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
-    """The step that a table describes.
+    """Return the step that a table describes.
 
-    Raises SpecError with the nearest name in its hint for an unknown name, argument or fact.
+    Raises SpecError, with the nearest name in its hint, if a name, an argument or a fact is unknown.
     """
     # All fields but ``does``, which is the rest of the table.
     framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
     if issubclass(words().get(str(tree.get("act")), SceneAction), Action):
-        # Actions of lab.actions have names of disks where scenarios have numbers.
+        # Actions of lab.actions expect names of disks where scenarios use numbers.
         written = {key: str(value) if type(value) is int else value for key, value in written.items()}
     does = make_tagged(written, words(), what="step", key="act", where=source)
     step = convert_tree({**framing, "does": does}, SceneStep, source=source)
@@ -1339,7 +1340,7 @@ def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """The scenario in a file. Raises SpecError if the file or one of its steps is invalid."""
+    """Read the scenario in a file. Raises SpecError if the file or one of its steps is invalid."""
     scenario = read_toml(path, Scenario)
     name = f"{scenario.number:02d}-{scenario.id}"
     if path.stem != name:
@@ -1356,12 +1357,12 @@ def read_scenario(path: Path) -> Scenario:
 
 @cache
 def all_scenarios() -> tuple[Scenario, ...]:
-    """The catalogue, sorted by number."""
+    """Return the catalogue, sorted by number."""
     return tuple(sorted(map(read_scenario, FOLDER.glob("*.toml")), key=lambda each: each.number))
 
 
 def find_scenario(word: str) -> Scenario:
-    """The scenario with this number or id. Raises SpecError, with the nearest id in its hint."""
+    """Return the scenario with this number or id. Raises SpecError, with the nearest id in its hint."""
     known = {each.id: each for each in all_scenarios()} | {str(each.number): each for each in all_scenarios()}
     key = word.lstrip("0") if word.isdigit() else word
     if key not in known:
@@ -1383,13 +1384,13 @@ OPERATIONS = 14
 
 @dataclass
 class ArrayModel:
-    """The expected state of the array: the drive in each slot (None: vacant), the faulty drives, and the free ones."""
+    """The expected state of the array: the drive in each slot (None if vacant), the faulty drives and the free ones."""
 
     array: SceneArray
     chance: random.Random
     slots: dict[int, int | None] = field(default_factory=dict)
     faulty: list[int] = field(default_factory=list)
-    """Drives that md lists as faulty. After a start md no longer lists them, but they keep their stale superblocks."""
+    """Drives that md lists as faulty. Once restarted, md no longer lists them, but their stale superblocks remain."""
     free: list[int] = field(default_factory=list)
     has_moved: bool = False
 
@@ -1406,7 +1407,7 @@ class ArrayModel:
         return tuple(drive for drive in self.slots.values() if drive is not None)
 
     def can_lose(self) -> list[int]:
-        """Slots that may fail too, by the level's arithmetic."""
+        """Return the slots that, by the level's arithmetic, may fail too."""
         return [
             slot
             for slot, drive in self.slots.items()

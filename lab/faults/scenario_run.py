@@ -82,7 +82,7 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Duration on the machine's clock."""
     checks: tuple[FactCheck, ...] = ()
     blocks: tuple[str, ...] = ()
-    """The first blocks with a verdict that is not allowed: their locations and their content."""
+    """The locations and contents of the first blocks whose verdict is not allowed."""
     evidence: dict[str, Any] = {}
     """Documents from the machine; stored only for steps with expectations."""
     problem: str = ""
@@ -106,7 +106,7 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     missing: tuple[str, ...] = ()
     """Descriptions of what the variant needs but this machine lacks; empty if the variant was run."""
     finding: int = 0
-    """The number of the known defect of md that explains the differences; 0: no differences, or not explained."""
+    """The number of the known defect of md that explains the differences; 0 if there are none or none explains them."""
 
     @property
     def is_expected(self) -> bool:
@@ -156,7 +156,7 @@ class ScenarioOutcome(ScenarioText, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def verdict_of(variants: tuple[VariantOutcome, ...]) -> FaultVerdict:
-    """The verdict on all variants: unexpected results take precedence over variants that could not be run."""
+    """Return the verdict on all variants. Unexpected results take precedence over variants that could not be run."""
     if not all(variant.is_expected or variant.finding for variant in variants):
         return FaultVerdict.NOT_AS_EXPECTED
     if any(variant.finding for variant in variants):
@@ -180,7 +180,7 @@ class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[Name, ...]
     """Ids of scenarios."""
     kernel: str = ""
-    """Unknown until the first machine is open, as is mdadm's version."""
+    """Like mdadm's version, unknown until the first machine is open."""
     mdadm: str = ""
     raidlab: str = __version__
 
@@ -246,7 +246,7 @@ class ScenarioJournal:
 
 
 def scenario_runs(host: Host) -> RunFolders:
-    """The runs of scenarios in the state folder."""
+    """Return the runs of scenarios in the state folder."""
     return RunFolders(
         host.state.root / "faults" / "scenarios",
         "run of scenarios",
@@ -272,13 +272,13 @@ def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> Itera
 
 
 def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
-    """All readable runs, newest first."""
+    """Return all readable runs, newest first."""
     found = scenario_runs(host).headers(ScenarioRun, FORMAT_VERSION).values()
     return tuple(sorted(found, key=lambda run: (run.created_utc, run.id), reverse=True))
 
 
 def load_run(host: Host, name: str = LATEST) -> StoredScenarios:
-    """The run whose id is or begins with this text, or the ``latest`` run. Raises ResultError."""
+    """Return the run whose id is this text or begins with it, or the ``latest`` run. Raises ResultError."""
     runs = scenario_runs(host)
     run_id = runs.find(name, lambda ids: next((run.id for run in stored_runs(host)), ids[0]))
     run = runs.good_header(run_id, ScenarioRun, FORMAT_VERSION)
@@ -290,7 +290,7 @@ def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:
 
 
 def outcome_table(stored: StoredScenarios) -> Table:
-    """One row per scenario; unexpected results and the machine are in the notes."""
+    """Return one row per scenario; the notes contain the unexpected results and describe the machine."""
     run = stored.run
     rows = []
     for each in stored.outcomes:
@@ -319,14 +319,14 @@ def _notes(stored: StoredScenarios) -> Iterator[str]:
 
 
 def scenario_table(scenarios: Sequence[Scenario]) -> Table:
-    """The catalogue as a table."""
+    """Return the catalogue as a table."""
     rows = [(each.number, each.id, "yes" if each.is_first else "", each.title, each.model) for each in scenarios]
     table = Table.listing(("number", "id", "first", "title", "fault model"), rows, right=("number",))
     return replace(table, title="Scenarios")
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """A description of one scenario: fault model, requirements and sources."""
+    """Describe one scenario: its fault model, its requirements and their sources."""
     lines = [f"{scenario.number}  {scenario.id}: {scenario.title}", *_head_lines(scenario)]
     if scenario.notes:
         lines += ["notes:", *(f"  - {each}" for each in scenario.notes)]
@@ -341,7 +341,7 @@ def _head_lines(text: ScenarioText) -> list[str]:
 
 
 def outcome_text(outcome: ScenarioOutcome) -> str:
-    """A description of one outcome with its evidence: the steps, the checks and the bad blocks."""
+    """Describe one outcome with its evidence: the steps, the checks and the bad blocks."""
     lines = [f"{outcome.number}  {outcome.title}", *_head_lines(outcome)]
     for variant in outcome.variants:
         lines += ["", variant_title(variant.name, variant.array)]
@@ -355,12 +355,12 @@ def outcome_text(outcome: ScenarioOutcome) -> str:
 
 
 def variant_title(name: str, array: str) -> str:
-    """The title, for example ``RAID 5 (raid5 of 4, …)``."""
+    """Return the title, for example ``RAID 5 (raid5 of 4, …)``."""
     return f"{name} ({array})" if name and name != array else array
 
 
 def step_lines(step: StepOutcome) -> list[str]:
-    """A description of a step: its commands, their reason, and the values found and expected."""
+    """Describe a step: its commands, their reason, and the values found and expected."""
     lines = [f"{step.do}: {step.why}" if step.why else step.do]
     lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
     if step.problem:
@@ -376,7 +376,7 @@ def step_lines(step: StepOutcome) -> list[str]:
 
 
 def md_words(step: StepOutcome) -> str:
-    """The oracle's counts and md's state after a step with expectations."""
+    """Return the oracle's counts and md's state after a step with expectations."""
     parts = []
     if verdicts := step.evidence.get("verdicts"):
         parts.append("oracle: " + ", ".join(f"{count} {word}" for word, count in verdicts.items()))
@@ -416,7 +416,7 @@ class PlayedVariant:
         ]
 
     def history(self, place: FaultPlace) -> dict[str, Any]:
-        """The history as a job for the program on the machine."""
+        """Return the history as a job for the program on the machine."""
         self._nodes = place.nodes
         array = self.variant.array
         return {
@@ -432,7 +432,7 @@ class PlayedVariant:
         }
 
     def evidence(self, documents: Iterator[dict[str, Any]]) -> Iterator[tuple[SceneStep, dict[str, Any], list[str]]]:
-        """Each step with its merged evidence and its commands; ends after a step that could not be carried out."""
+        """Yield each step with its merged evidence and commands, up to the first that could not be carried out."""
         for step, made in self._made:
             found: dict[str, Any] = {"seconds": 0.0}
             lines: list[str] = []
@@ -461,7 +461,7 @@ class PlayedVariant:
 
 
 def shell_lines(made: list[Any], document: Mapping[str, Any]) -> list[str]:
-    """The shell commands of a step of the machine's program; empty for steps that only the oracle carries out."""
+    """Return the shell commands that match a step of the machine's program; some steps have none."""
     match made[0]:
         case "run" | "start" | "under":
             argv = document.get("argv", made[-1] if made[0] != "run" else made[1])
@@ -487,7 +487,7 @@ def shell_lines(made: list[Any], document: Mapping[str, Any]) -> list[str]:
 def judged_step(
     step: SceneStep, evidence: dict[str, Any], lines: list[str], played: PlayedVariant, stored: StoredFacts
 ) -> tuple[StepOutcome, dict[str, Any]]:
-    """The outcome of one step, and its facts."""
+    """Return the outcome of one step, and its facts."""
     own = step.facts(evidence, played.stage)
     places = played.stage.array.places
     found = StepFacts(facts_of(evidence, own), stored, places)
@@ -516,7 +516,7 @@ def _checked(found: StepFacts, name: str, expected: Any) -> FactCheck:
 
 
 def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
-    """Why a step failed, unless its expectations cover that kind of failure; empty if it did not fail."""
+    """Return why a step failed, or nothing if it did not or if its expectations cover that kind of failure."""
     if "broke" in evidence:
         return str(evidence["broke"])
     expected = step.expect
@@ -541,7 +541,7 @@ def _block_text(bad: list[Any], places: BlockMap) -> str:
 
 
 def _reasons(variants: Sequence[VariantOutcome]) -> Iterator[str]:
-    """Why some variants were not run, or did not end as expected."""
+    """Yield why some variants were not run, or did not end as expected."""
     if missing := sorted({each for variant in variants for each in variant.missing}):
         yield f"it needs {'; '.join(missing)}"
     if findings := sorted({variant.finding for variant in variants if variant.finding}):
@@ -573,7 +573,7 @@ def play_all(
     hooks: ScenarioHooks | None = None,
     on_place: Callable[[FaultPlace], None] = _nothing,
 ) -> Iterator[ScenarioOutcome]:
-    """Run scenarios one after the other, on one machine for as long as it is usable.
+    """Run scenarios one after the other, on one machine as long as it remains usable.
 
     If the machine is lost, that is the outcome of the current scenario, and a new machine runs the rest. Raises
     MachineLost if no machine can be opened at all.
@@ -621,7 +621,7 @@ def play_and_store(
 
 
 KNOWN_HANG_SECONDS = 60.0
-"""The longest silence of a variant in which md is known to hang."""
+"""The longest silence allowed for a variant in which md is known to hang."""
 
 
 @dataclass
@@ -637,7 +637,7 @@ class ScenarioRunner:
     """The outcome of the current variant if a known defect makes md hang in it; None if no such defect applies."""
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
-        """Run one scenario; the loss of the machine during it is a separate verdict."""
+        """Run one scenario. The loss of the machine during it has a verdict of its own."""
         self.hooks.on_scenario(scenario)
         clock, done = HostClock(), list[VariantOutcome]()
         began = clock.monotonic_seconds()

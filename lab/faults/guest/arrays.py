@@ -35,7 +35,7 @@ STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
 
 
 def read_text(path: str) -> str:
-    """The content of a small file, without surrounding white space; empty if it cannot be read.
+    """Return the content of a small file without surrounding white space, or an empty text if it cannot be read.
 
     As few system calls as possible are made, because they are slow in an embedded kernel.
     """
@@ -53,7 +53,7 @@ def read_text(path: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """A file descriptor that is open for the duration of the context. Raises OSError."""
+    """Open a file for the duration of the context, and yield its descriptor. Raises OSError."""
     fd = os.open(path, flags)
     try:
         yield fd
@@ -62,7 +62,7 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def write_text(path: str, text: str) -> str:
-    """Write to a file; returns the system's error message, empty on success."""
+    """Write to a file, and return the system's error message, which is empty on success."""
     try:
         with opened(path, os.O_WRONLY) as fd:
             os.write(fd, text.encode())
@@ -77,7 +77,7 @@ def pause(seconds: float) -> None:
 
 
 def pauses(limit: float, first: float, factor: float, most: float) -> Iterator[float]:
-    """Pause until the pauses add up to ``limit``; yields 0 and then the length of each pause, after it.
+    """Pause until the pauses add up to ``limit``; yield 0 first, and then, after each pause, its length.
 
     Each pause is ``factor`` times as long as the one before, but no longer than ``most``.
     """
@@ -104,7 +104,7 @@ _BUFFERS: dict[object, mmap.mmap] = {}
 
 
 def buffer(name: object, length: int) -> memoryview:
-    """A buffer for direct I/O; later calls with the same name return the same memory.
+    """Return a buffer for direct I/O; later calls with the same name return the same memory.
 
     An embedded kernel takes longer to allocate a page than to fill it.
     """
@@ -115,7 +115,7 @@ def buffer(name: object, length: int) -> memoryview:
 
 
 def read_into(path: str, at: int, view: memoryview) -> int:
-    """Read from a device; returns the number of bytes.
+    """Read from a device, and return the number of bytes.
 
     The device is read with O_DIRECT, because restoring a drive does not update the page cache.
     """
@@ -124,7 +124,7 @@ def read_into(path: str, at: int, view: memoryview) -> int:
 
 
 def read_direct(path: str, at: int, length: int) -> bytes:
-    """Like ``read_into``, but returns the bytes."""
+    """Read like ``read_into``, but return the bytes."""
     view = buffer("read", length)
     return bytes(view[: read_into(path, at, view)])
 
@@ -151,7 +151,7 @@ class MemberLabel:
 
 
 def freshest(nodes: Sequence[str]) -> list[str]:
-    """The members from which an array would be started, freshest first."""
+    """Return the members from which an array would be started, freshest first."""
     labels = []
     for node in nodes:
         with contextlib.suppress(OSError, ValueError):
@@ -163,7 +163,7 @@ def freshest(nodes: Sequence[str]) -> list[str]:
 def stop_array(node: str) -> str:
     """Stop an array by ioctl(2), which md refuses while any process has it open.
 
-    Returns md's error message; empty if the array is stopped, or was not running.
+    Return md's error message, which is empty if the array is stopped or was not running.
     """
     reason = ""
     for _ in range(STOP_TRIES):
@@ -194,9 +194,9 @@ class QuickArray:
         self.folder = "/sys/block/md0/md"
 
     def start(self, nodes: Sequence[str], *, is_forced: bool = False) -> str:
-        """Start the array from these members; returns md's error message, empty on success.
+        """Start the array from these members, and return md's error message, which is empty on success.
 
-        ``is_forced``: start it even if it is dirty and degraded (md(4), start_dirty_degraded).
+        With ``is_forced``, start it even if it is dirty and degraded (md(4), start_dirty_degraded).
         """
         write_text(START_DEGRADED, str(int(is_forced)))
         chosen = freshest(nodes)
@@ -236,11 +236,11 @@ class QuickArray:
             pause(0.01)
 
     def file(self, name: str) -> str:
-        """The value of one of md's attributes; empty if it does not exist."""
+        """Return the value of one of md's attributes; it is empty if the attribute does not exist."""
         return read_text(f"{self.folder}/{name}")
 
     def settle(self, seconds: float) -> bool:
-        """Make the array active, so that md begins pending work; returns whether md became idle in time."""
+        """Make the array active, so that md begins pending work; return whether md became idle in time."""
         if self.file("array_state") in ("read-auto", "readonly"):
             write_text(f"{self.folder}/array_state", "active")
         return wait_idle(self.folder, seconds)
@@ -261,7 +261,7 @@ def sync_is_due(folder: str) -> bool:
 
 
 class IdleWatch:
-    """Decides whether md is idle: in three consecutive readings and, if a sync is due, for DUE_SECONDS.
+    """Considers md idle after three consecutive idle readings that, if a sync is due, span DUE_SECONDS.
 
     md's thread starts a sync only when it runs, so a pending sync is not visible immediately. A sync that is due may
     never start, for example because the array is broken or no spare is large enough.
@@ -271,7 +271,7 @@ class IdleWatch:
         self.folder, self.readings, self.seconds = folder, 0, 0.0
 
     def is_idle(self, seconds: float) -> bool:
-        """Read again, ``seconds`` after the last reading; returns whether md is idle."""
+        """Read again, ``seconds`` after the last reading, and return whether md is idle."""
         action = read_text(f"{self.folder}/sync_action")
         if action not in ("idle", ""):
             self.readings, self.seconds = 0, 0.0
@@ -282,13 +282,13 @@ class IdleWatch:
 
 
 def wait_idle(folder: str, seconds: float) -> bool:
-    """Wait until md is idle; returns False if it is still busy after ``seconds``."""
+    """Wait until md is idle. Return False if it is still busy after ``seconds``."""
     watch = IdleWatch(folder)
     return any(watch.is_idle(step) for step in pauses(seconds, 0.005, 1.3, 0.25))
 
 
 def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int) -> list[int]:
-    """The indices of rows with inconsistent copies or parity; parity rows with a missing member are skipped.
+    """Return the indices of rows with inconsistent copies or parity, skipping parity rows that lack a member.
 
     A row is ``["copies", [[slot, chunk], …]]``, or ``["parity", chunk, [data slots in order], P's slot, Q's slot or
     null]``. In a row, ``chunk`` is the index of a chunk from the start of the member's data; the parameter ``chunk`` is
@@ -315,9 +315,9 @@ def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int)
 
 
 def wrong_rows(folder: str, geometry: dict[str, Any]) -> list[int]:
-    """Like ``disagreeing``, for the in-sync members of a running array.
+    """Return the rows for which the in-sync members of a running array are ``disagreeing``.
 
-    ``geometry`` has ``rows``, ``chunk`` and ``member_bytes``. Raises OSError if a member cannot be read.
+    ``geometry`` contains ``rows``, ``chunk`` and ``member_bytes``. Raises OSError if a member cannot be read.
     """
     data = {}
     for name in sorted(os.listdir(folder)):

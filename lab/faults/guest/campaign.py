@@ -1,4 +1,4 @@
-"""Runs the histories of a campaign: the steps of the player, and further steps that only random histories need.
+"""Runs the histories of a campaign, with the player's steps and further ones that only random histories need.
 
 Each history begins with ``begin``, which removes all traces of an earlier one. A step that can no longer be carried
 out, such as a write to an array that is gone, is reported and does not end the history; the judge evaluates it.
@@ -46,8 +46,8 @@ EVEN_SECONDS = 4
 """Each history begins when the machine's clock is a multiple of this many seconds, so that md's timers are in phase."""
 COMMAND_SECONDS = 60.0
 CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
-"""md must have been idle for this long: it reports its next action only once superblocks are written, which takes time
-on a slow drive.
+"""How long md must have been idle, because it reports its next action only once superblocks are written, which takes
+time on a slow drive.
 """
 STRANGER = re.compile(r"superblock on (\S+) doesn't match others")
 
@@ -62,12 +62,12 @@ def has_label(node: str) -> bool:
 
 
 def kernel_name(node: str) -> str:
-    """The name of a drive in sysfs; on a stock kernel its node is a link."""
+    """Return the name of a drive in sysfs; on a stock kernel, its node is a link."""
     return os.path.basename(os.path.realpath(node))
 
 
 def only_durable(events: list[list[Any]]) -> Ledger:
-    """The ledger after a power cut, without the acknowledgements of writes that no flush had made durable."""
+    """Return the ledger after a power cut, without the acknowledgements of writes that no flush had made durable."""
     before = Ledger(events)
     flushed = max((each["came"] for each in before.flushes.values() if each["ended"]), default=0)
     lost = {number for number, each in before.writes.items() if each["ended"] >= flushed and not each["through"]}
@@ -89,7 +89,7 @@ class CampaignPlayer(Player):
         self.has_lost = self.is_unsettled = False
 
     def member_node(self, name: str) -> str:
-        """On a stock kernel, drive N is nbdN (provision/kernel/served/lab_drives.c)."""
+        """Return the node; on a stock kernel, nbdN is drive N (provision/kernel/served/lab_drives.c)."""
         return super().member_node(name.replace("nbd", "drive"))
 
     def finish(self) -> None:
@@ -110,7 +110,7 @@ class CampaignPlayer(Player):
         pause(EVEN_SECONDS - time.monotonic() % EVEN_SECONDS)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """Like the player's step, but a path below /sys/block may name a drive as in /dev, such as ``drive3``."""
+        """Write like the player, but a path below /sys/block may name a drive as in /dev, such as ``drive3``."""
         folder, _, rest = path.removeprefix("/sys/block/").partition("/")
         if folder.startswith("drive"):
             path = f"/sys/block/{kernel_name(f'/dev/{folder}')}/{rest}"
@@ -191,9 +191,9 @@ class CampaignPlayer(Player):
         return {"refused": stop_array(self.node)}
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """A power cut: each drive is restored to a state that a cut at this moment could leave, without later writes.
+        """Cut the power: restore each drive to a state that a cut at this moment could leave, without later writes.
 
-        Requests in flight complete first: a power cut does not make drives report errors. ``open`` lists the
+        Requests in flight complete first, because a power cut does not make drives report errors. ``open`` lists the
         blocks for which several generations are allowed.
         """
         seen = self.state()
@@ -215,7 +215,7 @@ class CampaignPlayer(Player):
         return {"cut": cut.word(), "refused": refused, "requests": len(record.requests), **self.do_unsure(), **seen}
 
     def do_unsure(self) -> dict[str, Any]:
-        """The blocks with a write that failed or is in flight."""
+        """Return the blocks with a write that failed or is in flight."""
         return {"open": [block for block, versions in self.ledger.allowed().items() if len(versions) > 1]}
 
     def do_idle(self, seconds: float = 120.0) -> dict[str, Any]:
@@ -230,14 +230,14 @@ class CampaignPlayer(Player):
         return {"idle": calm >= CALM_SECONDS, **self.state()}
 
     def do_check(self) -> dict[str, Any]:
-        """The oracle's verdict; a missing array is reported as ``absent``."""
+        """Return the oracle's verdict; a missing array is reported as ``absent``."""
         try:
             return super().do_check()
         except OSError as error:
             return {"absent": str(error.strerror), **self.state()}
 
     def do_settle(self) -> dict[str, Any]:
-        """Like the player's step, but only after a power cut, and after a flush of all requests in flight."""
+        """Settle like the player, but only after a power cut, and after a flush of all requests in flight."""
         if not self.is_unsettled:
             return {}
         if self.writer:
@@ -258,7 +258,7 @@ class CampaignPlayer(Player):
         return {}
 
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
-        """Assemble the array with mdadm from the drives with a superblock; ``is_forced``: by force if mdadm refuses."""
+        """Assemble the array from the drives with a superblock, by force if mdadm refuses and ``is_forced`` is true."""
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
         labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
@@ -294,7 +294,7 @@ class CampaignPlayer(Player):
         return self.do_flip(node, int(offset) * 512 + at, length)
 
     def do_parity(self) -> dict[str, Any]:
-        """The rows with inconsistent parity or copies, by the one of the job's geometries that fits the array now."""
+        """Return the rows with inconsistent parity or copies, by the job's geometry that fits the array now."""
         shape = (read_text(f"{self.folder}/raid_disks"), read_text(f"{self.folder}/component_size"))
         if not shape[0]:
             return {"absent": "no array"}
@@ -311,7 +311,7 @@ class CampaignPlayer(Player):
         return {"absent": f"no geometry for {shape}"}
 
     def do_trouble(self) -> dict[str, Any]:
-        """The complaints in the kernel log since the history began."""
+        """Return the complaints in the kernel log since the history began."""
         lines = self.log.lines()
         return {"trouble": complaints_in(lines), "log": lines if self.job.get("wants_log") else []}
 

@@ -1,26 +1,27 @@
-"""The ledger of files: operations on a file system, which of them were acknowledged and synced, and what may be found.
+"""The ledger of files, which records operations on a file system, and so determines what may be found there.
 
-A *file* has a number that it keeps when it is renamed; a new file with an old name gets another number. Content is
+A *file* has a number that it keeps when it is renamed; a new file with an old name gets a different number. Content is
 counted in sectors of 512 bytes. The number of a write is the generation with which it fills its sectors (ledger.py);
-generation 0 is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files share content.
+generation 0 consists of zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files share
+content.
 
-What ext4 (data=ordered, the default) and XFS promise after a power cut, with sources:
+After a power cut, ext4 (data=ordered, the default) and XFS promise the following:
 
-    data      of a file, and its size: everything written before a completed fsync(2) or fdatasync(2) began, and every
-              completed write with O_DSYNC (open(2)). Later writes may or may not be present, each sector independently;
-              the file may be shorter than they made it, or have zeros in place of their data.
-    names     as they were when the last completed fsync of their folder began: "an explicit fsync() on a file
-              descriptor for the directory is also needed" (fsync(2)).
-    changes   of names after that: each is present completely or not at all, including rename(2) over another file,
+    data      A file and its size reflect everything written before a completed fsync(2) or fdatasync(2) began, and
+              every completed write with O_DSYNC (open(2)). Later writes may or may not be present, each sector
+              independently; the file may be shorter than they made it, or contain zeros in place of their data.
+    names     They are at least as recent as when the last completed fsync of their folder began: "an explicit fsync()
+              on a file descriptor for the directory is also needed" (fsync(2)).
+    changes   Each later change of a name is present completely or not at all, including rename(2) over another file,
               because both file systems keep a journal of their metadata.
-    others    a file contains only its own data and zeros: no data of another file, and nothing that was in its blocks
+    others    A file contains only its own data and zeros, no data of another file, and nothing that was in its blocks
               before (data=ordered, Documentation/admin-guide/ext4.rst; XFS marks new blocks as unwritten until their
               data are on the disk).
 
 Applications should not rely on anything beyond that, such as the order of changes (T. S. Pillai et al., All File
 Systems Are Not Created Equal, OSDI 2014).
 
-The plan chooses the operations from a seed: many small concurrent jobs, as in real programs. The next operation depends
+The plan generates many small concurrent jobs, like those of real programs, from a seed. The next operation depends
 only on the operations submitted so far, never on timing. A client that has lost its machine can therefore determine
 what the machine may have been doing (``FilePlan.skip``).
 """
@@ -44,12 +45,12 @@ CHANGES = (CREATE, RENAME, UNLINK)
 
 
 def folder_of(name: str) -> str:
-    """The folder of a name, such as ``d0`` for ``d0/f3``."""
+    """Return the folder of a name, such as ``d0`` for ``d0/f3``."""
     return name.partition("/")[0]
 
 
 def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int]:
-    """The names (name -> file) after a change; unchanged if the change is impossible.
+    """Return the names (name -> file) after a change; they are unchanged if it is impossible.
 
     ``words`` are the fields of the event after kind and number.
     """
@@ -78,7 +79,7 @@ class FileStates:
 
 
 class FileLedger:
-    """Everything that the writer knows; ``events`` contains all of it, as lists for JSON, numbered from 1."""
+    """Everything that the writer knows; ``events`` contains all of it, as lists, numbered from 1."""
 
     def __init__(self, events: Iterable[list[Any]] = ()) -> None:
         self.events: list[list[Any]] = []
@@ -91,13 +92,13 @@ class FileLedger:
             self.add(*event)
 
     def add(self, kind: str, number: int, *more: Any) -> int:
-        """Append an event; returns its number.
+        """Append an event, and return its number.
 
-        ``create N FILE NAME``, ``rename N NAME NAME``, ``unlink N NAME``, ``write N FILE SECTOR COUNT THROUGH``
-        (THROUGH 1: O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER``, ``syncfs N``; ``acknowledged N`` and ``failed
-        N`` for any of them. ``begin N MIX``: a writer starts its plan. ``fresh N``: a fault is over and all earlier
-        events are obsolete; each existing file is then described by ``there N FILE NAME [[GENERATION, SECTORS], …]``,
-        from its beginning to its end.
+        Operations are ``create N FILE NAME``, ``rename N NAME NAME``, ``unlink N NAME``, ``write N FILE SECTOR COUNT
+        THROUGH`` (THROUGH is 1 for O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER`` and ``syncfs N``; each may
+        later be ``acknowledged N`` or ``failed N``. ``begin N MIX`` means that a writer starts its plan. ``fresh N``
+        means that a fault is over and all earlier events are obsolete; each existing file is then described, from its
+        beginning to its end, by ``there N FILE NAME [[GENERATION, SECTORS], …]``.
         """
         self.events.append([kind, number, *more])
         at = len(self.events)
@@ -113,7 +114,7 @@ class FileLedger:
         return at
 
     def since_fresh(self, at: int) -> Iterator[list[Any]]:
-        """The events from the last ``fresh`` event to event ``at``."""
+        """Yield the events from the last ``fresh`` event to event ``at``."""
         start = (
             self.fresh_at
             if self.fresh_at <= at
@@ -122,12 +123,12 @@ class FileLedger:
         yield from self.events[start:at]
 
     def has_ended(self, number: int, at: int) -> int:
-        """The event at which operation ``number`` was acknowledged; 0 if that had not happened by event ``at``."""
+        """Return the event that acknowledged operation ``number``, or 0 if that had not happened by event ``at``."""
         ended = self.ended.get(number, 0)
         return ended if ended <= at else 0
 
     def present(self) -> tuple[dict[str, int], dict[int, int]]:
-        """Name -> file, and file -> number of sectors, as programs see them if all requested operations succeeded."""
+        """Return name -> file and file -> number of sectors, as programs see them if all operations succeeded."""
         names: dict[str, int] = {}
         sizes: dict[int, int] = {}
         for kind, _, *more in self.since_fresh(len(self.events)):
@@ -143,7 +144,7 @@ class FileLedger:
         return names, sizes
 
     def synced_before(self, at: int, *, is_power_cut: bool) -> dict[object, int]:
-        """Folder, file or "" for all -> event; operations that ended before that event are certain at event ``at``."""
+        """Return folder, file or "" (all) -> the event before which operations must have ended to be certain now."""
         if not is_power_cut:
             return {"": at + 1}
         found: dict[object, int] = {"": 0}
@@ -154,7 +155,7 @@ class FileLedger:
         return found
 
     def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> FileStates:
-        """The names and contents of files that are allowed after event ``at`` (None: after all events)."""
+        """Return the names and contents of files that are allowed after event ``at`` (None: after all events)."""
         at = len(self.events) if at is None else at
         synced = self.synced_before(at, is_power_cut=is_power_cut)
         states = FileStates()
@@ -200,7 +201,7 @@ class FileLedger:
 
 
 def of_writes(writes: list[tuple[int, int, int, bool]]) -> tuple[int, int, dict[int, list[int]]]:
-    """Minimum and maximum size in bytes, and the generations that each sector may hold.
+    """Return the minimum and maximum size in bytes, and the generations that each sector may hold.
 
     ``writes`` contains, in order, generation, first sector, count, and whether the write is certain to be present.
     """
@@ -226,7 +227,8 @@ FILE_MIX = {"names": 10, "depth": 3, "largest": 16, "unsynced": 4, "through": 8,
 class Operation:
     """One system call, as recorded in the ledger.
 
-    ``waits``: operations that must end before it starts; ``is_direct``: with O_DIRECT; ``is_data_only``: fdatasync(2).
+    ``waits`` are the operations that must end before it starts. ``is_direct`` means that it uses O_DIRECT, and
+    ``is_data_only`` that it is fdatasync(2) instead of fsync(2).
     """
 
     __slots__ = ("event", "is_data_only", "is_direct", "waits")
@@ -244,9 +246,9 @@ class Operation:
 class FilePlan:
     """The endless sequence of operations that follows from a seed.
 
-    ``mix``: number of file ``names``, ``depth`` (concurrent jobs), and ``largest`` (maximum size in blocks of 4 KiB).
-    One sync in ``unsynced`` is omitted, one write in ``through`` uses O_DSYNC, one burst of writes in ``direct`` uses
-    O_DIRECT, and one job in ``everything`` is a syncfs(2) (0: none).
+    ``mix`` contains the number of file ``names``, the ``depth`` (number of concurrent jobs), and the ``largest`` size
+    of a file in blocks of 4 KiB. One sync in ``unsynced`` is omitted, one write in ``through`` uses O_DSYNC, one burst
+    of writes in ``direct`` uses O_DIRECT, and one job in ``everything`` is a syncfs(2) (0 means none).
     """
 
     def __init__(self, seed: str, ledger: FileLedger, mix: dict[str, int]) -> None:
@@ -260,7 +262,7 @@ class FilePlan:
         self.all_names = [f"{FOLDERS[number % 2]}/f{number:0{width}d}" for number in range(self.mix["names"])]
 
     def next(self) -> Operation:
-        """The next operation; names and sizes are updated as if it had ended."""
+        """Return the next operation, and update names and sizes as if it had ended."""
         while True:
             if len(self.jobs) < self.mix["depth"]:
                 self.begin()
@@ -306,7 +308,7 @@ class FilePlan:
     def write(
         self, file: int, first: int, count: int, waits: tuple[int, ...] = (), *, is_direct: bool = False
     ) -> Operation:
-        """A write of ``count`` sectors, or of fewer if the file would exceed its maximum size."""
+        """Plan a write of ``count`` sectors, or of fewer if the file would exceed its maximum size."""
         count = max(1, min(count, self.mix["largest"] * BLOCK_SECTORS - first))
         self.sizes[file] = max(self.sizes[file], first + count)
         event = [FILE_WRITE, self.number(), file, first, count, int(self.one_in("through"))]
@@ -319,11 +321,11 @@ class FilePlan:
         return Operation([FOLDER_SYNC, self.number(), folder_of(name)], waits)
 
     def some_blocks(self) -> int:
-        """The number of sectors in one, two or four blocks, most often one."""
+        """Return the number of sectors in one, two or four blocks, most often one."""
         return BLOCK_SECTORS * self.chance.choice((1, 1, 2, 4))
 
     def written(self, name: str, fewest: int) -> Generator[Operation, None, tuple[int, ...]]:
-        """Creates a file and writes it from its beginning; returns the number of its sync, if any, in a tuple."""
+        """Create a file and write it from its beginning; return the number of its sync, if any, in a tuple."""
         yield self.created(name)
         file = self.names[name]
         for _ in range(self.chance.randint(fewest, 3)):
@@ -336,13 +338,13 @@ class FilePlan:
         return (done.number,)
 
     def make(self, name: str) -> Generator[Operation, None, None]:
-        """Creates a file, writes it, and syncs its folder."""
+        """Create a file, write it, and sync its folder."""
         waits = yield from self.written(name, 0)
         if not self.one_in("unsynced"):
             yield self.folder(name, waits)
 
     def append(self, name: str) -> Generator[Operation, None, None]:
-        """Appends small pieces with occasional syncs, like a log."""
+        """Append small pieces with occasional syncs, as to a log."""
         file = self.names[name]
         waits: tuple[int, ...] = ()
         for _ in range(self.chance.randint(2, 6)):
@@ -355,7 +357,7 @@ class FilePlan:
                 yield done
 
     def overwrite(self, name: str) -> Generator[Operation, None, None]:
-        """Writes blocks in place or beyond the end of the file, like a database; with O_DIRECT, several at a time."""
+        """Write blocks in place or beyond the end of the file, like a database; with O_DIRECT, several at a time."""
         file, blocks = self.names[name], max(1, self.sizes[self.names[name]] // BLOCK_SECTORS)
         is_direct = self.one_in("direct")
         under_way: dict[int, tuple[int, int]] = {}
@@ -387,7 +389,7 @@ class FilePlan:
             yield self.sync(file, tuple(under_way))
 
     def replace(self, name: str) -> Generator[Operation, None, None]:
-        """Writes a new file, syncs it, renames it over the old one, and syncs the folder, like an editor."""
+        """Write a new file, sync it, rename it over the old one, and sync the folder, like an editor."""
         folder = folder_of(name)
         other = f"{folder}/.{name[len(folder) + 1 :]}.new"
         if other in self.names:

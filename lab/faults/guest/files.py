@@ -1,4 +1,4 @@
-"""The oracle's files on the machine: the writer, the verdict, and histories with files.
+"""Writes and judges the oracle's files on the machine, and runs histories with files.
 
 Direct writes and syncs use io_submit(2), so that several can be in flight while a single thread knows their order. All
 other operations are synchronous.
@@ -70,7 +70,7 @@ def syncfs(fd: int) -> None:
 
 
 class Files:
-    """Open descriptors: of files by number, with and without O_DIRECT, and of folders by name."""
+    """The open descriptors of files (by number, with and without O_DIRECT) and of folders (by name)."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -81,7 +81,7 @@ class Files:
         return f"{self.root}/{name}"
 
     def get(self, file: int, *, is_direct: bool = False) -> int:
-        """A descriptor of a file. Raises OSError, including for a file that could not be created."""
+        """Return a descriptor of a file. Raises OSError, for example if the file could not be created."""
         found = self.open.get((file, is_direct))
         if found is None:
             if file not in self.paths:
@@ -109,7 +109,7 @@ class Files:
 
 
 class FileWriter(RequestWriter):
-    """Carries out a FilePlan below ``root``, in folders that it creates and syncs first; ``mix``: see FilePlan."""
+    """Carries out a FilePlan below ``root``, in folders that it creates and syncs first. For ``mix``, see FilePlan."""
 
     def __init__(self, root: str, content: Content, ledger: FileLedger, mix: dict[str, int], mark_fd: int = -1) -> None:
         super().__init__(ledger, SLOT_BLOCKS * BLOCK_BYTES, mark_fd)
@@ -127,7 +127,7 @@ class FileWriter(RequestWriter):
         self.plan = FilePlan(content.seed, ledger, mix)
 
     def advance(self, operations: int) -> None:
-        """Carry out further operations; some remain in flight. Returns early after ``MOST_FAILURES`` failures."""
+        """Carry out further operations, leaving some in flight. Return early after ``MOST_FAILURES`` failures."""
         for _ in range(operations):
             if self.failures >= MOST_FAILURES:
                 return
@@ -191,7 +191,7 @@ class FileWriter(RequestWriter):
 
 
 def content_of(content: Content, file: int, first: int, count: int, generation: int) -> bytes:
-    """The content that a write puts into these sectors."""
+    """Return the content that a write puts into these sectors."""
     start, end = first // BLOCK_SECTORS, -(-(first + count) // BLOCK_SECTORS)
     data = b"".join(content.block(file * FILE_BLOCKS + block, generation) for block in range(start, end))
     skipped = (first - start * BLOCK_SECTORS) * SECTOR_BYTES
@@ -212,7 +212,7 @@ class Found:
 
 
 def read_files(root: str) -> dict[str, Found]:
-    """The files in all folders, by name; a folder that cannot be listed has an entry with the error."""
+    """Read the files in all folders, by name; a folder that cannot be listed has an entry with the error."""
     found: dict[str, Found] = {}
     for folder in FOLDERS:
         try:
@@ -235,7 +235,7 @@ def read_file(path: str) -> Found:
 
 
 class FileVerdict:
-    """How well the data found match one file; ``generations`` has one entry per sector, None if it holds none."""
+    """How well the data found match one file; ``generations`` has an entry per sector, None if it holds none."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, int] = {}
@@ -254,7 +254,7 @@ def judged_file(
     *,
     is_arbitrary: bool = False,
 ) -> FileVerdict:
-    """The verdict on each block of a file; bad blocks as [offset in bytes, verdict, found, allowed]."""
+    """Judge each block of a file, and list the bad ones as [offset in bytes, verdict, found, allowed]."""
     least, most, sectors = state
     verdict = FileVerdict()
     if len(data) < least:
@@ -291,7 +291,7 @@ def judged_file(
 
 
 def sector_generation(content: Content, file: int, sector: int, data: bytes) -> int | None:
-    """The generation of a sector: 0 for zeros and beyond the end of the file, None for any other content."""
+    """Return a sector's generation: 0 for zeros and beyond the end of the file, None for any other content."""
     piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
     if not any(piece):
         return 0
@@ -304,7 +304,7 @@ def sector_generation(content: Content, file: int, sector: int, data: bytes) -> 
 
 
 def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str:
-    """The verdict on a block, as on a device (ledger.py, ``judged``), but with allowed generations for each sector."""
+    """Judge a block like one on a device (``judged`` in ledger.py), but with allowed generations for each sector."""
     if any(generation is None for generation in generations):
         return CORRUPT
     if any(generation not in allowed[index] for index, generation in enumerate(generations)):
@@ -317,7 +317,7 @@ def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str
 
 
 def describe_sector(sector: bytes) -> str:
-    """A description of a sector whose content is not one of its generations."""
+    """Describe a sector whose content is not one of its generations."""
     if not any(sector):
         return "zeros"
     identity = identity_of(sector) if len(sector) == SECTOR_BYTES else None
@@ -380,7 +380,7 @@ class FilesCheck:
     def count(self, word: str, name: str, seen: str = "", allowed: list[int] | None = None) -> None:
         self.files[word] = self.files.get(word, 0) + 1
         if word not in ALLOWED:
-            # Nothing about the other names follows from such a name.
+            # Such a name reveals nothing about the other names.
             self.seen[name] = {}
             self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
 
@@ -410,12 +410,12 @@ class FilesCheck:
 
 
 def named(names: list[str], state: tuple[int, ...]) -> dict[str, int]:
-    """Name -> file, only for names that refer to a file."""
+    """Return name -> file for the names that refer to a file."""
     return {names[index]: file for index, file in enumerate(state) if file}
 
 
 def parts_of(names: list[str], later: list[list[Any]]) -> list[list[str]]:
-    """Groups of names that are connected by renames."""
+    """Return the groups of names that are connected by renames."""
     group = {name: {name} for name in names}
     for kind, _, *more in later:
         if kind == RENAME and more[0] in group and more[1] in group:
@@ -431,7 +431,7 @@ FILES_FOLDER = "/run/raidlab/mnt/files"
 class FilePlayer(Player):
     """Runs a history with files.
 
-    ``job`` may have ``has_files`` (its ledger is a FileLedger) and ``folder`` (the mount point of the file system).
+    ``job`` may contain ``has_files`` (its ledger is a FileLedger) and ``folder`` (the mount point of the file system).
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -449,12 +449,12 @@ class FilePlayer(Player):
         return self.files
 
     def do_files(self, mix: dict[str, int]) -> None:
-        """Open the writer of files, which takes the place of the block writer and has the same interface for steps."""
+        """Open the writer of files, which replaces the block writer and has the same interface for steps."""
         writer: Any = FileWriter(self.mounted, self.content, self.ledger_of_files(), mix, self.mark_fd)
         self.writer = writer
 
     def do_work(self, operations: int) -> dict[str, Any]:
-        """Carry out further operations on files; some remain in flight."""
+        """Carry out further operations on files, some of which remain in flight."""
         seen = self.do_advance(operations)
         return {**seen, "first_failure": self.writer.first_failure if self.writer else ""}
 
@@ -464,19 +464,19 @@ class FilePlayer(Player):
             syncfs(fd)
 
     def do_tell(self) -> dict[str, Any]:
-        """The events since the last call, which the client stores in case the machine is lost."""
+        """Return the events since the last call, which the client stores in case the machine is lost."""
         events, self.sent = self.ledger.events[self.sent :], len(self.ledger.events)
         return {"new": events}
 
     def do_check(self) -> dict[str, Any]:
-        """The verdict on blocks, or on files as programs see them: some of their data may come from the page cache."""
+        """Judge the blocks, or the files as programs see them, with data that may come from the page cache."""
         if self.files is None:
             return super().do_check()
         write_text("/proc/sys/vm/drop_caches", "1\n")
         return {**self.checked(is_power_cut=False).document(), **self.state()}
 
     def do_recheck(self) -> dict[str, Any]:
-        """The verdict on files after a power cut or the loss of the machine, before anything else is written."""
+        """Judge the files after a power cut or the loss of the machine, before anything else is written."""
         return {**self.checked(is_power_cut=True).document(), **self.state()}
 
     def checked(self, *, is_power_cut: bool) -> FilesCheck:

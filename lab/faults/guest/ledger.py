@@ -1,6 +1,6 @@
-"""The oracle's ledger and the drives' record: what must be on the drives, and what a power cut could have left there.
+"""The oracle's ledger and the drives' record, which show what the drives must hold and what a power cut could leave.
 
-The client also uses this module to read them.
+The client uses this module as well, to read them.
 
 A block is 4 KiB long: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic
 number, the number of the block, its generation, and a checksum (BLAKE2b) of these two numbers and the rest of the
@@ -10,18 +10,18 @@ regenerated, is never all zeros, and is unique.
 
 Events of the ledger are numbered from 1 in the order in which the writer observed them. Generation 0 of a block is its
 content before the ledger began. No two writes to the same block are ever in flight at the same time, so the generations
-of a block are ordered. What must be present after each kind of fault (Documentation/block/writeback_cache_control.rst
-for flush and FUA):
+of a block are ordered. After each kind of fault, the following holds (for flush and FUA, see
+Documentation/block/writeback_cache_control.rst):
 
     running    an acknowledged write is present; any other write may be present, absent, or present in part
     power cut  an acknowledged write that was flushed, or was O_DSYNC, is present; any other write may be present,
                absent, or present in part
 
-The lab's own drives keep the record (provision/kernel/driver/lab_record.h): every write, flush and discard of every
-drive with its data, and with the numbers of the events at which it was submitted and ended. A write is *sure* once it
-has ended, if it was FUA, or otherwise once a flush that was submitted after its end has ended too. All other submitted
-writes are *open*: each may be on the medium wholly, in part or not at all, because a drive writes out its cache in any
-order.
+The lab's own drives keep the record (provision/kernel/driver/lab_record.h). It contains every write, flush and discard
+of every drive, with its data and the numbers of the events at which it was submitted and ended. A FUA write is *sure*
+once it has ended, and any other write once a flush that was submitted after its end has ended too. All other submitted
+writes are *open*. Each of them may be on the medium wholly, in part or not at all, because a drive writes out its cache
+in any order.
 
 In a steady cut, the fate of a request depends on its position and not on other requests elsewhere. If writes are
 removed from a history, the cut therefore affects the remaining ones in the same way, which makes shrinking effective.
@@ -68,13 +68,13 @@ class Content:
 
 
 def sum_of(number: int, generation: int, rest: bytes) -> int:
-    """The checksum of a sector."""
+    """Return the checksum of a sector."""
     words = struct.pack("<II", number, generation)
     return int.from_bytes(hashlib.blake2b(words + rest, digest_size=4).digest(), "little")
 
 
 def identity_of(sector: bytes) -> tuple[int, int] | None:
-    """The block and generation recorded in a sector; None if it is not a valid sector of the oracle."""
+    """Return the block and generation recorded in a sector, or None if it is not a valid sector of the oracle."""
     magic, number, generation, checksum = HEADER.unpack_from(sector)
     if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != checksum:
         return None
@@ -82,7 +82,7 @@ def identity_of(sector: bytes) -> tuple[int, int] | None:
 
 
 def generations_of(content: Content, number: int, data: bytes) -> list[int | None]:
-    """The generation of this block in each sector; None for any other content."""
+    """Return the generation of this block that each sector holds, or None for any other content."""
     found: list[int | None] = []
     for start in range(0, BLOCK_BYTES, SECTOR_BYTES):
         sector = data[start : start + SECTOR_BYTES]
@@ -97,7 +97,7 @@ def generations_of(content: Content, number: int, data: bytes) -> list[int | Non
 
 
 def describe_block(data: bytes) -> str:
-    """What a corrupt block appears to be: zeros, another block, a mixture, or unknown bytes."""
+    """Describe what a corrupt block appears to be: zeros, another block, a mixture, or unknown bytes."""
     if not any(data):
         return "zeros"
     identities = [identity_of(data[start : start + SECTOR_BYTES]) for start in range(0, BLOCK_BYTES, SECTOR_BYTES)]
@@ -125,11 +125,11 @@ class Ledger:
             self.add(*event)
 
     def add(self, kind: str, number: int, *more: int) -> int:
-        """Append an event; returns its number.
+        """Append an event, and return its number.
 
-        ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH 1: O_DSYNC), ``flush N``, ``acknowledged
-        N`` and ``failed N`` for either; ``settled BLOCK G``: after a fault, the block was found to hold generation G,
-        which it must keep.
+        The events are ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH is 1 for O_DSYNC),
+        ``flush N``, ``acknowledged N`` and ``failed N`` for either, and ``settled BLOCK G`` (after a fault, the block
+        was found to hold generation G, which it must keep).
         """
         self.events.append([kind, number, *more])
         at = len(self.events)
@@ -152,11 +152,11 @@ class Ledger:
         return max([0, *self.writes, *self.flushes])
 
     def blocks(self) -> list[int]:
-        """All blocks that have been written, sorted."""
+        """Return all blocks that have been written, sorted."""
         return sorted(self.versions)
 
     def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> dict[int, list[int]]:
-        """Block -> the generations that it may hold, wholly or in part, after event ``at`` (None: after all events).
+        """Return the generations that each block may hold, wholly or in part, after event ``at`` (None: after all).
 
         The generations are sorted, oldest first. The first one must be present if none of the others is.
         """
@@ -183,7 +183,7 @@ class Ledger:
 
 
 def judged(found: list[int | None], allowed: list[int]) -> str:
-    """The verdict on a block from the generations in its sectors (None: no generation of this block)."""
+    """Return the verdict on a block, given the generations in its sectors (None: no generation of this block)."""
     whole = found[0] if all(each == found[0] for each in found) else None
     if whole is not None and whole in allowed:
         if len(allowed) == 1:
@@ -231,15 +231,15 @@ class Record:
         self.drives = sorted(self.by_drive)
 
     def moments(self) -> list[int]:
-        """The events that can change what the drives hold: the ends of requests, sorted."""
+        """Return the events that can change what the drives hold, which are the ends of requests, sorted."""
         return sorted({each.ended for each in self.requests if each.kind != MARK and each.ended != NEVER})
 
     def ledger_event(self, at: int) -> int:
-        """The number of events in the ledger at a moment."""
+        """Return the number of events in the ledger at a moment."""
         return max((value for event, value in self.marks if event <= at), default=0)
 
     def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
-        """The sure writes and discards of a drive after event ``at``, and the open ones, sorted by their ends."""
+        """Return a drive's sure writes and discards after event ``at``, and its open ones, sorted by their ends."""
         requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
         flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
         sure: list[Request] = []
@@ -271,19 +271,19 @@ class Cut:
         self.at, self.retained, self.torn, self.missing = at, retained, torn or {}, tuple(missing)
 
     def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
-        """Drive -> the indices of the requests that restore it, as the driver's ``restore`` line expects them."""
+        """Return, for each drive, the indices of the requests that restore it, in the form of a ``restore`` line."""
         found = {}
         for drive in drives:
             sure, open_ = record.split(drive, self.at)
             retained = set(self.retained.get(drive, ()))
             chosen = [*sure, *(each for each in open_ if each.index in retained)]
-            # In the order of their ends, so that a FUA write is not overwritten by an earlier cached write.
+            # Sort them by their ends, so that a FUA write is not overwritten by an earlier cached write.
             chosen.sort(key=lambda each: (each.ended, each.came))
             found[drive] = joined([each.index for each in chosen], self.torn)
         return found
 
     def word(self) -> str:
-        """The cut as a single word that ``cut_of`` can parse."""
+        """Return the cut as a single word that ``cut_of`` can parse."""
         retained = ",".join(
             f"{drive}={'+'.join(map(str, each))}" for drive, each in sorted(self.retained.items()) if each
         )
@@ -293,7 +293,7 @@ class Cut:
 
 
 def cut_of(word: str) -> Cut:
-    """The cut that ``word`` describes. Raises ValueError for an invalid word."""
+    """Parse the cut that ``word`` describes. Raises ValueError if the word is invalid."""
     at, retained, torn, missing = [*word.split(":"), "", "", ""][:4]
     writes_of, sectors_of = {}, {}
     for part in filter(None, retained.split(",")):
@@ -307,7 +307,7 @@ def cut_of(word: str) -> Cut:
 
 
 def joined(indices: Iterable[int], torn: dict[int, tuple[int, int]]) -> str:
-    """The indices as text for the driver, such as ``3 5-9 12:0-7``."""
+    """Return the indices as text for the driver, such as ``3 5-9 12:0-7``."""
     spans: list[list[int]] = []
     for index in indices:
         if spans and index == spans[-1][1] + 1 and index not in torn and spans[-1][1] not in torn:
@@ -330,11 +330,11 @@ KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE)
 def chosen_cut(
     record: Record, at: int, kind: str, chance: random.Random, missing: Sequence[int] = (), torn_sectors: int = 1
 ) -> Cut:
-    """A cut of this kind after event ``at``, chosen independently for each drive.
+    """Choose a cut of this kind after event ``at``, independently for each drive.
 
     ``ended``: all writes that had ended, as after a crash of the kernel only; ``flushed``: only the sure writes;
     ``come``: the sure and all open writes; ``prefix``: the open writes up to some point; ``subset``: some of the open
-    writes; ``torn``: as ``subset``, but one write only in part, in units of ``torn_sectors`` sectors of 512 bytes.
+    writes; ``torn``: like ``subset``, but one write only in part, in units of ``torn_sectors`` sectors of 512 bytes.
     """
     retained: dict[int, list[int]] = {}
     torn: dict[int, tuple[int, int]] = {}
@@ -361,13 +361,13 @@ HASHES = 1 << 32
 
 
 def lot(seed: str, *words: object) -> int:
-    """A number below ``HASHES``, derived from ``seed`` and ``words`` with SHA-256."""
+    """Return a number below ``HASHES``, derived from ``seed`` and ``words`` with SHA-256."""
     text = ":".join(map(str, (seed, *words)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
 def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
-    """Like ``chosen_cut``, but steady: random choices depend on the seed and the position of a request."""
+    """Choose a steady cut: unlike in ``chosen_cut``, choices depend on the seed and the position of a request."""
     if kind not in (PREFIX, SUBSET, TORN_WRITE):
         return chosen_cut(record, at, kind, random.Random(seed))
     retained: dict[int, list[int]] = {}
@@ -387,7 +387,7 @@ def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
 
 
 def drawn(open_: list[Request], drive: int, seed: str) -> list[Request]:
-    """About half of these requests.
+    """Choose about half of these requests.
 
     Each choice depends on the drive, the position, the length, and the number of earlier requests at that position.
     """

@@ -11,12 +11,12 @@ DOUBLES = bytes((value << 1 ^ (POLYNOMIAL if value & 0x80 else 0)) & 0xFF for va
 
 
 def double(data: bytes) -> bytes:
-    """Each byte multiplied by 2 in GF(2^8)."""
+    """Multiply each byte by 2 in GF(2^8)."""
     return data.translate(DOUBLES)
 
 
 def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """The bitwise exclusive or of pieces of the same length."""
+    """Return the bitwise exclusive or of pieces of equal length."""
     total = 0
     for piece in pieces:
         total ^= int.from_bytes(piece, "little")
@@ -24,7 +24,7 @@ def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
 
 
 def syndrome(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """The Q parity of RAID 6: the sum of 2^i times data chunk i in GF(2^8), computed by Horner's rule."""
+    """Compute the Q parity of RAID 6, the sum of 2^i times data chunk i in GF(2^8), by Horner's rule."""
     q = bytes(len(pieces[0]))
     for piece in reversed(pieces):
         q = exclusive_or((double(q), piece))

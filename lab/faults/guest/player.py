@@ -1,11 +1,11 @@
-"""Runs histories on the machine: operations on arrays, writes of the oracle in between, checks, and crash points.
+"""Runs histories on the machine: operations on arrays, interleaved with writes of the oracle, checks and crash points.
 
 The program reads a job as JSON from standard input and prints one JSON document per line: ``{"step": …}`` after a step,
 ``{"alive": true}`` during a long one, ``{"end": …}`` at the end of a history. One process runs a whole history, because
 in virtual time the speed of the client must not influence the history. A step is a list whose first item is the name of
-a method of the player without ``do_``: ``["run", ["mdadm", …], 60]``. A job with ``cuts`` has the geometry, the ledger
-and the members of a recording: the drives are restored to the state of each cut, and the array is started and judged,
-with one document per cut.
+a method of the player without ``do_``, such as ``["run", ["mdadm", …], 60]``. A job with ``cuts`` contains the
+geometry, the ledger and the members of a recording. For each cut, the drives are restored to its state, the array is
+started and judged, and one document is printed.
 
 The oracle's writes use O_DIRECT and the kernel's asynchronous interface (io_submit(2)), because a single thread must
 know the order in which they were submitted and ended. While the drives are recorded
@@ -106,7 +106,7 @@ class Asynchronous:
             raise OSError(ctypes.get_errno(), "io_submit")
 
     def ended(self, least: int) -> list[tuple[int, int]]:
-        """(tag, result) of ended requests, at least ``least`` of them. A negative result is a negated error number."""
+        """Return (tag, result) of at least ``least`` ended requests. A negative result is a negated error number."""
         count = self.call(
             self.events_call, self.context, ctypes.c_long(least), ctypes.c_long(MOST_UNDER_WAY), self.events, None
         )
@@ -139,7 +139,7 @@ class RequestWriter:
             os.write(self.mark_fd, f"mark {at}".encode())
 
     def buffered(self, data: bytes) -> int:
-        """Copy data to the slot of the next request; returns the address of the copy."""
+        """Copy data to the slot of the next request, and return the address of the copy."""
         start = self.free[-1] * self.slot_bytes
         self.buffer[start : start + len(data)] = data
         return self.address + start
@@ -158,7 +158,7 @@ class RequestWriter:
             self.first_failure = self.first_failure or why
 
     def reap(self, least: int) -> None:
-        """Record ended requests, after waiting until at least ``least`` have ended."""
+        """Wait until at least ``least`` requests have ended, and record all that have."""
         for number, result in self.asynchronous.ended(least):
             slot, _, length = self.under_way.pop(number)
             self.free.append(slot)
@@ -176,9 +176,9 @@ class RequestWriter:
 class Writer(RequestWriter):
     """Writes generations of blocks to one device or file, and records the result of each write.
 
-    ``mix`` determines the operations of ``advance``: at most ``depth`` requests in flight, on the ``count`` blocks from
-    ``first`` on; one operation in ``flush`` is a flush, and one write in ``through`` uses O_DSYNC (0: none). Writes
-    have up to ``largest`` blocks, and one in ``whole`` is a full stripe of ``stripe`` blocks.
+    ``mix`` determines the operations of ``advance``. At most ``depth`` requests are in flight, on the ``count`` blocks
+    from ``first`` on. One operation in ``flush`` is a flush, and one write in ``through`` uses O_DSYNC (0 means none).
+    Writes span up to ``largest`` blocks, and one in ``whole`` is a full stripe of ``stripe`` blocks.
     """
 
     def __init__(self, path: str, content: Content, ledger: Ledger, mix: dict[str, int], mark_fd: int = -1) -> None:
@@ -220,7 +220,7 @@ class Writer(RequestWriter):
         self.drain()
 
     def advance(self, operations: int) -> None:
-        """Carry out operations chosen by the seed; up to ``depth`` requests remain in flight."""
+        """Carry out operations chosen by the seed, leaving up to ``depth`` requests in flight."""
         for _ in range(operations):
             while len(self.under_way) >= self.mix["depth"]:
                 self.reap(1)
@@ -237,7 +237,7 @@ class Writer(RequestWriter):
         return bool(self.mix[word]) and self.random.randrange(self.mix[word]) == 0
 
     def place(self) -> tuple[int, int]:
-        """First block and length of the next write: sometimes a full stripe, otherwise a few blocks, often one."""
+        """Choose the first block and length of the next write: a full stripe, a single block, or a few blocks."""
         start, room, stripe = self.mix["first"], self.mix["count"], self.mix["stripe"]
         if stripe and room >= stripe and self.one_in("whole"):
             return start + self.random.randrange(room // stripe) * stripe, stripe
@@ -255,7 +255,7 @@ class Writer(RequestWriter):
 
 
 def read_piece(fd: int, view: memoryview, offset: int) -> bool:
-    """Read a range into ``view``; returns whether all of it could be read."""
+    """Read a range into ``view``, and return whether all of it could be read."""
     try:
         return os.preadv(fd, [view], offset) == len(view)
     except OSError:
@@ -263,7 +263,7 @@ def read_piece(fd: int, view: memoryview, offset: int) -> bool:
 
 
 def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int]) -> tuple[str, list[Any]]:
-    """The verdict on a block, and the generation of each sector or, for a corrupt block, what it appears to be."""
+    """Return the verdict on a block, and the generation of each sector or, if it is corrupt, what it seems to be."""
     if len(allowed) == 1 and data == content.block(block, allowed[0]):
         return INTACT, allowed
     whole = bytes(data)
@@ -273,12 +273,12 @@ def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int
 
 
 def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: int = MOST_BAD) -> dict[str, Any]:
-    """The verdict on every block, read with O_DIRECT.
+    """Read every block with O_DIRECT, and return the verdicts as a document of the following form.
 
     ``{"verdicts": {verdict: count}, "bad": [[block, verdict, found, allowed], …], "found": {block: generation}}``.
-    ``bad`` has the first ``most_bad`` blocks with a verdict that is not allowed, each with the generations of its
+    ``bad`` contains the first ``most_bad`` blocks with a verdict that is not allowed, each with the generations of its
     sectors or what the block appears to be. ``found`` maps each block with several allowed generations to the one that
-    is present; None: torn.
+    is present, or to None if the block is torn.
     """
     view = buffer("check", PIECE_BYTES)
     seen: dict[str, Any] = {"verdicts": {}, "bad": [], "found": {}}
@@ -309,9 +309,9 @@ COMPLAINTS = (
     *("WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "blocked for more than", "kernel BUG", "refcount"),
     "general protection",
 )
-"""Words in the kernel log that no history may cause."""
+"""Words that no history may cause to appear in the kernel log."""
 STATE_READS = 3
-"""Maximum number of reads of md's attributes, if they change during a read."""
+"""How often md's attributes are read at most, if they change while they are being read."""
 STATE_FILES = (
     *("array_state", "degraded", "sync_action", "mismatch_cnt", "level", "raid_disks", "resync_start"),
     *("consistency_policy", "reshape_position", "journal_mode", "component_size"),
@@ -367,7 +367,7 @@ def restore_drives(cut: Cut, record: Record, numbers: Sequence[int]) -> None:
 
 
 def read_record() -> Record:
-    """Everything recorded so far."""
+    """Read everything recorded so far."""
     with open(RECORD_NODE, "rb", buffering=0) as file:
         pieces = []
         while piece := file.read(65536):
@@ -376,7 +376,7 @@ def read_record() -> Record:
 
 
 def command(argv: Sequence[str], seconds: float, text: str = "") -> dict[str, Any]:
-    """Run a program to its end; if it takes longer than ``seconds``, it is killed and ``status`` is null."""
+    """Run a program to its end. If it takes longer than ``seconds``, it is killed and ``status`` is null."""
     out_read, out_write = os.pipe()
     in_fd = os.memfd_create("stdin")
     os.write(in_fd, text.encode())
@@ -419,7 +419,7 @@ def clear_device(node: str, *, can_discard: bool) -> None:
 
 
 def accept_discards(queue: str) -> bool:
-    """Enable discards if they were disabled; returns whether the device accepts them.
+    """Enable discards if they were disabled, and return whether the device accepts them.
 
     The kernel accepts only multiples of the discard granularity (queue_max_discard_store()). In Linux 6.12 and 7.2 the
     granularity of a device is 0 while its discards are disabled, so they cannot be enabled again.
@@ -433,7 +433,7 @@ def accept_discards(queue: str) -> bool:
 
 
 def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
-    """Restore drives to normal operation, without recording, and blank them; ``are_ours``: the lab's own drives."""
+    """Stop recording drives, restore their normal operation and blank them; ``are_ours`` if they are the lab's own."""
     if are_ours:
         drives("forget")
     for number, node in enumerate(nodes):
@@ -454,7 +454,7 @@ class KernelLog:
             self.fd = -1
 
     def lines(self) -> list[str]:
-        """The lines since the last call."""
+        """Return the lines since the last call."""
         found: list[str] = []
         while self.fd >= 0:
             try:
@@ -474,14 +474,14 @@ class KernelLog:
 
 
 def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> list[str]:
-    """The lines that contain one of ``words``."""
+    """Return the lines that contain one of ``words``."""
     return [line for line in lines if any(word in line for word in words)]
 
 
 class Player:
     """Runs one history.
 
-    ``job``: seed, steps, geometry (rows, chunk, member_bytes), and the ledger of an earlier history, if any.
+    ``job`` contains the seed, steps, geometry (rows, chunk, member_bytes) and, if any, an earlier history's ledger.
     """
 
     most_bad = MOST_BAD
@@ -537,7 +537,7 @@ class Player:
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_advance(self, operations: int) -> dict[str, Any]:
-        """Carry out further operations; some remain in flight."""
+        """Carry out further operations, some of which remain in flight."""
         assert self.writer
         self.writer.advance(operations)
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
@@ -566,7 +566,7 @@ class Player:
         return {"idle": wait_idle(self.folder, seconds), **self.state()}
 
     def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until a file's content is one of ``words``, or begins with a number not less than the first of them."""
+        """Wait until a file's content is one of ``words``, or begins with a number that is at least ``words[0]``."""
         text = ""
         for _ in pauses(seconds, 0.002, 1.2, 0.05):
             text = read_text(path)
@@ -599,7 +599,7 @@ class Player:
         self.mark_fd = -1
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """A power cut or a crash of the kernel: the array is gone, and each drive is restored to a possible state.
+        """Stop the array and restore each drive to a state that a power cut or a kernel crash could have left.
 
         Everything that happens after this moment is undone, so md can be stopped cleanly, and no request has to wait
         for a drive.
@@ -622,7 +622,7 @@ class Player:
         return command(["mdadm", "--stop", self.node], 60.0)
 
     def use_ledger(self, events: list[list[Any]]) -> None:
-        """Continue with these events after a power cut: later acknowledgements do not count."""
+        """Continue with these events after a power cut, because later acknowledgements do not count."""
         self.ledger = Ledger(events)
 
     def do_check(self) -> dict[str, Any]:
@@ -630,12 +630,12 @@ class Player:
         return {"verdicts": found["verdicts"], "bad": found["bad"], "open": len(found["found"]), **self.state()}
 
     def read_all(self, ledger: Ledger) -> dict[str, Any]:
-        """The verdict on all blocks of a ledger (``check``)."""
+        """Judge all blocks of a ledger (see ``check``)."""
         allowed = ledger.allowed(is_power_cut=self.is_cut)
         return check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
 
     def do_settle(self) -> dict[str, Any]:
-        """Record the content of blocks with several allowed generations; it must not change from now on."""
+        """Record the content of blocks with several allowed generations, which must not change from now on."""
         found = self.read_all(self.ledger)
         for block, generation in found["found"].items():
             if generation is not None:
@@ -644,7 +644,7 @@ class Player:
         return {"verdicts": found["verdicts"], "bad": found["bad"]}
 
     def do_parity(self) -> dict[str, Any]:
-        """The rows with inconsistent parity or copies, read from the members."""
+        """Read the members, and return the rows with inconsistent parity or copies."""
         return {"wrong": wrong_rows(self.folder, self.job["geometry"])}
 
     def do_state(self) -> dict[str, Any]:
@@ -669,7 +669,7 @@ class Player:
             return {"bytes": os.pwrite(fd, buffer, at)}
 
     def state(self) -> dict[str, Any]:
-        """The attributes of md, and the members: node -> [slot or -1, state, bad blocks if there are any]."""
+        """Return md's attributes, and the members as node -> [slot or -1, state, bad blocks if there are any]."""
         state: dict[str, str] = {}
         members: dict[str, Any] = {}
         for _ in range(STATE_READS):
@@ -680,7 +680,7 @@ class Player:
         return {"state": {name: text for name, text in state.items() if text}, "members": members}
 
     def member_node(self, name: str) -> str:
-        """The device node that the history uses for the member that the kernel calls ``name``."""
+        """Return the device node by which the history refers to the member that the kernel calls ``name``."""
         return f"/dev/{name}"
 
     def members(self) -> dict[str, Any]:
@@ -699,7 +699,7 @@ class Player:
 
 
 def names_in(folder: str) -> list[str]:
-    """The sorted names in a folder; empty if it does not exist."""
+    """Return the sorted names in a folder, or none if it does not exist."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -712,11 +712,11 @@ SETTLE_SECONDS = 600.0
 class DriveStates:
     """The states of the drives of a stored recording, computed without their driver.
 
-    ``images`` has the ``record``, and the ``data`` and the drives' ``bases`` compressed with gzip, all as base64.
+    ``images`` contains the ``record``, and the ``data`` and the drives' ``bases`` compressed with gzip, all in base64.
     """
 
     def __init__(self, images: dict[str, Any]) -> None:
-        # Rarely needed, and an embedded kernel reads modules slowly.
+        # These modules are rarely needed, and an embedded kernel loads modules slowly.
         import base64
         import gzip
 
@@ -725,7 +725,7 @@ class DriveStates:
         self.bases = {int(number): gzip.decompress(base64.b64decode(text)) for number, text in images["bases"].items()}
 
     def of(self, number: int, words: str) -> bytearray:
-        """The content of a drive after the listed requests (lab_record.h, ``lab_drive_restore``)."""
+        """Return the content of a drive after the listed requests (lab_record.h, ``lab_drive_restore``)."""
         image = bytearray(self.bases[number])
         for word in words.split():
             span, _, part = word.partition(":")
@@ -751,7 +751,7 @@ class DriveStates:
 
 
 class Points:
-    """The crash points of one recording; ``members`` maps drive numbers to nodes.
+    """Tries the crash points of one recording; ``members`` maps drive numbers to nodes.
 
     The drives themselves restore their states, unless the job has the ``images`` of a stored recording.
     """
@@ -794,7 +794,7 @@ class Points:
         return seen
 
     def begin(self, nodes: list[str], seen: dict[str, Any]) -> bool:
-        """Start the array, by force if necessary; returns whether it runs. ``seen`` gets the reasons for refusals."""
+        """Start the array, by force if need be, and return whether it runs; ``seen`` receives reasons for refusals."""
         for word, is_forced in (("refused", False), ("dead", True)):
             reason = self.start(nodes, is_forced=is_forced)
             if not reason:

@@ -1,8 +1,8 @@
-"""Runs scenarios on the machine: the steps of the player, and further steps that only scenarios need.
+"""Runs scenarios on the machine, with the steps of the player and further steps that only scenarios need.
 
-Each of the job's ``histories`` is like the player's, and also has ``nodes`` (the bare drives), ``has_record``,
+Each of the job's ``histories`` is like the player's, and also contains ``nodes`` (the bare drives), ``has_record``,
 ``has_journal``, ``members`` (the number of members, which are the first drives), ``data_offset`` (in bytes) and
-``stripe_blocks``. Each document has the ``seconds`` that its step took by the machine's clock.
+``stripe_blocks``. Each document contains the ``seconds`` that its step took by the machine's clock.
 
 A layer is a device-mapper device over a whole drive. Commands refer to drives by number: ``@2`` is drive 2 as md
 sees it, with all layers over it, and ``#2`` is the bare drive.
@@ -93,22 +93,22 @@ NAMED_DRIVE = re.compile(r"(dev-|/sys/class/block/|)([@#])(\d+)")
 
 
 def device_bytes(node: str) -> int:
-    """The size of a device in bytes."""
+    """Return the size of a device in bytes."""
     with opened(node, os.O_RDONLY) as fd:
         return os.lseek(fd, 0, os.SEEK_END)
 
 
 def kernel_name_of(node: str) -> str:
-    """The name of a device in sysfs, such as ``drive3`` or ``dm-0``."""
+    """Return the name of a device in sysfs, such as ``drive3`` or ``dm-0``."""
     number = os.stat(node).st_rdev
     return os.path.basename(os.readlink(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"))
 
 
 def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
-    """The wrong chunk of a RAID 6 row, if exactly one is wrong.
+    """Return which chunk of a RAID 6 row is wrong, if exactly one is.
 
-    Returns ``data 2`` (in Q's order), ``P``, ``Q``, ``none`` or ``several``. If data chunk z is off by E, then P is off
-    by E and Q by 2^z E, in each byte (H. P. Anvin, The mathematics of RAID-6, section 4).
+    The result is ``data 2`` (in Q's order), ``P``, ``Q``, ``none`` or ``several``. If data chunk z is off by E, then P
+    is off by E and Q by 2^z E, in each byte (H. P. Anvin, The mathematics of RAID-6, section 4).
     """
     p_off, q_off = exclusive_or((p, exclusive_or(pieces))), exclusive_or((q, syndrome(pieces)))
     if not any(p_off):
@@ -124,7 +124,7 @@ def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as sorted ranges, such as ``0-3,8,10-11``."""
+    """Return the numbers as sorted ranges, such as ``0-3,8,10-11``."""
     return joined(sorted(numbers), {}).replace(" ", ",")
 
 
@@ -159,14 +159,14 @@ class PointSummary:
                 self.examples[name].append(seen["cut"])
 
     def value(self) -> dict[str, Any]:
-        """The result for the client; ``untouched_at``: missing members -> blocks."""
+        """Return the result for the client, in which ``untouched_at`` maps missing members to blocks."""
         examples = {name: words for name, words in self.examples.items() if name != "points"}
         at = {missing: ranges(blocks) for missing, blocks in self.at.items()}
         return {**self.counts, "untouched_at": at, "examples": examples}
 
 
 def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_moments: int, chance: Any) -> list[Cut]:
-    """The cuts of all moments, kinds and losses, in the order of their moments."""
+    """Return the cuts of all moments, kinds and losses, in the order of their moments."""
     moments = record.moments()
     if 0 < most_moments < len(moments):
         moments = [moments[index * len(moments) // most_moments] for index in range(most_moments)]
@@ -176,7 +176,7 @@ def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_
 class ScenarioPlayer(Player):
     """Runs one history of a scenario.
 
-    ``job["nodes"]`` are the bare drives; ``job["has_record"]`` is whether they are the lab's own.
+    ``job["nodes"]`` are the bare drives; ``job["has_record"]`` says whether they are the lab's own.
     """
 
     most_bad = ALL_BAD
@@ -195,11 +195,11 @@ class ScenarioPlayer(Player):
     # Failing layers below the members
 
     def node_of(self, number: int) -> str:
-        """The device of a drive as md sees it."""
+        """Return the device of a drive as md sees it."""
         return self.over.get(number, self.bare[number])
 
     def filled(self, text: str) -> str:
-        """The text with ``@2`` and ``#2`` replaced by device nodes, and by their names in paths below /sys."""
+        """Return the text with ``@2`` and ``#2`` replaced by device nodes, and by their names in paths below /sys."""
 
         def named(found: re.Match[str]) -> str:
             node = self.node_of(int(found[3])) if found[2] == "@" else self.bare[int(found[3])]
@@ -273,7 +273,7 @@ class ScenarioPlayer(Player):
         return made
 
     def do_sum(self, numbers: list[int]) -> dict[str, Any]:
-        """Whether these bare drives have the same content as at the first call for the same drives."""
+        """Return whether these bare drives hold the same content as at the first call for the same drives."""
         nodes = [self.bare[each] for each in numbers]
         sums = [hashlib.sha256(read_direct(node, 0, device_bytes(node))).hexdigest() for node in nodes]
         self.first_sums.setdefault(tuple(numbers), sums)
@@ -308,10 +308,10 @@ class ScenarioPlayer(Player):
         return self.put(node, at, bytes(data))
 
     def do_culprits(self, rows: list[Any], mends: bool = False) -> dict[str, Any]:
-        """Locate the wrong chunk of each inconsistent row of a RAID 6, as ``[[row, culprit, slot or null], …]``.
+        """Return the wrong chunk of each inconsistent row of a RAID 6, as ``[[row, culprit, slot or null], …]``.
 
-        ``rows``: ``[row, [data slots in Q's order], P's slot, Q's slot]``. ``mends``: also recompute and rewrite a
-        wrong data chunk from P and the other data chunks.
+        Each of ``rows`` is ``[row, [data slots in Q's order], P's slot, Q's slot]``. With ``mends``, a wrong data chunk
+        is also recomputed from P and the other data chunks, and rewritten.
         """
         chunk = self.job["geometry"]["chunk"]
         found: list[list[Any]] = []
@@ -343,7 +343,7 @@ class ScenarioPlayer(Player):
     # The oracle
 
     def do_look(self) -> dict[str, Any]:
-        """The oracle's verdict on all blocks, with the block numbers for each verdict that is not allowed."""
+        """Judge all blocks, and return the verdicts, with the block numbers for each verdict that is not allowed."""
         return {**self.seen_by(self.ledger), **self.state()}
 
     def seen_by(self, ledger: Ledger) -> dict[str, Any]:
@@ -377,14 +377,14 @@ class ScenarioPlayer(Player):
         return {}
 
     def do_fingerprint(self) -> dict[str, Any]:
-        """A number derived from the order of all writes and their ends, and from the content of the array."""
+        """Return a number derived from the order of all writes and their ends, and from the content of the array."""
         digest = hashlib.sha256(repr(self.ledger.events).encode())
         size = (self.ledger.blocks()[-1] + 1) * BLOCK_BYTES
         digest.update(read_direct(self.job.get("data", self.node), 0, size))
         return {"fingerprint": int.from_bytes(digest.digest()[:6], "big")}
 
     def do_copies(self, block: int) -> dict[str, Any]:
-        """The verdict on each copy of a block in a mirror; ``copies``: slot -> verdict."""
+        """Judge each copy of a block in a mirror; ``copies`` maps its slot to the verdict."""
         allowed = self.ledger.allowed(is_power_cut=self.is_cut)[block]
         at, copies = self.job["data_offset"] + block * BLOCK_BYTES, {}
         for slot in range(self.job["members"]):
@@ -426,7 +426,7 @@ class ScenarioPlayer(Player):
     # Counts and times
 
     def counts(self) -> dict[str, int]:
-        """The drives' request counts so far: the totals, and the reads and writes of each, such as ``reads_2``."""
+        """Return the drives' request counts so far: totals, and each drive's reads and writes, such as ``reads_2``."""
         total = dict.fromkeys(METERS, 0)
         for number, node in enumerate(self.bare):
             fields = read_text(f"/sys/block/{os.path.basename(node)}/stat").split()
@@ -439,7 +439,7 @@ class ScenarioPlayer(Player):
         self.meter, self.metered_from = self.counts(), time.monotonic()
 
     def do_metered(self) -> dict[str, Any]:
-        """The counts since ``do_meter``, and the time in seconds."""
+        """Return the counts since ``do_meter``, and the time in seconds."""
         now = self.counts()
         return {"lasted": time.monotonic() - self.metered_from, **{name: now[name] - self.meter[name] for name in now}}
 
@@ -455,7 +455,7 @@ class ScenarioPlayer(Player):
         return {"each": (time.monotonic() - began) / count, "failures": failures}
 
     def do_exposure(self, seconds: float) -> dict[str, Any]:
-        """Wait until md is idle; returns for how long the array was degraded, and by how many members at most."""
+        """Wait until md is idle; return for how long the array was degraded, and by how many members at most."""
         began = last = time.monotonic()
         exposed, most, watch = 0.0, 0, IdleWatch(self.folder)
         is_idle = watch.is_idle(0.0)
@@ -514,7 +514,7 @@ class ScenarioPlayer(Player):
         return os.waitstatus_to_exitcode(raw) if ended else None
 
     def do_end(self, name: str) -> dict[str, Any]:
-        """Kill a background program; returns its output."""
+        """Kill a background program, and return its output."""
         pid, out = self.programs[name]
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(pid, signal.SIGKILL)
@@ -533,7 +533,7 @@ class ScenarioPlayer(Player):
     # The kernel log
 
     def do_log(self) -> dict[str, Any]:
-        """The complaints in the kernel log since the history began, and the last messages of md."""
+        """Return the complaints in the kernel log since the history began, and the last messages of md."""
         lines = self.log.lines()
         messages = [text[:LONGEST_LOG] for text in lines if text.startswith("md")]
         return {"complaints": complaints_in(lines)[:MOST_SHOWN], "told": messages[-MOST_SHOWN:]}
@@ -565,9 +565,9 @@ class ScenarioPlayer(Player):
         return summary.value()
 
     def do_sets(self, members: list[int], sets: list[list[int]]) -> dict[str, Any]:
-        """For each set of members: start the array, fail them and read it, and then try to start it without them.
+        """For each set of members, start the array, fail them, read it, and then try to start it without them.
 
-        The array must be stopped beforehand. Returns for each set the blocks that can be read, the state of md, and
+        The array must be stopped beforehand. Return, for each set, the blocks that can be read, the state of md, and
         whether md starts the array from the remaining members.
         """
         array = QuickArray(self.node)
@@ -606,7 +606,7 @@ class ScenarioPlayer(Player):
     def do_changed_write(self, block: int, seconds: float) -> dict[str, Any]:
         """Start a direct write, and change its data after ``seconds``, while it is in flight.
 
-        Any program may change its own memory like this.
+        Any program may change its own memory in this way.
         """
         asynchronous, page = Asynchronous(), mmap.mmap(-1, BLOCK_BYTES)
         page[:] = b"A" * BLOCK_BYTES
@@ -625,7 +625,7 @@ class ScenarioPlayer(Player):
     def do_race(self, members: list[int], rounds: int) -> dict[str, Any]:
         """Repeatedly stop the array while every member is announced to ``mdadm --incremental``, as udev may do.
 
-        Returns counts of the array's states immediately afterwards, and of those in which it settles.
+        Return how often the array was in each state immediately afterwards, and how often it settled in each.
         """
         right_after: dict[str, int] = {}
         settled: dict[str, int] = {}
@@ -653,7 +653,7 @@ class ScenarioPlayer(Player):
         return {"right_after": right_after, "settled": settled, **counts}
 
     def settled_word(self) -> tuple[str, bool]:
-        """The array's state and number of members once two consecutive readings agree, and whether they ever did."""
+        """Return the state and number of members once two consecutive readings agree, and whether they ever did."""
         before = ""
         for _ in range(100):
             there = sum(name.startswith("rd") for name in names_in(self.folder))
