@@ -113,7 +113,7 @@ def test_from_the_command_line(
     assert re.search(r"\$ mdadm --manage /dev/md0 --fail /dev/(drive|nbd)2\n", printed.err)
     assert "✓ unreadable_at: blocks 4-11" in printed.err
     assert run(["fault", "show", "latest", "4"]) == 0
-    assert "every write to it fails" in capsys.readouterr().out
+    assert "every write to the array fails" in capsys.readouterr().out
     stored = load_run(Host.real("tests"))
     assert stored.is_expected
     assert (tmp_path / "state/faults/scenarios" / stored.run.id / "documents.jsonl").stat().st_size > 1000
