@@ -1,4 +1,4 @@
-"""The arrays that faults are injected into: how they are created, and which members hold a block of the oracle.
+"""The arrays into which faults are injected: how they are created, and which members hold a block of the oracle.
 
 A strip consists of the 4 KiB pages at one offset on all members. md computes parity strip by strip (stripe_head in
 drivers/md/raid5.h), so a write to one strip never changes another.

@@ -1,4 +1,4 @@
-"""Campaigns, which run random histories, one per seed, on several machines in parallel and judge the outcomes.
+"""Runs campaigns of random histories, one per seed, on several machines in parallel, and judges the outcomes.
 
 ::
 
@@ -110,7 +110,7 @@ class _PlantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def planted_bugs() -> tuple[PlantedBug, ...]:
-    """All planted bugs, by number."""
+    """Return all planted bugs, sorted by number."""
     return tuple(sorted(read_toml(_FILE, _PlantedFile).bug, key=lambda bug: bug.number))
 
 
@@ -390,7 +390,7 @@ class FindingStore:
                 if finding.record.id == folder.name:
                     found.append(finding)
                 else:
-                    on_damage(f"finding {folder.name} cannot be read: its record names another finding")
+                    on_damage(f"finding {folder.name} cannot be read: its record belongs to a different finding")
         return found
 
     def find(self, word: str) -> StoredFinding | None:
@@ -399,7 +399,7 @@ class FindingStore:
         return self._read(folder) if (folder / _FINDING).is_file() else None
 
     def forget(self, finding: StoredFinding) -> None:
-        """Remove a finding. Raises SpecError if it is not in the store, MachineBusy or ResultError if this fails."""
+        """Remove a finding. Raises SpecError if it is not in the store, and MachineBusy or ResultError on failure."""
         if finding.folder.parent.resolve() != self.root.resolve():
             raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
         self._runs.delete(finding.folder.name)
@@ -843,7 +843,7 @@ class Campaign:
         self._left = self._left_by_an_earlier_part()
         if self.stops_at_first and self.journal.findings:
             self._over.set()
-        # Not Thread.join(): if a signal handler raises inside it, CPython 3.11 marks a running thread as ended.
+        # Not Thread.join(), because CPython 3.11 marks a running thread as ended if a signal handler raises inside it.
         begun: list[threading.Event] = []
         try:
             for number in range(self.workers):
@@ -1068,7 +1068,7 @@ def played_batch(
 ) -> Iterator[tuple[int, HistoryOutcome]]:
     """Run these seeds on as many machines as needed.
 
-    Yields each outcome with the number of histories that ran before it on its machine.
+    Yield each outcome with the number of histories that ran before it on its machine.
     """
     while seeds and not is_over():
         with arena.opened() as place:

@@ -257,7 +257,7 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 def find_configuration(name: str) -> CutConfiguration:
     """Return the configuration with this name.
 
-    Raises SpecError if there is none; its hint gives the nearest name, or why md does not support the combination.
+    Raises SpecError if there is none; the hint gives the nearest name, or says why md does not support the combination.
     """
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -287,7 +287,7 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
         removed, new = nodes[configuration.removed], nodes[configuration.spare]
         steps += [["run", ["mdadm", NODE, "--fail", removed, "--remove", removed]], ["write", f"{MD}/sync_max", "0"]]
         steps += [["run", ["mdadm", NODE, "--add", new]], ["until", f"{MD}/sync_action", ["recover"], 10]]
-        # Wait until the rebuild has stopped at its limit: a drive with requests in flight cannot be recorded.
+        # Wait until the rebuild has stopped at its limit, because a drive with requests in flight cannot be recorded.
         steps.append(["pause", 0.5])
     if configuration.moment == "check":
         steps += [["write", f"{MD}/sync_max", "0"], ["write", f"{MD}/sync_action", "check"]]

@@ -37,7 +37,7 @@ from lab.plans import Plan
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""Stands for no acts in an id: the newly created array shows the difference without any."""
+"""Stands for no acts in an id, because the newly created array shows the difference without any."""
 VERSION = 1
 """Version of the generator. Increment it whenever a change makes seeds produce different histories."""
 MOST_SEED = 2**32 - 1
@@ -627,7 +627,7 @@ JUNK_BYTES = 5 * MIB
 """Length of the random data on each drive, enough to cover all of the member's data."""
 COMMAND_SECONDS = 60.0
 IDLE_SECONDS = 4000.0
-"""Time limit by the machine's clock. The slowest rebuild, on a slow drive and with a speed limit, needs hundreds."""
+"""Time limit by the machine's clock; a rebuild of a slow drive with a speed limit takes several hundred seconds."""
 
 
 class Purpose(StrEnum):
@@ -792,7 +792,7 @@ class Stepwise:
     def on_load(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("load", [list(write) for write in act.writes], self.shape.depth)
 
-    # Failing and removing use mdadm's ioctls directly: starting mdadm takes too long while requests are in flight.
+    # Failing and removing use mdadm's ioctls directly, as starting mdadm takes too long while requests are in flight.
 
     def on_fail(self, act: Act) -> Iterator[PlannedStep]:
         yield self.make(Purpose.TOOL, "manage", "fail", node(act.drive))
@@ -818,7 +818,7 @@ class Stepwise:
         yield self.make(Purpose.SCRUBBED, "idle", IDLE_SECONDS)
 
     def on_corrupt(self, act: Act) -> Iterator[PlannedStep]:
-        """Corrupt the member while the array is stopped, so that no stripe remains in md's cache and hides it."""
+        """Corrupt the member while the array is stopped, because a check would not read what md has in its cache."""
         yield self.part("drain")
         yield from self.rested()
         yield self.make(Purpose.SPOILED, "spoil", node(act.drive), act.at, act.number)

@@ -260,7 +260,7 @@ class ExpectedArray:
     def on_started(self) -> None:
         """Note that the array was started.
 
-        A replayed log has repaired the strips that it protects; known bugs in md may leave damage.
+        A replayed log has repaired the strips that it protects, but known bugs in md may leave damage.
         """
         self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
@@ -420,7 +420,10 @@ class HistoryJudge:
                 self._on_fail_refused(step, act, refused)
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
-        """Judge md's refusal (EBUSY) to fail a member. Only RAID 1 and 10 then keep a member that they cannot lose."""
+        """Judge the error (EBUSY) with which md answers a request to fail a member.
+
+        RAID 1 and 10 keep a member that they cannot lose; other levels fail it, which breaks the array.
+        """
         expected = self.expected
         member = expected.drives.get(act.drive)
         if not (member and member.is_in_sync):

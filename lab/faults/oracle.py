@@ -1,4 +1,4 @@
-"""The oracle on an open lab: it writes known data to a device or to files, and judges them by a stored ledger.
+"""The oracle on an open lab, which writes known data to a device or to files and judges them by a stored ledger.
 
 It can run concurrently with loads and faults, on md arrays, volumes and mounted file systems. A later process can
 continue its ledger, even if the machine was lost.
@@ -101,7 +101,7 @@ _REPORTED_OPERATIONS = 8
 
 
 class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the oracle writes: the first line of its ledger file."""
+    """Where the oracle writes, as stored in the first line of its ledger file."""
 
     where: str
     """A device (/dev/…), or the mount point of a file system."""
@@ -187,7 +187,7 @@ class Oracle:
         write_file(self.file, msgspec.json.encode(self.region) + b"\n")
         if self.region.has_files:
             operations = 4 * self.region.mix.get("names", 10)
-            # In a single call: if the machine is lost during it, the caller fills again anyway.
+            # A single call suffices: if the machine is lost during it, the caller fills again anyway.
             self.advance(operations, most_in_doubt=operations)
             return
         writes = -(-self.region.block_count // _FILL_BLOCKS) + 1

@@ -105,7 +105,7 @@ class SilenceWatchdog:
         self._last = self._clock.monotonic_seconds()
 
     def _watch(self) -> None:
-        # Wait in short steps, because the limit may become shorter meanwhile.
+        # Wait in short steps, because the limit may be shortened meanwhile.
         while not self._is_over.wait(min(1.0, max(0.05, self._last + self.seconds - self._clock.monotonic_seconds()))):
             if self._clock.monotonic_seconds() - self._last >= self.seconds:
                 self.is_silent = True

@@ -271,7 +271,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     level: str = "raid5"
     members: Annotated[int, msgspec.Meta(ge=1, le=16)] = 4
     layout: str = ""
-    """Layout of RAID 10, such as f2; empty: mdadm's default."""
+    """Layout of RAID 10, such as f2; empty means mdadm's default."""
     chunk_bytes: int = 16 * KIB
     member_bytes: int = MIB
     policy: str = "resync"
@@ -281,7 +281,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
-            raise SpecError(f"there is no policy '{self.policy}'", hint=f"known: {', '.join(POLICIES)}")
+            raise SpecError(f"there is no policy '{self.policy}'", hint=f"choose one of {', '.join(POLICIES)}")
         if self.layout and self.level != "raid10":
             raise SpecError(f"a layout can be chosen only for RAID 10 here, not for {self.level}", hint="leave it out")
         _ = self.raid
@@ -402,7 +402,7 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     why: str = ""
     """A sentence for the user."""
     only: tuple[str, ...] = ()
-    """The variants in which the step runs; empty: all variants."""
+    """The variants in which the step runs; empty means all variants."""
     expect: dict[str, Expectation] = {}
     """Fact (in ``KNOWN``, or matched by ``NUMBERED``) -> expected value, for the evidence of this step."""
     is_timed: bool = False
@@ -455,7 +455,7 @@ class ScenarioArray:
     """Plans the operations on an array as lab.arrays.kinds.MdArray does, but from the action alone.
 
     A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
-    of the array: a client that looked at it between two steps would influence the timing.
+    of the array, because a client that looked at it between two steps would influence the timing.
     """
 
     name: str
@@ -523,11 +523,11 @@ class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble")
     force: bool = False
     """Whether to use even members whose event counts differ."""
     disks: tuple[int, ...] = ()
-    """The drives; empty: all drives with which the array was created."""
+    """The drives; empty means all drives with which the array was created."""
     options: tuple[str, ...] | None = None
     """mdadm options instead of the lab's own."""
     activates: bool = True
-    """Whether to make the array active immediately: on these machines md starts arrays read-auto."""
+    """Whether to make the array active immediately, because on these machines md starts arrays read-auto."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
@@ -555,7 +555,7 @@ class WriteStep(SceneAction, frozen=True, kw_only=True, tag="write"):
     operations: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     first: int = 0
     count: int = 0
-    """Number of blocks from ``first`` on; 0 means as many as the oracle has."""
+    """Number of blocks from ``first`` on; 0 means as many as the oracle's data have."""
     depth: Annotated[int, msgspec.Meta(ge=1, le=31)] = 4
     flush: int = 8
     """One operation in ``flush`` is a flush, one write in ``through`` is O_DSYNC, and one in ``whole`` a full stripe;
@@ -630,14 +630,14 @@ class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
 
 
 def held_at(stage: Stage, percent: float) -> int:
-    """The position of a limit in sectors: a whole number of chunks, at least one."""
+    """Return the position of a limit in sectors, which is a whole number of chunks, at least one."""
     chunk = stage.array.chunk_bytes // 512
     sectors = stage.array.member_bytes // 512
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
 
 def md_file(name: str) -> str:
-    """The path of one of md's attributes; an absolute path is returned unchanged."""
+    """Return the path of one of md's attributes; an absolute path is returned unchanged."""
     return name if name.startswith("/") else f"{MD}/{name}"
 
 
@@ -702,7 +702,7 @@ _DATA_LAYERS = {
 class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
     """Puts a device-mapper device between a drive and md, or replaces its table while it is in use (``again``).
 
-    ``kind``: linear, dust, flakey, integrity, snapshot (an overlay: ``arguments`` is the drive that receives the
+    ``kind`` is linear, dust, flakey, integrity, snapshot (an overlay: ``arguments`` is the drive that receives the
     writes, such as ``#4``), shorter (by ``arguments`` sectors) or loop (a loop device with sectors of ``arguments``
     bytes). For the other kinds, ``arguments`` follow the offset in the table (Documentation/admin-guide/device-mapper).
     """
@@ -727,7 +727,7 @@ class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
             return [["loop", self.disk, int(self.arguments)]]
         tables = _DATA_LAYERS if self.data_only else _WHOLE_LAYERS
         if self.kind not in tables:
-            raise SpecError(f"there is no layer '{self.kind}'", hint=f"known here: {', '.join(tables)}")
+            raise SpecError(f"there is no layer '{self.kind}'", hint=f"choose one of {', '.join(tables)}")
         table = tables[self.kind].replace("#N", f"#{self.disk}").replace("ARGUMENTS", self.arguments).rstrip()
         return [["table" if self.again else "layer", self.disk, table]]
 
@@ -912,7 +912,7 @@ def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
     """Raise SpecError if one of these is not a kind of power cut."""
     for kind in kinds:
         if kind not in KINDS:
-            raise SpecError(f"'{kind}' is not a kind of power cut", hint=f"known: {', '.join(KINDS)}")
+            raise SpecError(f"'{kind}' is not a kind of power cut", hint=f"choose one of {', '.join(KINDS)}")
 
 
 class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
@@ -964,14 +964,14 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
         for failed in sets:
             reason = difference(tried[failed], stage) if failed in tried else "not tried"
             differing += [f"{failed}: {reason}"] if reason else []
-            # Counted by what was observed, not by what was expected.
+            # Count what was observed, not what was expected.
             seen = tried.get(failed)
             survived += seen is not None and not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
         return {"sets": len(sets), "survived": survived, "differing": len(differing), "differences": differing}
 
 
 def difference(seen: dict[str, Any], stage: Stage) -> str:
-    """Return how md and the oracle differ from the level's arithmetic for one set of lost members, or nothing."""
+    """Describe how md and the oracle differ from the level's arithmetic for one set of lost members, if they do."""
     array, failed = stage.array, frozenset(seen["failed"])
     survives = array.raid.survives(failed, array.members)
     lost = array.places.unreadable(failed)
@@ -1147,9 +1147,9 @@ DRIVES = 8
 NEEDS = {
     "record": "drives that can be recorded: those of the lab's own kernel (make uml-kernel)",
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
-    "late-data": "drives that read a write's data only when it ends: those of the lab's own kernel (make uml-kernel)",
+    "late-data": "drives that read a write's data only at its end: those of the lab's own kernel (make uml-kernel)",
 }
-"""Optional property of a machine -> description. Device-mapper targets such as ``dm:dust`` are others."""
+"""Optional property of a machine -> description. Device-mapper targets, such as ``dm:dust``, are not listed."""
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
     **dict.fromkeys(("array.pull", "array.plug-in", "slow"), "lab-drives"),
@@ -1289,7 +1289,7 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
-    """A variant ready to run: an array, and steps without placeholders."""
+    """A variant that is ready to run, with an array and steps without placeholders."""
 
     name: str
     array: SceneArray
@@ -1379,7 +1379,7 @@ ARRAYS = (
     SceneArray(level="raid5", members=4, policy="ppl"),
 )
 OPERATIONS = 14
-"""Operations of one history; each is followed by a check."""
+"""Number of operations in one history; each is followed by a check."""
 
 
 @dataclass
@@ -1390,7 +1390,7 @@ class ArrayModel:
     chance: random.Random
     slots: dict[int, int | None] = field(default_factory=dict)
     faulty: list[int] = field(default_factory=list)
-    """Drives that md lists as faulty. Once restarted, md no longer lists them, but their stale superblocks remain."""
+    """Drives that md lists as faulty. After a restart, md no longer lists them, but their stale superblocks remain."""
     free: list[int] = field(default_factory=list)
     has_moved: bool = False
 
@@ -1497,7 +1497,7 @@ class ArrayModel:
 
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
-    """One history per array, and then the first one again on another machine, where every write must be the same."""
+    """Yield one history per array, then the first one again on another machine, where all writes must be the same."""
     for number, array in enumerate((*ARRAYS, ARRAYS[0])):
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"

@@ -4,7 +4,7 @@ An outcome contains every check, with the expected value and the value found, an
 immediately::
 
     STATE/faults/scenarios/<id>/run.json         the options and the machine
-    STATE/faults/scenarios/<id>/outcomes.jsonl   one scenario per line, never changed afterwards
+    STATE/faults/scenarios/<id>/outcomes.jsonl   one line per scenario, never changed afterwards
     STATE/faults/scenarios/<id>/documents.jsonl  with --keep: all documents from the machine
 """
 
@@ -658,7 +658,7 @@ class ScenarioRunner:
             if watchdog.is_silent and self._playing:
                 done.append(self._playing)
             else:
-                silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it hangs or computes endlessly"
+                silent = f"it reported nothing for {self.longest_silence_seconds:g} s, so it hangs or computes endlessly"
                 verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
         except (DeviceRefused, RunCancelled, ResultError):
             # The error is not caused by md, so there is no outcome.

@@ -1,4 +1,4 @@
-"""md on the machine: reads superblocks, starts arrays with md's ioctls, and compares members directly.
+"""Reads superblocks, starts arrays with md's ioctls, and compares members directly, all on the machine.
 
 Starting an array with mdadm takes 90 ms in an embedded kernel, and md accounts for only a tenth of that. So that
 thousands of crash points can be tried, this module does what mdadm --assemble does for consistent members: it adds the
@@ -315,7 +315,7 @@ def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int)
 
 
 def wrong_rows(folder: str, geometry: dict[str, Any]) -> list[int]:
-    """Return the rows for which the in-sync members of a running array are ``disagreeing``.
+    """Apply ``disagreeing`` to the in-sync members of a running array.
 
     ``geometry`` contains ``rows``, ``chunk`` and ``member_bytes``. Raises OSError if a member cannot be read.
     """

@@ -294,7 +294,7 @@ class CampaignPlayer(Player):
         return self.do_flip(node, int(offset) * 512 + at, length)
 
     def do_parity(self) -> dict[str, Any]:
-        """Return the rows with inconsistent parity or copies, by the job's geometry that fits the array now."""
+        """Return the rows with inconsistent parity or copies, using the job's geometry that now fits the array."""
         shape = (read_text(f"{self.folder}/raid_disks"), read_text(f"{self.folder}/component_size"))
         if not shape[0]:
             return {"absent": "no array"}

@@ -67,9 +67,9 @@ def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int
 class FileStates:
     """The allowed names and contents of files.
 
-    ``names``: name -> the files that it may refer to, oldest first; 0 stands for no file. ``files``: file -> (minimum
-    size in bytes, maximum size, sector -> generations, oldest first); other sectors are zeros. ``folders``: folder ->
-    (names that are certain, events of later changes in order).
+    ``names`` maps a name to the files that it may refer to, oldest first; 0 stands for no file. ``files`` maps a file
+    to (minimum size in bytes, maximum size, sector -> generations, oldest first); other sectors are zeros. ``folders``
+    maps a folder to (names that are certain, events of later changes in order).
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,10 @@ class FileLedger:
         return names, sizes
 
     def synced_before(self, at: int, *, is_power_cut: bool) -> dict[object, int]:
-        """Return folder, file or "" (all) -> the event before which operations must have ended to be certain now."""
+        """Return the event at which the last sync of each folder, each file and of everything (key "") began.
+
+        Operations that ended before that event are certain at event ``at``.
+        """
         if not is_power_cut:
             return {"": at + 1}
         found: dict[object, int] = {"": 0}

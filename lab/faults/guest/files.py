@@ -370,7 +370,7 @@ class FilesCheck:
         if not verdicts:
             self.count(LOST, name, f"a file that was removed, {len(found.data)} bytes", allowed)
             return
-        # Choose the newest of several matching files: an old empty file would match as well.
+        # Choose the newest of several matching files, because an old empty file would match as well.
         chosen = max(suited) if suited else min(verdicts, key=lambda file: (len(verdicts[file].bad), -file))
         self.count(INTACT if len(set(allowed)) == 1 else OLD if chosen == allowed[0] else NEW, name)
         for word, count in verdicts[chosen].verdicts.items():

@@ -311,7 +311,7 @@ COMPLAINTS = (
 )
 """Words that no history may cause to appear in the kernel log."""
 STATE_READS = 3
-"""How often md's attributes are read at most, if they change while they are being read."""
+"""Maximum number of times that md's attributes are read, if they change during a read."""
 STATE_FILES = (
     *("array_state", "degraded", "sync_action", "mismatch_cnt", "level", "raid_disks", "resync_start"),
     *("consistency_policy", "reshape_position", "journal_mode", "component_size"),
@@ -433,7 +433,7 @@ def accept_discards(queue: str) -> bool:
 
 
 def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
-    """Stop recording drives, restore their normal operation and blank them; ``are_ours`` if they are the lab's own."""
+    """Stop recording drives, restore their normal operation and blank them; ``are_ours`` means the lab's own."""
     if are_ours:
         drives("forget")
     for number, node in enumerate(nodes):
@@ -481,7 +481,7 @@ def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> li
 class Player:
     """Runs one history.
 
-    ``job`` contains the seed, steps, geometry (rows, chunk, member_bytes) and, if any, an earlier history's ledger.
+    ``job`` contains the seed, steps, geometry (rows, chunk, member_bytes) and, optionally, an earlier ledger.
     """
 
     most_bad = MOST_BAD
