@@ -658,7 +658,7 @@ class ScenarioRunner:
             if watchdog.is_silent and self._playing:
                 done.append(self._playing)
             else:
-                silent = f"it reported nothing for {self.longest_silence_seconds:g} s, so it hangs or computes endlessly"
+                silent = f"it reported nothing for {self.longest_silence_seconds:g} s, so it hangs or loops endlessly"
                 verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
         except (DeviceRefused, RunCancelled, ResultError):
             # The error is not caused by md, so there is no outcome.

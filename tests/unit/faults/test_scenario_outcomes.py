@@ -288,7 +288,7 @@ def test_another_machine_takes_the_place_of_one_that_is_lost_or_not_as_new(
     ("kernel", "verdict", "reason"),
     [
         ("6.12.117+deb12-amd64", FaultVerdict.KNOWN_DEFECT, "see docs/findings.md, 27"),
-        ("6.1.0-56-amd64", FaultVerdict.MACHINE_LOST, "it reported nothing for 0.2 s, so it hangs or computes endlessly"),
+        ("6.1.0-56-amd64", FaultVerdict.MACHINE_LOST, "it reported nothing for 0.2 s, so it hangs or loops endlessly"),
     ],
 )
 def test_a_hang_is_a_known_defect_only_on_a_kernel_that_has_it(
