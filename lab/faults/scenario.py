@@ -935,7 +935,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
         return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """Return the number of lost blocks that had no write in flight and were not on a missing member."""
+        """Return in ``untouched_elsewhere`` how many lost blocks were on present members, with no write in flight."""
         elsewhere = 0
         for missing, blocks in evidence.get("untouched_at", {}).items():
             slots = numbers_in(missing.replace("+", " "))
