@@ -13,7 +13,7 @@ from lab.gates.decoding import Name, PointCount, Seed
 from lab.session.session import LabSession, Shell, link_disks
 
 _SHOWN_CHARACTERS = 400
-"""How many characters of a failed line's output are shown, counted from its end."""
+"""The number of characters shown from the end of a failed line's output."""
 
 
 class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
@@ -29,7 +29,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
 
         A lesson may come from an unknown author.
 
-        Raises LabError on other machines, and for a line that exits with a nonzero status.
+        Raises LabError on other machines, and if the line exits with a nonzero status.
         """
         if not session.is_embedded:
             raise LabError(
@@ -59,7 +59,7 @@ class ApartAction(Action, frozen=True, kw_only=True):
         """A short description of the action, for progress messages."""
 
     def perform(self, session: LabSession) -> None:
-        """Does nothing: ``LessonSession.do_apart`` runs the action."""
+        """Do nothing, because ``LessonSession.do_apart`` runs the action."""
 
 
 class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):

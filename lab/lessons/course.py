@@ -1,12 +1,12 @@
 """The course: lesson files and translations, a lesson for one student, and the sentences that lessons share.
 
-A lesson is one TOML file, such as ``03-mirroring.toml``, with its structure and its English text. A translation is
-another file, such as ``03-mirroring.es.toml``, with only the texts. Unknown keys in either are errors.
-``lesson_problems`` checks their content, and ``lab.lessons.proof`` proves on a real lab that a lesson is correct. Texts
-may contain values drawn for the student's seed, such as ``{seed.members}``.
+A lesson is one TOML file, such as ``03-mirroring.toml``, which contains its structure and its English text. A
+translation is another file, such as ``03-mirroring.es.toml``, which contains only texts. Unknown keys in either are
+errors. ``lesson_problems`` checks the contents of these files, and ``lab.lessons.proof`` proves on a real lab that a
+lesson is correct. Texts may contain values drawn for the student's seed, such as ``{seed.members}``.
 
-A value is derived with SHA-256 from the lesson, the variable and the seed. So it is the same on every computer and with
-every version of Python, and a new variable does not change the others.
+A value is derived with SHA-256 from the lesson, the variable and the seed. It is therefore the same on every computer
+and with every version of Python, and a new variable does not change the others.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ HINTS = 3
 SOURCE_LANGUAGE = "en"
 
 Arguments = dict[str, Any]
-"""A check or an action as in the file: its name under ``that`` or ``act``, and its arguments."""
+"""A check or an action as the file gives it: its name under ``that`` or ``act``, and its arguments."""
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,17 +77,17 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     one_of: tuple[int | float | str, ...] = ()
     """Choices, such as ``["64K", "128K"]``."""
     disks: int | str = ""
-    """This number of consecutive disks of the lab, such as ``disk02,disk03,disk04``; or the name of a variable with the
-    number.
+    """The number of consecutive lab disks to draw (3 draws ``disk02,disk03,disk04`` or the like), or the name of a
+    variable that holds this number.
     """
     disk_from: str = ""
-    """One disk of this variable."""
+    """The name of a variable, one of whose disks is drawn."""
     disk_besides: tuple[str, ...] = ()
-    """One disk of the lab, or of ``disk_from``, that is in none of these variables."""
+    """Names of variables whose disks are not drawn; the others are those of ``disk_from``, or of the lab."""
     index: int | None = None
-    """Selects the disk at this index, from 0, instead of any disk."""
+    """The index, from 0, of the disk to use; None if the seed selects the disk."""
     case: str = ""
-    """The name of a variable that determines this one: ``of`` maps each of that variable's choices to a value."""
+    """The name of a variable that determines this one; ``of`` maps each of that variable's choices to a value."""
     of: dict[str, int | float | str] = {}
 
 
@@ -100,7 +100,7 @@ class Exercise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: str
     minutes: int
     disks: DiskCount
-    """Number of lab disks that must exist: the exercise uses them from disk01 on."""
+    """The number of lab disks that must exist, from disk01 on."""
     seed: dict[str, Variable] = {}
     needs_mdadm: NeededMdadm | None = None
     """The required version of mdadm; None: any supported one."""
@@ -111,14 +111,14 @@ class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     question: str
     options: dict[str, str]
-    """Key -> text for the student; the keys are the same in every language."""
+    """The text of each option by its key; the keys are the same in every language."""
 
 
 class Question(QuestionText, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prediction, asked before the student acts. A wrong prediction is accepted: the measurement shows the answer."""
+    """A question for a prediction before the student acts. Any prediction is accepted; the step shows the answer."""
 
     answer: str = ""
-    """The key of the option that proves correct; empty: a matter of opinion."""
+    """The key of the correct option; empty if the answer is a matter of opinion."""
 
 
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,13 +128,13 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     value: Arguments
     """The source of the correct number: its name under ``get`` (lab.checks.readings), and its arguments."""
     unit: str = ""
-    """The unit, for example ``ms``; empty: a number without a unit."""
+    """The unit, such as ``ms``; empty if the number has none."""
     within_percent: float = 0.0
     """The tolerance for a typed number, because displayed numbers are rounded."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A common mistake: the state that it leads to, or the number that is typed, and a hint."""
+    """A common mistake, recognised by the state that it leads to or by the number that is typed, and a hint."""
 
     id: str
     when: tuple[Arguments, ...] = ()
@@ -142,37 +142,37 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     types: Arguments = {}
     """The source of the wrong number, as in a reading; empty if the mistake concerns only the lab."""
     times: float | str = 1.0
-    """Factor for the number of ``types``; a text may contain placeholders of the seed."""
+    """The factor by which the number of ``types`` is multiplied; it may be a text with placeholders of the seed."""
     hint: str
 
 
 class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step: say, ask, do, check, read, three hints, explain."""
+    """One step: instructions, a question, a solution, checks, a reading, three hints and an explanation."""
 
     id: str
     say: str
-    """Markdown: what the student should do and examine."""
+    """What the student should do and examine, in Markdown."""
     ask: Question | None = None
     do: tuple[Arguments, ...] = ()
     """The step's own solution, which the app can run."""
     check: tuple[Arguments, ...] = ()
     """Checks on the real lab; a question and a reading count as additional checks."""
     secret: tuple[str, ...] = ()
-    """Names of checks whose requirements would reveal the choice: each is shown only when its check holds."""
+    """Names of checks whose requirements would reveal the choice; each is shown only when its check holds."""
     read: ReadingPlan | None = None
-    """A number to read when the step's actions are done."""
+    """The number that the student reads when the step's actions are done."""
     hints: tuple[str, ...]
     explain: str
-    """Markdown, shown after success: the explanation."""
+    """The explanation that is shown after success, in Markdown."""
     mistakes: tuple[Mistake, ...] = ()
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded wrong solution: it must not pass the step's checks, and its mistake must be recognised."""
+    """A recorded wrong solution, which must fail the step's checks, and whose mistake must be recognised."""
 
     step: str
     do: tuple[Arguments, ...] = ()
-    """Actions of the wrong solution; if empty, the step's own are run, and the mistake's number is typed."""
+    """Actions of the wrong solution; if there are none, the step's own are run and the mistake's number is typed."""
     mistake: str
 
 
@@ -180,11 +180,13 @@ class Lesson(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One lesson with its English text."""
 
     goal: str
-    """One sentence: what the student can do or explain after the lesson."""
+    """One sentence that says what the student can do or explain after the lesson."""
     needs: tuple[str, ...] = ()
     """Lessons that must precede this one."""
     measure: dict[str, str] = {}
-    """Name -> an experiment file (TOML text), run on separate disks; id and format_version are added."""
+    """The text of an experiment file by the measurement's name. It is run on separate disks; id and format_version are
+    added.
+    """
     steps: tuple[LessonStep, ...]
     wrong: tuple[Wrong, ...]
 
@@ -202,7 +204,7 @@ class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hints: tuple[str, ...]
     explain: str
     mistakes: dict[str, str] = {}
-    """Id of a mistake -> its hint."""
+    """The hint for each mistake by its id."""
 
 
 class Translation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -221,13 +223,13 @@ Values = dict[str, Value]
 
 
 SEED = "seed."
-"""Prefix of placeholders: ``{seed.disk}``."""
+"""The prefix in placeholders such as ``{seed.disk}``."""
 
 
 def draw(varied: Exercise, seed: str) -> Values:
-    """All values for this seed; for an empty seed, the first choices.
+    """Return all values for this seed; an empty seed selects the first choices.
 
-    Raises SpecError for a variable that has no valid choice.
+    Raises SpecError if a variable has no valid choice.
     """
     values: Values = {}
     for name, variable in varied.seed.items():
@@ -241,21 +243,21 @@ def draw(varied: Exercise, seed: str) -> Values:
         if len(str(values[name])) > _LONGEST_VALUE:
             raise SpecError(
                 f"{varied.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
-                hint="use fewer other variables in it",
+                hint="refer to fewer variables in it",
             )
     return values
 
 
 def fill(text: str, values: Mapping[str, Value]) -> str:
-    """The text with all ``{seed.…}`` filled in.
+    """Return the text with all ``{seed.…}`` filled in.
 
-    Raises SpecError, which suggests the nearest name, for an unknown variable.
+    Raises SpecError, which suggests the nearest name, if a variable is unknown.
     """
     return str(fill_tree(text, values))
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
-    """Like ``fill``, for all texts in a tree. A text that is one placeholder becomes its value, a number or a text."""
+    """Fill in all texts of a tree. A text that is a single placeholder becomes its value, a number or a text."""
     return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 
@@ -304,7 +306,7 @@ def _count(varied: Exercise, name: str, asked: int | str, values: Values) -> int
     if not isinstance(count, int) or not 1 <= count <= varied.disks:
         raise SpecError(
             f"{varied.id}: seed.{name} asks for '{asked}' disks",
-            hint=f"write a number from 1 to {varied.disks}, or the name of a variable above it that contains one",
+            hint=f"write a number from 1 to {varied.disks}, or the name of a variable above it that holds one",
         )
     return count
 
@@ -323,7 +325,7 @@ def _not_drawn_yet(varied: Exercise, name: str, other: str) -> SpecError:
 
 
 def lab_disks(count: int) -> list[str]:
-    """The names of the lab's first disks."""
+    """Return the names of the lab's first ``count`` disks."""
     return [f"disk{number:02d}" for number in range(1, count + 1)]
 
 
@@ -336,7 +338,7 @@ ACTIONS: Mapping[str, type[Action]] = {
 def make_action(written: Mapping[str, Any], *, where: str) -> Action:
     """Create an action from its TOML table.
 
-    Raises SpecError, which suggests the nearest name, for an unknown name or key.
+    Raises SpecError, which suggests the nearest name, if the name or a key is unknown.
     """
     return make_tagged(with_new_arguments(written), ACTIONS, what="action", key="act", where=where)
 
@@ -358,7 +360,7 @@ class ReadyMistake:
 
 @dataclass(frozen=True, slots=True)
 class ReadyStep:
-    """One step for the student."""
+    """One step, with the texts and values for one student."""
 
     id: str
     text: str
@@ -366,14 +368,14 @@ class ReadyStep:
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
     secret: tuple[str, ...]
-    """Names of checks whose requirements are hidden until they hold."""
+    """Names of checks whose requirements are hidden until the checks hold."""
     read: Reading | None
     hints: tuple[str, ...]
-    """``BY_HAND`` is not yet replaced here: see ``hints_by_hand``."""
+    """Still with ``BY_HAND``, which ``hints_by_hand`` replaces."""
     explain: str
     mistakes: tuple[ReadyMistake, ...]
     values: Values
-    """Values drawn for the seed that the texts of the step contain."""
+    """The values drawn for the seed that occur in the step's texts."""
 
     @property
     def hints_by_hand(self) -> tuple[str, ...]:
@@ -390,18 +392,18 @@ class ReadyStep:
 
     @property
     def check_count(self) -> int:
-        """Number of checks of the step, including its question and its reading."""
+        """The number of checks of the step, including its question and its reading."""
         return len(self.checks) + (self.ask is not None) + (self.read is not None)
 
 
 def number_of(lesson_id: str) -> str:
-    """A lesson's number in the course, such as ``3``, taken from its id."""
+    """Return a lesson's number in the course, such as ``3``, which its id contains."""
     return lesson_id[:2].lstrip("0")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyLesson:
-    """One lesson for the student."""
+    """One lesson, with the texts and values for one student."""
 
     id: str
     title: str
@@ -413,7 +415,7 @@ class ReadyLesson:
     seed: str
     steps: tuple[ReadyStep, ...]
     measures: Mapping[str, tuple[Experiment, str]]
-    """Name -> the experiment, and the text of its file."""
+    """The experiment and the text of its file, by the measurement's name."""
     wrong: tuple[tuple[Wrong, tuple[Action, ...]], ...]
     """The recorded wrong solutions, and the actions of each."""
 
@@ -433,7 +435,7 @@ class ReadyLesson:
 
 
 def english_texts(lesson: Lesson) -> Translation:
-    """The texts of the lesson's own file, in the form of a translation."""
+    """Return the texts of the lesson's own file, in the form of a translation."""
     steps = {
         step.id: StepText(
             say=step.say,
@@ -456,7 +458,7 @@ def english_texts(lesson: Lesson) -> Translation:
 
 
 def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
-    """The lesson for this seed and language. Raises a SpecError that names the step and the remedy."""
+    """Return the lesson for this seed and language. Raises a SpecError that names the step and the remedy."""
     values = draw(lesson, seed)
     english = english_texts(lesson)
     texts = translation or english
@@ -486,7 +488,7 @@ def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None =
 
 
 def experiment_id(lesson_id: str, measure: str) -> str:
-    """The id under which the result of a lesson's measurement is stored."""
+    """Return the id under which the result of a lesson's measurement is stored."""
     return f"lesson-{lesson_id}-{measure}"
 
 
@@ -508,7 +510,7 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText, values: Values) -> R
 
 
 def _shown(step: LessonStep) -> str:
-    """All texts of a step that are visible as soon as it begins."""
+    """Return all texts of a step that are visible as soon as it begins."""
     asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
     return "\n".join((step.say, *asked, step.read.question if step.read else ""))
 
@@ -545,11 +547,13 @@ def _mistake(step: LessonStep, mistake: Mistake, text: StepText, values: Values,
 
 
 def _times(text: str, where: str) -> float:
-    """The value of a mistake's ``times``. Raises SpecError for text that is not a number."""
+    """Return the value of a mistake's ``times``. Raises SpecError if the text is not a number."""
     try:
         return float(text)
     except ValueError:
-        raise SpecError(f"{where}: times is '{text}'", hint="write a number, or a seed variable with one") from None
+        raise SpecError(
+            f"{where}: times is '{text}'", hint="write a number or a seed variable that holds one"
+        ) from None
 
 
 def _actions(written: Iterable[Arguments], values: Values, where: str) -> tuple[Action, ...]:
@@ -591,12 +595,12 @@ class LessonFiles:
 
     @property
     def shell_lines(self) -> tuple[str, ...]:
-        """Lines that the lab runs as root if the student lets it do a step."""
+        """The shell lines that the lab runs as root if the student lets it do a step."""
         actions = (action for step in self.lesson.steps for action in step.do)
         return tuple(str(action.get("line", "")) for action in actions if action.get("act") == "shell")
 
     def ready(self, seed: str = "", language: str = SOURCE_LANGUAGE) -> ReadyLesson:
-        """The lesson for a student, in English if it has no translation into this language."""
+        """Return the lesson for a student, in English if it has no translation into this language."""
         return make_ready(self.lesson, seed, self.translations.get(language))
 
 
@@ -606,9 +610,9 @@ def is_path(word: str) -> bool:
 
 
 def find_id(what: str, word: str, ids: Collection[str]) -> str:
-    """The id that ``word`` stands for: the id, its number or a unique part of it.
+    """Return the id that ``word`` is, or whose number or unique part it is.
 
-    Raises a SpecError that suggests the nearest id.
+    If there is no such id, a SpecError suggests the nearest one.
     """
     number = digits(word)
     near = [each for each in ids if (each.startswith(f"{number:02d}-") if number is not None else word in each)]
@@ -634,7 +638,7 @@ class Course:
 
 
 def read_lesson(path: Path) -> LessonFiles:
-    """Read one lesson and its translations. Raises SpecError for an invalid file."""
+    """Read one lesson and its translations. Raises SpecError if a file is invalid."""
     translations = {}
     for other in sorted(path.parent.glob(f"{path.stem}.*.toml")):
         match = _TRANSLATION_FILE.fullmatch(other.stem)
@@ -644,18 +648,18 @@ def read_lesson(path: Path) -> LessonFiles:
 
 
 def read_course(paths: Iterable[Path]) -> Course:
-    """Read the lessons among these files, with their translations. Raises SpecError as ``read_lesson`` does."""
+    """Read the lessons among these files, with their translations. Raises SpecError if a file is invalid."""
     return Course(tuple(read_lesson(path) for path in paths if not _TRANSLATION_FILE.fullmatch(path.stem)))
 
 
 @cache
 def built_in_course() -> Course:
-    """The course that comes with raidlab."""
+    """Return the course that comes with raidlab."""
     return read_course(catalogue(COURSE_FOLDER).values())
 
 
 def is_lesson_name(stem: str) -> bool:
-    """Whether this is a valid name of a lesson file: two digits, a hyphen, a name."""
+    """Whether this is a valid name for a lesson file, which is two digits, a hyphen and a name."""
     return bool(_LESSON_FILE.fullmatch(stem))
 
 
@@ -663,7 +667,7 @@ WORDS_FOLDER = Path(__file__).with_name("words")
 
 
 _SECRET = ".secret"
-"""Suffix of the keys of sentences that hide a requirement."""
+"""The suffix of the keys of sentences that stand in for a hidden requirement."""
 
 
 class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -673,16 +677,16 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str
     """The name of the language in that language."""
     wanted: dict[str, str]
-    """Key of a check -> its requirement."""
+    """What each check requires, by the check's key."""
     found: dict[str, str]
-    """Key of an outcome -> what was found."""
+    """What was found, by the outcome's key."""
     states: dict[str, str]
     """Translations of states of disks and arrays in outcomes; other states remain as md writes them."""
     frame: dict[str, str]
     """Headings and labels."""
 
     def requirement(self, key: str, facts: Mapping[str, object]) -> str:
-        """The sentence with a check's requirement. Raises SpecError if there is none, as ``find`` does."""
+        """Return the sentence that states a check's requirement. Raises SpecError if there is none."""
         return self._sentence("wanted", key, facts)
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
@@ -701,7 +705,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.frame[key].format_map(facts)
 
     def predicted(self, ask: Question, chosen: str) -> str:
-        """The prediction and its outcome; empty without a prediction."""
+        """Return the prediction and its outcome, or an empty string without a prediction."""
         if chosen not in ask.options:
             return ""
         facts = {"answer": ask.options[chosen]}
@@ -715,7 +719,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
 
     def secret_key(self, check: str) -> str:
-        """The key of the sentence that is shown instead of a check's requirement. Raises SpecError if there is none."""
+        """Return the key of the sentence that hides a check's requirement. Raises SpecError if there is none."""
         key = f"{check}{_SECRET}"
         if key not in self.wanted:
             known = [each.removesuffix(_SECRET) for each in self.wanted if each.endswith(_SECRET)]
@@ -724,13 +728,13 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def placeholders(text: str) -> set[str]:
-    """The placeholders of a text, with braces, such as ``{array}``."""
+    """Return the placeholders in a text, with their braces, such as ``{array}``."""
     return {"{" + part.partition("}")[0] + "}" for part in text.split("{")[1:]}
 
 
 @cache
 def words_in(language: str) -> LessonWords:
-    """The sentences in a language; missing ones are in English."""
+    """Return the sentences in a language; those that it lacks are in English."""
     english = read_toml(WORDS_FOLDER / f"{SOURCE_LANGUAGE}.toml", LessonWords)
     path = WORDS_FOLDER / f"{language}.toml"
     if language == SOURCE_LANGUAGE or not path.exists():
@@ -741,7 +745,7 @@ def words_in(language: str) -> LessonWords:
 
 
 def word_languages() -> tuple[str, ...]:
-    """Languages that have sentences, English first."""
+    """Return the languages that have sentences, English first."""
     found = sorted(path.stem for path in WORDS_FOLDER.glob("*.toml"))
     return (SOURCE_LANGUAGE, *(language for language in found if language != SOURCE_LANGUAGE))
 
@@ -753,13 +757,13 @@ TRIED_SEEDS = ("", *(f"try-{number}" for number in range(12)))
 
 
 def course_problems(course: Course) -> tuple[str, ...]:
-    """All problems of all lessons, and of their order."""
+    """Return the problems of all lessons and of their order."""
     problems = [problem for files in course.lessons for problem in lesson_problems(files)]
     return (*problems, *_order_problems(course))
 
 
 def lesson_problems(files: LessonFiles) -> tuple[str, ...]:
-    """All problems of one lesson and its translations."""
+    """Return the problems of one lesson and its translations."""
     seeds = seed_problems(lambda seed: _require_sound(make_ready(files.lesson, seed)))
     problems = (*_lesson_head_problems(files), *_step_problems(files.lesson), *seeds)
     name = files.path.name
@@ -788,14 +792,14 @@ def refuse_problems(what: str, path: Path, problems: Sequence[str]) -> None:
 
 
 def head_problems(exercise: Exercise, stem: str, versions: range) -> Iterator[str]:
-    """Problems with the keys that lessons and drills have in common; ``versions``: formats that can be read."""
+    """Yield problems with the keys that lessons and drills share; ``versions`` are the formats that can be read."""
     yield from _version_problems(exercise.format_version, versions)
     if exercise.id != stem:
         yield f"id is '{exercise.id}': write id = \"{stem}\", the name of the file"
 
 
 def seed_problems(make: Callable[[str], object]) -> Iterator[str]:
-    """The first error that ``make`` raises for one of ``TRIED_SEEDS``."""
+    """Yield the first error that ``make`` raises for one of ``TRIED_SEEDS``."""
     try:
         for seed in TRIED_SEEDS:
             make(seed)
@@ -812,7 +816,7 @@ def _lesson_head_problems(files: LessonFiles) -> Iterator[str]:
     lesson, stem = files.lesson, files.path.stem
     yield from head_problems(lesson, stem, FORMAT_VERSIONS)
     if not is_lesson_name(stem):
-        yield f"the name '{stem}' is not two digits, a hyphen and lowercase letters (05-mirroring): rename the file"
+        yield f"the name '{stem}' is not like 05-mirroring (two digits, a hyphen, lowercase letters): rename the file"
     if not 1 <= lesson.minutes <= 60:
         yield f"minutes is {lesson.minutes}: write 1 to 60, or split the lesson in two"
     if not 1 <= lesson.disks <= 16:
@@ -823,7 +827,7 @@ def _lesson_head_problems(files: LessonFiles) -> Iterator[str]:
     if not lesson.steps:
         yield "it has no steps: write at least one [[steps]]"
     if not lesson.wrong:
-        yield "it has no recorded wrong solution: write a [[wrong]] that a mistake of some step recognises"
+        yield "it has no recorded wrong solution: write a [[wrong]] that a step's mistake recognises"
 
 
 def _step_problems(lesson: Lesson) -> Iterator[str]:
@@ -890,7 +894,7 @@ def _secret_problems(step: LessonStep) -> Iterator[str]:
 
 
 def _require_sound(ready: ReadyLesson) -> None:
-    """Raises SpecError for problems that appear only with the values of the seed."""
+    """Raises SpecError if there is a problem that appears only with the values of the seed."""
     for step in ready.steps:
         where = f"step {step.id}"
         if step.ask and step.ask.answer and step.ask.answer not in step.ask.options:
@@ -931,7 +935,7 @@ def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> 
 
 
 def _order_problems(course: Course) -> Iterator[str]:
-    """Required lessons must exist and come earlier, which also excludes cycles."""
+    """Yield the required lessons that do not exist or do not come earlier; their order also excludes cycles."""
     ids = course.ids
     numbers = [each[:2] for each in ids]
     for number in sorted({each for each in numbers if numbers.count(each) > 1}):
@@ -949,7 +953,7 @@ def _unknown_need(need: str, ids: Iterable[str]) -> str:
 
 
 def _translation_problems(lesson: Lesson, translation: Translation, language: str) -> Iterator[str]:
-    """Missing or unexpected texts of a translation, compared with the lesson."""
+    """Yield the texts that a translation lacks, or has although the lesson lacks them."""
     yield from _version_problems(translation.format_version, FORMAT_VERSIONS)
     if translation.id != lesson.id:
         yield f"id is '{translation.id}': write id = \"{lesson.id}\", as in the lesson"

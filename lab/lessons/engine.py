@@ -69,7 +69,7 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """The result of one evaluation of the current step."""
+    """The result of evaluating the current step."""
 
     step: ReadyStep
     checks: tuple[CheckView, ...]
@@ -78,7 +78,7 @@ class StepView:
 
 
 def begin(lesson: ReadyLesson, *, target: str, now_utc: str) -> Progress:
-    """The progress at the beginning of a lesson."""
+    """Return the progress at the beginning of a lesson."""
     first = {lesson.steps[0].id: StepProgress(began_utc=now_utc)}
     return Progress(
         format_version=FORMAT_VERSION,
@@ -92,12 +92,12 @@ def begin(lesson: ReadyLesson, *, target: str, now_utc: str) -> Progress:
 
 
 def current_step(lesson: ReadyLesson, progress: Progress) -> ReadyStep | None:
-    """The first step that is not done; None at the end of the lesson."""
+    """Return the first step that is not done, or None at the end of the lesson."""
     return next((step for step in lesson.steps if not progress.is_done(step.id)), None)
 
 
 def done_count(lesson: Lesson | ReadyLesson, progress: Progress) -> int:
-    """Number of steps that are done."""
+    """Return the number of steps that are done."""
     return sum(progress.is_done(step.id) for step in lesson.steps)
 
 
@@ -105,7 +105,7 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     """Answer the question of the current step, or enter its reading.
 
     Both may be changed until the step is done. A reading is accepted only after the prediction. Raises LessonError if
-    the step does not ask for an answer, SpecError for an unknown option or an invalid number.
+    the step does not ask for an answer, and SpecError if the text is neither an option nor a valid number.
     """
     step = _require_step(lesson, progress)
     if step.ask is not None and text in step.ask.options:
@@ -133,7 +133,7 @@ def note_help(lesson: ReadyLesson, progress: Progress) -> Progress:
 
 
 def evaluate(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView | None:
-    """Evaluate the checks of the current step; None at the end of the lesson."""
+    """Evaluate the checks of the current step. Returns None at the end of the lesson."""
     step = current_step(lesson, progress)
     if step is None:
         return None
@@ -153,7 +153,7 @@ def evaluate(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> Step
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
-    """Record the result: the lasting checks that hold, and whether the step is done.
+    """Record which lasting checks hold, and whether the step is done.
 
     Returns the same object if nothing changed.
     """
@@ -174,7 +174,7 @@ def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: st
 
 
 def _reading_place(step: ReadyStep) -> int:
-    """The index that stands for a correct reading in ``StepProgress.passed``."""
+    """Return the index that stands for a correct reading in ``StepProgress.passed``."""
     return len(step.checks)
 
 
@@ -201,7 +201,7 @@ def _with_step(progress: Progress, step: ReadyStep, **changes: object) -> Progre
 
 _FIGURES = "ratio"
 _NO_FIGURES = "ratio-untold"
-"""Prefixes of the keys for outcomes of measurements, with and without figures."""
+"""The prefixes of the keys for outcomes of measurements, with and without figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +230,12 @@ def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
 
 
 def shows_solution(progress: StepProgress) -> bool:
-    """Whether all hints were taken: the last one is the complete answer."""
+    """Whether all hints were taken, the last of which is the complete answer."""
     return progress.hints >= HINTS
 
 
 def displayed(words: LessonWords, view: StepView) -> DisplayedStep:
-    """The parts of this view that may be displayed: until the student predicts, this excludes the results of checks."""
+    """Return the parts of a view that may be displayed: until the student predicts, not the results of checks."""
     step = view.step
     if step.ask is not None and not (asked := view.checks[0]).is_passed:
         question = DisplayedCheck(asked.name, words.requirement(asked.name, asked.facts), "", is_passed=False)

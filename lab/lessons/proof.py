@@ -1,4 +1,4 @@
-"""Proves a lesson by working through it as a student would, and opens the labs for this."""
+"""Proves a lesson by working through it the way a student would, and opens the labs for this."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ T = TypeVar("T")
 DISK_BYTES = 64 * MIB
 """Small disks, so that syncs are short."""
 PROOF_SEEDS = ("", "anna")
-"""The seeds that a lesson is proved with: the empty one, and a word."""
+"""The seeds with which a lesson is proved: the empty one and a word."""
 WORKERS = 2
 WRONG_BY = 1.5
-"""Factor that makes a number wrong; no reading has a tolerance of this size."""
+"""The factor that makes a number wrong; no reading has so large a tolerance."""
 _SOLUTION = Way("solution")
 
 
 class LessonProver(Prover):
     """Works through one lesson in an open lab.
 
-    Results of measurements are used as they are: disturbances are recognised during the measurement
+    Results of measurements are used as they are, because disturbances are recognised during the measurement
     (lab.experiments.run), independently of what the lesson expects.
     """
 
@@ -132,7 +132,7 @@ class LessonProver(Prover):
         view = self._evaluate(opened)
         outcome = view.checks[-1].outcome if view else None
         if view is None or view.is_done or outcome is None or outcome.key in NOT_COMPARED:
-            self._fail(step, "a wrong number passes, or fails for another reason", opened, view)
+            self._fail(step, "a wrong number passes, or fails for a different reason", opened, view)
             return None
         opened.answer(f"{expected:.10g}")
         return self._evaluate(opened)
@@ -144,7 +144,7 @@ class LessonProver(Prover):
             self._do_step(opened, step, is_first_time=False)
         step = self._lesson.step(wrong.step)
         if opened.step is not step:
-            return WayEnd(False, details="it could not be tried: an earlier step failed")
+            return WayEnd(False, details="it could not be tried, because an earlier step failed")
         if step.ask is not None:
             opened.answer(next(iter(step.ask.options)))
         view = self._carry_out(opened, do or step.do)
@@ -192,13 +192,13 @@ def prove_in(lesson: ReadyLesson, session: LabSession) -> Proof:
 
 
 def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:
-    """The results of the calls, in order; ``workers`` run in parallel (0: ``WORKERS``)."""
+    """Yield the results of the calls in order; ``workers`` calls run in parallel (``WORKERS`` if 0)."""
     with ThreadPoolExecutor(workers or WORKERS, thread_name_prefix="raidlab-proof") as pool:
         yield from pool.map(lambda prove_one: prove_one(), proofs)
 
 
 def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
-    """Prove a lesson in a separate lab and state folder, so that others can be proved in parallel."""
+    """Prove a lesson in its own lab and state folder, so that other lessons can be proved in parallel."""
     with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
         with open_proof_session(target, own, disks=lesson.disks) as session:

@@ -85,14 +85,14 @@ class LessonStore:
         self._folder = state.root / "lessons"
 
     def desk(self) -> StudentState:
-        """The state common to all lessons; the default if no readable file exists."""
+        """Return the state common to all lessons, or the default if no readable file exists."""
         return RecordFile(self._path("desk.json"), StudentState).read_or(StudentState())
 
     def store_desk(self, desk: StudentState) -> None:
         self._write("desk.json", msgspec.json.encode(desk))
 
     def progress(self, lesson_id: str) -> Progress | None:
-        """The progress in a lesson; None if it was never begun. Raises LessonError if the file is damaged."""
+        """Return the progress in a lesson, or None if it was never begun. Raises LessonError if the file is damaged."""
         try:
             found = RecordFile(self._path(f"{lesson_id}.json"), Progress, LessonError).read()
         except LessonError as error:
@@ -134,8 +134,8 @@ class LessonStore:
 def do_apart(lesson: ReadyLesson, action: ApartAction, request: RunRequest) -> None:
     """Run the action on a separate lab, and store its result.
 
-    Raises SpecError, which suggests the nearest name, for a measurement that the lesson does not have, RunCancelled if
-    the action was cancelled, and any error that stops the action.
+    Raises SpecError, which suggests the nearest name, if the lesson does not have the measurement, RunCancelled if the
+    action was cancelled, and any error that stops the action.
     """
     match action:
         case RunMeasurement():
@@ -263,12 +263,12 @@ class LessonSession:
 
     @property
     def results(self) -> dict[str, ResultRecord]:
-        """Measurement -> its complete result."""
+        """The complete result of each measurement, by the measurement's name."""
         return dict(self._found)
 
     @property
     def state_apart(self) -> CheckedState:
-        """State for checks that need no open lab: measurements, scenarios and crash points of this lesson."""
+        """The state for checks that need no open lab: measurements, scenarios and crash points of this lesson."""
         return CheckedState(results=self.results, played=self._played, points=self._points)
 
     def answer(self, text: str) -> None:
@@ -276,12 +276,12 @@ class LessonSession:
         self._set_progress(engine.answer(self.lesson, self.progress, text))
 
     def hint(self) -> str:
-        """The next hint. Raises LessonError when the lesson is done."""
+        """Take and return the next hint. Raises LessonError if the lesson is done."""
         self._set_progress(engine.take_hint(self.lesson, self.progress))
         return self.hints_shown[-1]
 
     def take_all_hints(self) -> None:
-        """Take all hints, before the complete answer is shown. Raises LessonError when the lesson is done."""
+        """Take all hints, because the complete answer will be shown. Raises LessonError if the lesson is done."""
         for _ in range(HINTS):
             self.hint()
 
@@ -308,7 +308,10 @@ class LessonSession:
         events: Iterable[Event] = (),
         since: Snapshot | None = None,
     ) -> CheckedState:
-        """The state for checks; ``events`` are those of the current step, ``since`` the snapshot at its beginning."""
+        """Return the state for checks.
+
+        ``events`` are those of the current step, and ``since`` is the snapshot at its beginning.
+        """
         names = {disk.node: disk.name for disk in disks}
         step = self.step
         return replace(
@@ -322,7 +325,7 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Find what was run since the lesson began: complete measurements with the lesson's seed, and scenarios."""
+        """Find the complete measurements with the lesson's seed, and the faults, that were run since it began."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
@@ -335,7 +338,7 @@ class LessonSession:
                 if word not in result_id:
                     continue
                 if name in self._found and self._found[name].id == result_id:
-                    # No newer result matches, and an older one must not replace it.
+                    # No newer result matches, and an older result must not replace this one.
                     break
                 record = self._load(result_id)
                 is_same = record and as_meant(record.experiment_toml) == as_meant(text)
@@ -375,7 +378,7 @@ class Student:
         return self._store.desk()
 
     def lines(self) -> tuple[CourseLine, ...]:
-        """The course with the student's progress; unreadable progress counts as no progress."""
+        """Return the course with the student's progress; unreadable progress counts as no progress."""
         lines: list[CourseLine] = []
         finished: set[str] = set()
         # Lessons come after those that they need.
@@ -389,11 +392,11 @@ class Student:
         return tuple(lines)
 
     def find(self, word: str) -> LessonFiles:
-        """A lesson of the course, or a lesson file by its path. Raises SpecError."""
+        """Return a lesson of the course, or the lesson in a file. Raises SpecError if it is unknown or invalid."""
         return check_file(Path(word)) if is_path(word) else built_in_course().find(word)
 
     def language_for(self, files: LessonFiles, requested: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
-        """The language to use. Raises SpecError for a requested language that the lesson does not have."""
+        """Return the language to use. Raises SpecError if the lesson does not have the requested one."""
         if requested:
             if requested not in files.languages:
                 raise unknown_word(f"language of lesson {files.lesson.id}", requested, files.languages)
@@ -426,7 +429,7 @@ class Student:
         return self._opened(files.ready(progress.seed, progress.language), progress)
 
     def translate(self, opened: LessonSession, language: str) -> LessonSession:
-        """The same lesson and progress in another language. Raises SpecError if it has no such translation."""
+        """Return the same lesson and progress in another language. Raises SpecError if there is no such translation."""
         files = self.find(self.state.lesson or opened.lesson.id)
         chosen = self.language_for(files, language)
         progress = msgspec.structs.replace(opened.progress, language=chosen)
@@ -446,7 +449,8 @@ class Student:
         opened = self.open_lesson()
         if opened is None:
             raise LessonError(
-                "no lesson is open", hint="'raidlab lesson list' shows the course, 'raidlab lesson start 1' begins it"
+                "no lesson is open",
+                hint="'raidlab lesson list' shows the course, and 'raidlab lesson start 1' begins it",
             )
         return opened
 
@@ -466,7 +470,7 @@ class Student:
 
 
 def _stored_name(word: str, files: LessonFiles) -> str:
-    """The stored name of an open lesson: the id of a lesson of the course, the path of any other."""
+    """Return the stored name of an open lesson: its id if it is in the course, otherwise its path."""
     return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
 
 
@@ -491,20 +495,20 @@ def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
 def named_disks(
     session: LabSession, names: Sequence[str], what: str, error: type[LabError] = LessonError
 ) -> tuple[LabDisk, ...]:
-    """The lab's disks with these names, free or not. Raises ``error`` if any are missing; ``what`` names their user."""
+    """Return the lab's disks with these names, free or not. Raises ``error`` if any that ``what`` uses is missing."""
     there = {disk.name: disk for disk in session.disks}
     if missing := [name for name in names if name not in there]:
         kind = DiskKind.FILE if session.is_embedded else DiskKind.LOOP
         hint = f"add some: raidlab disks add --kind {kind} --count {len(missing)}"
         if missing[0] < max(there, default=""):
             # New disks get numbers after the existing ones.
-            hint = "use another lab, which has them all: --on 'uml:?name=NEW' or 'qemu:?name=NEW'"
+            hint = "use a new lab, which has them all: --on 'uml:?name=NEW' or 'qemu:?name=NEW'"
         raise error(f"{what} uses {names[0]} to {names[-1]}, but the lab has no {', '.join(missing)}", hint=hint)
     return tuple(there[name] for name in names)
 
 
 def use_words(session: LabSession, names: Sequence[str]) -> str:
-    """The reason why these disks are not free, such as ``disk01 is in use``; empty if they are free."""
+    """Return why these disks are not free, such as ``disk01 is in use``; an empty string if they are free."""
     free = {disk.name for disk in session.free_disks()}
     if busy := [name for name in names if name not in free]:
         return f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} in use"
@@ -512,12 +516,12 @@ def use_words(session: LabSession, names: Sequence[str]) -> str:
 
 
 def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
-    """A plan that makes the lab blank for a lesson; None if it is blank. Raises LessonError if disks are missing."""
+    """Return a plan that blanks the lab, or None if it is blank. Raises LessonError if disks are missing."""
     return session.reset_all() if _use_of(session, lesson) else None
 
 
 def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
-    """``use_words`` for the lesson's disks. Raises LessonError while a drill is open, and if disks are missing."""
+    """Return ``use_words`` for the lesson's disks. Raises LessonError if a drill is open or disks are missing."""
     require_no_drill(session, lesson)
     names = lab_disks(lesson.disks)
     named_disks(session, names, f"lesson {lesson.id}")
@@ -525,7 +529,7 @@ def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
 
 
 def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, LastVerdict | None]:
-    """Name of each of these arrays with known data -> its last verdict, or None if it has not been verified."""
+    """Return the last verdict on each array that holds known data, by name; None if it has not been verified."""
     marks, verdicts = read_marks(session), last_verdicts(session)
     found: dict[str, LastVerdict | None] = {}
     for status in arrays:
@@ -540,7 +544,7 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, La
 def _moved_since(
     names: Mapping[str, str], before: Snapshot | None, after: Snapshot, moved: Callable[[DiskCounters], int]
 ) -> dict[str, int]:
-    """Disk name -> growth of a counter since ``before``; ``names``: node -> disk name."""
+    """Return the growth of a counter since ``before`` by disk name; ``names`` maps nodes to disk names."""
     if before is None:
         return {}
     found = {}
@@ -556,14 +560,14 @@ _EXT_MAGIC = 0xEF53
 
 
 def asks_for_disks(lesson: ReadyLesson) -> bool:
-    """Whether a check or reading of the lesson needs the disks themselves."""
+    """Whether a check or reading of the lesson needs to read the disks themselves."""
     sources = (step.read.source for step in lesson.steps if step.read)
     checks = (check for step in lesson.steps for check in step.all_checks)
     return any(source.needs_disks for source in sources) or any(check.needs_disks for check in checks)
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
-    """Data on the disks now, and counters since ``before``; empty for lessons that do not need them."""
+    """Return the data on the disks, and counters since ``before``; nothing for lessons that do not need them."""
     if not asks_for_disks(lesson):
         return DeepState()
     checks = [check for step in lesson.steps for check in step.all_checks]
@@ -598,7 +602,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
 
 
 def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
-    """The files that were written since the newest array was created; none without an array.
+    """Return the files that were written since the newest array was created, or none if there is no array.
 
     An older file is from an earlier attempt at the lesson.
     """
@@ -616,7 +620,7 @@ def _waited(snapshot: Snapshot, array: str) -> float:
 
 
 def _ext_bytes(head: bytes) -> int | None:
-    """Size of an ext2, ext3 or ext4 file system in bytes, or None (Documentation/filesystems/ext4/super.rst)."""
+    """Return the size of an ext2, ext3 or ext4 file system, if it is one (Documentation/filesystems/ext4/super.rst)."""
     if len(head) < 2 * _EXT_SUPERBLOCK:
         return None
     (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)
@@ -653,7 +657,7 @@ def carry_out(
     run_apart: Callable[[ApartAction], None],
     before_action: Callable[[Action], None] = lambda _: None,
 ) -> StepView | None:
-    """Run all actions, then evaluate the step, before closing the lab if the last action needed one.
+    """Run all actions, then evaluate the step. If the last action needed a lab, the lab is still open for this.
 
     Some actions need a separate lab, which some machines provide only while this one is closed.
     """

@@ -21,9 +21,9 @@ class StartLesson(Verb, frozen=True, kw_only=True):
     tooltip = "Type a word, such as your name: it varies the sizes, the levels and the disk that fails"
     name: Annotated[
         str,
-        Argument("Id, number or part of the id; or the path of a lesson file.", is_placed=True, is_needed=True),
+        Argument("The lesson's id, number or part of the id; or a file's path.", is_placed=True, is_needed=True),
     ]
-    seed: Annotated[str | None, Argument("Your name, or your teacher's word: it selects the lesson's values.")] = None
+    seed: Annotated[str | None, Argument("Your name or your teacher's word, which selects the lesson's values.")] = None
     language: Annotated[str | None, Argument("The language, such as en, es or sv.")] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("Begin again with the first step.")] = False
