@@ -77,13 +77,13 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     one_of: tuple[int | float | str, ...] = ()
     """Choices, such as ``["64K", "128K"]``."""
     disks: int | str = ""
-    """The number of consecutive lab disks to draw (3 draws ``disk02,disk03,disk04`` or the like), or the name of a
-    variable that holds this number.
+    """The number of consecutive lab disks to draw, such as 3 for ``disk02,disk03,disk04``, or the name of a variable
+    that holds this number.
     """
     disk_from: str = ""
     """The name of a variable, one of whose disks is drawn."""
     disk_besides: tuple[str, ...] = ()
-    """Names of variables whose disks are not drawn; the others are those of ``disk_from``, or of the lab."""
+    """Names of variables whose disks are excluded; one other disk of ``disk_from``, or of the lab, is drawn."""
     index: int | None = None
     """The index, from 0, of the disk to use; None if the seed selects the disk."""
     case: str = ""
@@ -115,7 +115,7 @@ class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Question(QuestionText, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question for a prediction before the student acts. Any prediction is accepted; the step shows the answer."""
+    """A question that asks for a prediction before the student acts. Any prediction is accepted."""
 
     answer: str = ""
     """The key of the correct option; empty if the answer is a matter of opinion."""
@@ -184,7 +184,7 @@ class Lesson(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     needs: tuple[str, ...] = ()
     """Lessons that must precede this one."""
     measure: dict[str, str] = {}
-    """The text of an experiment file by the measurement's name. It is run on separate disks; id and format_version are
+    """The text of an experiment file, by the measurement's name. It is run on separate disks; id and format_version are
     added.
     """
     steps: tuple[LessonStep, ...]
@@ -223,7 +223,7 @@ Values = dict[str, Value]
 
 
 SEED = "seed."
-"""The prefix in placeholders such as ``{seed.disk}``."""
+"""The prefix of seed variables in placeholders, as in ``{seed.disk}``."""
 
 
 def draw(varied: Exercise, seed: str) -> Values:
@@ -371,7 +371,7 @@ class ReadyStep:
     """Names of checks whose requirements are hidden until the checks hold."""
     read: Reading | None
     hints: tuple[str, ...]
-    """Still with ``BY_HAND``, which ``hints_by_hand`` replaces."""
+    """These still contain ``BY_HAND``, which ``hints_by_hand`` replaces."""
     explain: str
     mistakes: tuple[ReadyMistake, ...]
     values: Values
@@ -610,9 +610,9 @@ def is_path(word: str) -> bool:
 
 
 def find_id(what: str, word: str, ids: Collection[str]) -> str:
-    """Return the id that ``word`` is, or whose number or unique part it is.
+    """Return the id that ``word`` stands for. It may be the id, its number or a unique part of it.
 
-    If there is no such id, a SpecError suggests the nearest one.
+    Raises a SpecError that suggests the nearest id if there is none.
     """
     number = digits(word)
     near = [each for each in ids if (each.startswith(f"{number:02d}-") if number is not None else word in each)]
@@ -935,7 +935,7 @@ def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> 
 
 
 def _order_problems(course: Course) -> Iterator[str]:
-    """Yield the required lessons that do not exist or do not come earlier; their order also excludes cycles."""
+    """Yield duplicate numbers, and required lessons that do not exist or do not come earlier."""
     ids = course.ids
     numbers = [each[:2] for each in ids]
     for number in sorted({each for each in numbers if numbers.count(each) > 1}):
@@ -953,7 +953,7 @@ def _unknown_need(need: str, ids: Iterable[str]) -> str:
 
 
 def _translation_problems(lesson: Lesson, translation: Translation, language: str) -> Iterator[str]:
-    """Yield the texts that a translation lacks, or has although the lesson lacks them."""
+    """Yield the problems of a translation, such as texts that are missing or have different placeholders."""
     yield from _version_problems(translation.format_version, FORMAT_VERSIONS)
     if translation.id != lesson.id:
         yield f"id is '{translation.id}': write id = \"{lesson.id}\", as in the lesson"

@@ -325,7 +325,7 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Find the complete measurements with the lesson's seed, and the faults, that were run since it began."""
+        """Find what was run since the lesson began: complete measurements with its seed, scenarios, crash points."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
@@ -567,7 +567,7 @@ def asks_for_disks(lesson: ReadyLesson) -> bool:
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
-    """Return the data on the disks, and counters since ``before``; nothing for lessons that do not need them."""
+    """Return the data on the disks and the counters since ``before``; empty if the lesson does not need them."""
     if not asks_for_disks(lesson):
         return DeepState()
     checks = [check for step in lesson.steps for check in step.all_checks]
@@ -620,7 +620,7 @@ def _waited(snapshot: Snapshot, array: str) -> float:
 
 
 def _ext_bytes(head: bytes) -> int | None:
-    """Return the size of an ext2, ext3 or ext4 file system, if it is one (Documentation/filesystems/ext4/super.rst)."""
+    """Return the bytes of an ext2, ext3 or ext4 file system, or None (Documentation/filesystems/ext4/super.rst)."""
     if len(head) < 2 * _EXT_SUPERBLOCK:
         return None
     (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)
