@@ -272,7 +272,7 @@ def _choices(varied: Exercise, name: str, variable: Variable, values: Values) ->
     if sum(ways.values()) != 1:
         raise SpecError(
             f"{varied.id}: seed.{name} has {sum(ways.values())} of the keys {', '.join(ways)}",
-            hint="give exactly one",
+            hint="give exactly one of them",
         )
     if variable.one_of:
         return list(variable.one_of)
@@ -619,7 +619,7 @@ def find_id(what: str, word: str, ids: Collection[str]) -> str:
     if word in ids or len(near) == 1:
         return word if word in ids else near[0]
     if near:
-        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write a longer part of the name")
+        raise SpecError(f"'{word}' may mean {' or '.join(near)}", hint="write a longer part of the name")
     raise unknown_word(what, word, ids)
 
 
@@ -858,16 +858,16 @@ def _one_step(step: LessonStep) -> Iterator[str]:
     if len(set(step.hints)) < len(step.hints):
         yield "two hints are the same: make each more specific than the previous one"
     if not step.check and step.read is None:
-        yield "nothing is checked, so a guess passes it: write a check or a [steps.read]"
+        yield "nothing is checked, so a guess passes: write a check or a [steps.read]"
     if step.read and not step.read.question.strip():
-        yield "its reading asks nothing: write the question"
+        yield "its reading has no question: write one"
     if step.read and not 0 <= step.read.within_percent <= MOST_WITHIN_PERCENT:
         wide = step.read.within_percent
-        yield f"within_percent is {wide:g}: write 0 to {MOST_WITHIN_PERCENT:g}, or a guess passes it"
+        yield f"within_percent is {wide:g}: write 0 to {MOST_WITHIN_PERCENT:g}, or a guess may pass"
     if step.check and not step.do:
         yield "it has checks, but no solution: write do = […]"
     if step.ask and len(step.ask.options) < 2:
-        yield "its question has fewer than two options: write another"
+        yield "its question has fewer than two options: add another"
     if step.ask and step.ask.answer and "{" not in step.ask.answer and step.ask.answer not in step.ask.options:
         yield f"the answer '{step.ask.answer}' is not an option: {_choose(step.ask.answer, step.ask.options)}"
     ids = [mistake.id for mistake in step.mistakes]

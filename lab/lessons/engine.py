@@ -217,7 +217,7 @@ class DisplayedCheck:
 
 @dataclass(frozen=True, slots=True)
 class DisplayedStep:
-    """The checks of a step, and a recognised mistake, for display."""
+    """The checks of a step and a recognised mistake, for display."""
 
     checks: tuple[DisplayedCheck, ...]
     mistake: ReadyMistake | None

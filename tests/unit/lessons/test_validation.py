@@ -127,7 +127,7 @@ ERRORS = [
     (
         'check = [{ that = "array.degraded", equals = 1 }, { that = "scrub.found" }]',
         "",
-        "step fail: nothing is checked, so a guess passes it",
+        "step fail: nothing is checked, so a guess passes",
     ),
     ("Let {seed.victim}", "Let {seed.victm}", "there is no seed variable 'victm': did you mean 'victim'?"),
     ("[steps.ask]", read('get = "array.sise"'), "mean 'array.size'?"),
@@ -135,12 +135,12 @@ ERRORS = [
     (
         "[steps.ask]",
         read('get = "array.size"', "within_percent = 60.0"),
-        "within_percent is 60: write 0 to 10, or a guess passes it",
+        "within_percent is 60: write 0 to 10, or a guess may pass",
     ),
     (
         "[steps.ask]",
         read('get = "array.size"', question=" "),
-        "step build: its reading asks nothing: write the question",
+        "step build: its reading has no question: write one",
     ),
     (
         "[steps.ask]",
@@ -295,7 +295,7 @@ def test_lessons_and_drills_are_found_by_number_and_by_part_of_their_names() -> 
     assert find_drill("1").stem == "01-dropped-members"
     with pytest.raises(SpecError):
         find_drill("99")
-    with pytest.raises(SpecError, match="may be"):
+    with pytest.raises(SpecError, match="may mean"):
         course.find("i")
     with pytest.raises(SpecError) as caught:
         course.find("05-failing-and-rebuildin-g")
