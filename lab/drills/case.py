@@ -7,13 +7,13 @@
     STATE/labs/<lab>/drill/oracle-*.jsonl  the oracle's ledger of the files
     STATE/labs/<lab>/drill/disks/          copies of the disks when the drill began, if they are files
     STATE/drills/<id>/<time>.json          an ended drill with its verdict
-    STATE/drills/exams.jsonl               every attempt at an exam, one per line, written once its disaster exists
+    STATE/drills/exams.jsonl               every attempt at an exam, one per line, stored once its disaster exists
 
 Every change is stored immediately, so the next program finds the drill as it was, however the previous program ended.
 
-An exam is a drill without hints, with a time limit by the clock and numbered attempts; the first attempt counts.
-Another attempt must be requested explicitly, and its outcome records the number of the attempt. If a student deletes
-the state folder, the next one has a different signing key, and ``raidlab class`` reports this.
+An exam is a drill without hints, with a time limit by the clock and numbered attempts, of which the first counts.
+Another attempt must be requested explicitly, and its outcome records its number. If a student deletes the state folder,
+the new folder has a different signing key, and ``raidlab class`` reports this.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     minutes: Annotated[float, msgspec.Meta(gt=0, le=MOST_MINUTES)]
     attempt: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
-    """Number of the attempt, from 1."""
+    """Number of the attempt, starting at 1."""
     first_utc: str
     """When the first attempt at this drill began."""
 
 
 class ExamEnd(ExamTerms, frozen=True, kw_only=True):
-    """The terms of an exam, and by how much it overran."""
+    """The terms of an exam that has ended, and by how much it overran."""
 
     over_minutes: Annotated[float, msgspec.Meta(ge=0, le=10_000_000)] = 0.0
-    """Time from the time limit to the end of the exam, by the clock; 0 if it ended in time."""
+    """How long after its time limit the exam ended, by the clock; 0 if it ended in time."""
 
 
 class _Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,19 +64,27 @@ class _Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> None:
-    """Raises DrillError for an invalid time limit, and without ``again`` for any attempt after the first."""
+    """Check that an exam may begin now.
+
+    Raises DrillError if the time limit is invalid, or if there was an attempt before and ``again`` is false.
+    """
     if not 0 < minutes <= MOST_MINUTES:
-        raise DrillError(f"an exam of {minutes:g} minutes is not possible", hint=f"1 to {MOST_MINUTES} minutes")
+        raise DrillError(
+            f"an exam of {minutes:g} minutes is not possible", hint=f"use a time limit of 1 to {MOST_MINUTES} minutes"
+        )
     before = _before(host, drill)
     if before and not again:
         raise DrillError(
-            f"an exam with {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
+            f"an exam with {drill} was begun at {before[0].began_utc}, and only the first attempt counts",
             hint="start it without --exam to practise; --again begins another attempt, and its number is recorded",
         )
 
 
 def begin_exam(host: Host, drill: str, *, seed: str, minutes: float, again: bool) -> ExamTerms:
-    """Record an attempt. Raises DrillError as ``require_attempt`` does, and ResultError if it cannot be stored."""
+    """Record an attempt, and return its terms.
+
+    Raises the same errors as ``require_attempt``, and ResultError if the attempt cannot be stored.
+    """
     require_attempt(host, drill, minutes=minutes, again=again)
     before, now = _before(host, drill), utc_second_text(host.clock)
     host.state.make(host.state.root / "drills", what="the folder for drills")
@@ -95,19 +103,19 @@ def _before(host: Host, drill: str) -> list[_Begun]:
 
 
 def minutes_left(terms: ExamTerms, began_utc: str, now_utc: str) -> float:
-    """Remaining minutes of the time limit, by this computer's clock; negative after its end."""
+    """Return the minutes that are left by this computer's clock; a negative number once the time is up."""
     passed = datetime.fromisoformat(now_utc) - datetime.fromisoformat(began_utc)
     return terms.minutes - passed.total_seconds() / 60
 
 
 def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
-    """Raises DrillError if the time of an exam is over."""
+    """Raises DrillError if this is an exam and its time is up; ``terms`` is None for practice."""
     if terms is not None and minutes_left(terms, began_utc, now_utc) < 0:
-        raise DrillError("the time of this exam is over", hint="'raidlab drill debrief --as-it-is' ends it")
+        raise DrillError("the time for this exam is up", hint="end it with 'raidlab drill debrief --as-it-is'")
 
 
 def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:
-    """The exam as its outcome records it; None for practice."""
+    """Return the terms of an exam and by how much it has overrun, for its outcome; None for practice."""
     if terms is None:
         return None
     over = max(0.0, -minutes_left(terms, began_utc, now_utc))
@@ -115,14 +123,14 @@ def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | No
 
 
 def exam_words(terms: ExamTerms, began_utc: str, now_utc: str) -> str:
-    """The state of an exam, such as ``attempt 1, 12 of 45 minutes left``."""
+    """Return the state of an exam as text, such as ``attempt 1, 12 of 45 minutes left``."""
     left = minutes_left(terms, began_utc, now_utc)
-    time = f"{left:.0f} of {terms.minutes:g} minutes left" if left >= 0 else "its time is over: 'debrief' ends it"
+    time = f"{left:.0f} of {terms.minutes:g} minutes left" if left >= 0 else "the time is up: 'debrief' ends it"
     return f"attempt {terms.attempt}, {time}"
 
 
 def ended_words(exam: ExamEnd) -> str:
-    """An ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes late``."""
+    """Describe an ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes late``."""
     parts = [f"exam of {counted(round(exam.minutes), 'minute')}, attempt {exam.attempt}"]
     if exam.attempt > 1:
         parts[0] += f" (the first began at {exam.first_utc})"
@@ -133,8 +141,8 @@ def ended_words(exam: ExamEnd) -> str:
 
 FORMAT_VERSION = 1
 OUTCOME_VERSION = 2
-"""Format of ended drills. Format 1 did not record how much data could still be recovered: its 'lost' may mean that the
-data were merely not recovered.
+"""Format of ended drills. Format 1 did not record how much data could still be recovered, so its verdict 'lost' may
+mean only that the data had not been recovered.
 """
 CHANGED_FILE = "changed"
 _LONGEST_COMMAND = 2000
@@ -155,19 +163,19 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blocks: int
     """Number of 4 KiB blocks in the files of the drill."""
     before: dict[str, MemberPicture] = {}
-    """Disk name -> its superblock when the drill began."""
+    """Maps the name of each disk to its superblock when the drill began."""
     own_ranges: dict[str, list[list[int]]] = {}
-    """Byte ranges [first, end) of each disk that the start of the machine changes, before the student does anything."""
+    """Byte ranges [first, end) of each disk that change when the machine starts, before the student does anything."""
     hints: int = 0
     resets: int = 0
     open_seconds: float = 0.0
     """How long the lab was open during this drill."""
     touched_bytes: int = 0
-    """Bytes written to the disks themselves before the commit."""
+    """Number of bytes written to the disks themselves before the commit."""
     committed_utc: str = ""
     committed_seconds: float = 0.0
     exam: ExamTerms | None = None
-    """None: practice."""
+    """None for practice."""
 
 
 class DrillCommand(msgspec.Struct, frozen=True):
@@ -190,7 +198,7 @@ class DrillCase:
 
     @classmethod
     def find(cls, lab_folder: Path) -> DrillCase | None:
-        """The open drill of a lab; None if there is none. Raises DrillError for a damaged one."""
+        """Return the open drill of a lab, or None if there is none. Raises DrillError if its record is damaged."""
         folder = lab_folder / "drill"
         try:
             record = _file_in(folder).read()
@@ -202,7 +210,7 @@ class DrillCase:
             return cls(folder, record, ready(read_drill(path), path, record.seed))
         except LabError as error:
             # Even a damaged drill can be given up.
-            raise DrillError(error.message, hint="'raidlab drill leave' gives the drill up") from error
+            raise DrillError(error.message, hint="give the drill up with 'raidlab drill leave'") from error
 
     @property
     def images(self) -> Path:
@@ -219,14 +227,14 @@ class DrillCase:
         self.record = record
 
     def _read_again(self) -> None:
-        """Read the record again: another program may have stored a hint in the meantime."""
+        """Read the record again, because another program may have stored a hint in the meantime."""
         self.record = self._file.read() or self.record
 
     def hint(self) -> tuple[int, str]:
-        """Take the next hint, or the last one again; returns its number and text. Raises DrillError in an exam."""
+        """Take the next hint, or repeat the last one, and return its number and text. Raises DrillError in an exam."""
         self._read_again()
         if self.record.exam:
-            hint = "'raidlab drill debrief' ends it, and the debriefing says what an expert would do"
+            hint = "end it with 'raidlab drill debrief'; the debriefing says what an expert would have done"
             raise DrillError("an exam has no hints", hint=hint)
         number = min(len(self.drill.drill.hints), self.record.hints + 1)
         self.change(hints=number)
@@ -245,7 +253,7 @@ def _file_in(folder: Path) -> RecordFile[CaseRecord]:
 
 
 def forget_drill(lab_folder: Path) -> bool:
-    """Remove the open drill of a lab, damaged or not. Returns False if there is none."""
+    """Remove the open drill of a lab, even if its record is damaged. Returns False if there is no open drill."""
     case = lab_folder / "drill" / "case.json"
     is_there = case.exists()
     case.unlink(missing_ok=True)
@@ -254,10 +262,10 @@ def forget_drill(lab_folder: Path) -> bool:
 
 
 class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An ended drill, as it is stored and handed in."""
+    """An ended drill in the form in which it is stored and handed in."""
 
     format_version: FormatVersion = 1
-    """A file without this key has format 1, which did not write it."""
+    """A file without this key has format 1, which did not have the key."""
     id: str
     """Id of the outcome: the drill and the time of its end."""
     drill: str
@@ -274,16 +282,15 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A value of ``lab.drills.verdict.DrillVerdict``."""
     saved_percent: float
     kept_percent: float | None = None
-    """Percentage of the data that can still be recovered from the disks, saved or not; None: unknown."""
+    """Percentage of the data that can still be recovered from the disks, whether saved or not; None if unknown."""
     gone_names: int = 0
-    """Number of destroyed metadata blocks of the file system: files named there can be recovered by content only."""
+    """Number of destroyed metadata blocks of the file system. Files named in them can be found only by content."""
     changed_bytes: int = 0
-    """Bytes of the disks that have changed since the drill began, without those that the start of the machine changes.
-    """
+    """Number of bytes that have changed on the disks since the drill began, except by the start of the machine."""
     blocks: dict[str, int] = {}
-    """Verdict of the oracle -> number of 4 KiB blocks."""
+    """Maps each verdict of the oracle to its number of 4 KiB blocks."""
     touched_bytes: int
-    """Bytes written to the disks themselves before the commit."""
+    """Number of bytes written to the disks themselves before the commit."""
     was_committed: bool
     minutes: float
     """How long the lab was open during the drill."""
@@ -292,23 +299,23 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     commands: tuple[DrillCommand, ...] = ()
     mistakes: tuple[EndedMistake, ...] = ()
     missing: tuple[str, ...] = ()
-    """Other requirements that do not hold, as text."""
+    """Descriptions of the other requirements that are not met."""
     array: str = ""
-    """The array with the data at the end; empty: none."""
+    """The array that has the data at the end; empty if there is none."""
     before: dict[str, MemberPicture] = {}
     after: dict[str, MemberPicture] = {}
     changed: dict[str, list[list[int]]] = {}
     """Byte ranges [first, end) of each disk that have changed since the drill began."""
     sizes: dict[str, int] = {}
-    """Disk name -> size in bytes."""
+    """Maps the name of each disk to its size in bytes."""
     exam: ExamEnd | None = None
-    """None: practice."""
+    """None for practice."""
     begun_percent: float | None = None
-    """Percentage of the data that could still be recovered when the drill began; None: unknown."""
+    """Percentage of the data that could still be recovered when the drill began; None if unknown."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether the percentages and ranges are valid. Invalid outcomes are ignored."""
+        """Whether all percentages and ranges are valid. Outcomes with invalid values are ignored."""
         spans = [span for ranges in self.changed.values() for span in ranges or [[]]]
         percents = (self.saved_percent, self.kept_percent or 0.0, self.begun_percent or 0.0)
         return all(0 <= each <= 100 for each in percents) and all(
@@ -325,11 +332,14 @@ class DrillStore:
         self._clock = host.clock
 
     def add(self, drill: str, make: Callable[[str], DrillOutcome]) -> DrillOutcome:
-        """Store the outcome that ``make`` returns for an id made of drill and time. Raises ResultError, LabError."""
+        """Store the outcome that ``make`` returns for a new id, which consists of the drill and the time.
+
+        Raises ResultError or LabError.
+        """
         return self._files.add(f"{drill}-{stem(self._clock.utc_now())}", make, folder=drill)
 
     def all(self, drill: str = "") -> tuple[DrillOutcome, ...]:
-        """All readable outcomes, or those of one drill, the oldest first."""
+        """Return all readable outcomes, or only those of ``drill``, oldest first."""
         found = [
             outcome
             for outcome_id, outcome in self._files.read(f"{drill or '*'}/*")
@@ -338,7 +348,10 @@ class DrillStore:
         return tuple(sorted(found, key=lambda outcome: (outcome.ended_utc, outcome.id)))
 
     def newest(self, word: str = "") -> DrillOutcome:
-        """The newest outcome: of all, of one drill, or the one with this id. Raises ResultError if there is none."""
+        """Return the newest outcome of any drill, or of the drill that ``word`` denotes, or the outcome with that id.
+
+        Raises ResultError if there is none.
+        """
         outcomes = self.all()
         found, path = [each for each in outcomes if each.id == word], None
         if not found:
@@ -347,16 +360,19 @@ class DrillStore:
         if not found:
             what = f"drill {path.stem} has" if path else "no drill has"
             raise ResultError(
-                f"{what} {'not ' if path else ''}been completed yet", hint="'raidlab drill list' shows your results"
+                f"{what} {'not ' if path else ''}been completed yet", hint="see 'raidlab drill list' for your results"
             )
         return found[-1]
 
 
 def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bool, float, float]:
-    """Sort key for attempts: those that saved the data are best, then those that saved most, then the shortest."""
+    """Return a sort key for attempts, the best last.
+
+    Attempts with the verdict 'saved' are best, then those that saved the largest share, then the shortest.
+    """
     return verdict == "saved", saved_percent, -minutes
 
 
 def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:
-    """The best outcome by ``attempt_rank``."""
+    """Return the best outcome by ``attempt_rank``, or None if there are no outcomes."""
     return max(outcomes, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes), default=None)

@@ -1,10 +1,10 @@
-"""A drill on an open lab: it is created, reset, committed and closed here, and the student's writes are counted.
+"""Create, reset, commit and close a drill on an open lab, and count what the student writes to the disks.
 
 The disaster is made with the machine's clock set to times in the past, so superblocks show when each member was last
 used. When the files of a drill are complete, the location and digest of each of their blocks are recorded, as are those
 of their parity. When the drill is judged, the disks are searched for these blocks, whichever arrays are running and
-whatever the superblocks say. A block that is found, or can be computed from found blocks, can be recovered. All other
-blocks are destroyed.
+whatever the superblocks say. A block can be recovered if it is found, or if it can be computed from blocks that are
+found. All other blocks are destroyed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MACHINE_FOLDER = "/var/lib/raidlab/drill"
 _PROGRAM = GuestProgram(Path(disks_program.__file__), "drill-disks")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
-"""Functions that lines for bash may call, in addition to installed programs."""
+"""Shell functions that the lines of a drill may call, in addition to installed programs."""
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
@@ -81,26 +81,27 @@ def require_blank(session: LabSession, drill: ReadyDrill) -> None:
     if used := use_words(session, drill.disk_names):
         raise DrillError(
             f"drill {drill.id} needs blank disks, and {used}",
-            hint="the same command with --reset makes all disks blank, and deletes their data",
+            hint="repeat the command with --reset, which makes all disks blank and deletes their data",
         )
 
 
 def require_possible(session: LabSession, drill: ReadyDrill) -> None:
-    """Raises DrillError or UnfitVersion if disks, kernel or mdadm are unsuitable; call it before data are deleted."""
+    """Raises DrillError or UnfitVersion if disks, kernel or mdadm are unsuitable. Call this before deleting data."""
     drill_disks(session, drill)
     require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
     require_mdadm(session.machine, drill.drill.needs_mdadm, f"drill {drill.id}")
 
 
 def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
-    """The lab's disks that the drill uses. Raises DrillError if some are missing."""
+    """Return the lab's disks that the drill uses. Raises DrillError if any are missing."""
     return named_disks(session, drill.disk_names, f"drill {drill.id}", DrillError)
 
 
 def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
-    """Variables for bash: ``$disk01`` is a device; a value that names disks becomes their devices, separated by spaces.
+    """Return the variables for bash: one for each disk, such as ``$disk01``, and one for each value of the seed.
 
-    ``nodes``: disk name -> device.
+    A disk's variable contains its device. A value that names disks is replaced by their devices, separated by spaces.
+    ``nodes`` maps the name of each disk to its device.
     """
     found = dict(nodes)
     for name, value in drill.values.items():
@@ -111,9 +112,9 @@ def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
 
 
 def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
-    """Run lines in bash, with ``settle`` defined, as root on the machine; returns the output.
+    """Run lines in bash as root on the machine, with ``settle`` defined, and return the output.
 
-    Raises CommandFailed with the error message of the failed line.
+    Raises CommandFailed with the error message of the line that failed.
     """
     words = [f"{name}={value}" for name, value in values.items()]
     result = session.machine.run(
@@ -126,7 +127,7 @@ def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
 
 
 def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
-    """Unmount and stop everything that uses these disks: file systems, volumes, arrays, overlays.
+    """Unmount or stop everything that uses these disks: file systems, volumes, arrays and overlays.
 
     Raises DrillError if something cannot be stopped.
     """
@@ -155,7 +156,7 @@ def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
 
 
 def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[str]:
-    """All devices stacked on these, the uppermost first."""
+    """Return all devices that are stacked on these, uppermost first."""
     found: list[str] = []
     edge = list(roots)
     while edge:
@@ -165,18 +166,18 @@ def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[st
 
 
 def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
-    """Write dirty pages to the machine's disks, and drop the page cache of these disks."""
+    """Write the machine's dirty pages to its disks, and drop the page cache of the given disks."""
     session.machine.call(_PROGRAM, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
 
 
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
-    """Do ``work`` for all disks: ``keep``, ``put_back`` or ``changed``. Returns one result for each disk.
+    """Do ``work``, which is ``keep``, ``put_back`` or ``changed``, for all disks, and return one result for each disk.
 
-    If the disks are files of the lab's folder, this runs on this computer, and the copies are in ``own_folder``.
-    Raises DrillError, CommandFailed.
+    If the disks are files in the lab's folder, the work is done on this computer, and the copies are in ``own_folder``.
+    Raises DrillError or CommandFailed.
     """
     if work == "put_back":
-        why = "The disks as they were when the drill began."
+        why = "Restore the disks as they were when the drill began."
         session.lab.guard.check(Step(("true",), why, writes_devices=tuple(disk.node for disk in disks)))
     is_own = _are_own_files(session, disks)
     folder = str(own_folder) if is_own else MACHINE_FOLDER
@@ -192,7 +193,7 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
 
 
 def _work_on(session: LabSession, disks: Sequence[LabDisk], work: str, asked: object) -> Any:
-    """Run the program here if the disks are files of this computer, otherwise on the machine."""
+    """Run the program on this computer if the disks are files here, otherwise on the machine."""
     arguments = [work, json.dumps(asked)]
     if _are_own_files(session, disks):
         return json.loads(disks_program.main(arguments, lambda: False))
@@ -200,17 +201,17 @@ def _work_on(session: LabSession, disks: Sequence[LabDisk], work: str, asked: ob
 
 
 def _are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
-    """Whether all of these disks are files on this computer, which can be read and written here."""
+    """Whether all of these disks are files on this computer."""
     return session.target.is_embedded and all(disk.kind is DiskKind.FILE for disk in disks)
 
 
 def _paths(disks: Sequence[LabDisk], is_own: bool) -> list[str]:
-    """The disks' files on this computer, or their devices on the machine."""
+    """Return the paths of the disks' files on this computer, or of their devices on the machine."""
     return [disk.backing if is_own else disk.node for disk in disks]
 
 
 _FILE = "truth.json"
-_GIVE_UP = "'raidlab drill leave' gives the drill up"
+_GIVE_UP = "give the drill up with 'raidlab drill leave'"
 _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
 
 
@@ -219,21 +220,21 @@ class DiskTruth:
     """How much of a drill's data its disks hold."""
 
     recoverable_percent: float
-    """Percentage of the files' 4 KiB blocks that are on the disks or can be computed from them."""
+    """Percentage of the files' 4 KiB blocks that are on the disks or can be computed from what is there."""
     begun_percent: float
-    """As ``recoverable_percent``, when the drill began."""
+    """The value of ``recoverable_percent`` when the drill began."""
     lost_meta: int
-    """Number of metadata blocks that were destroyed since the drill began: files named there have lost their names."""
+    """Number of metadata blocks destroyed since the drill began. Files that they listed have lost their names."""
     damaged_data: int
-    """Number of data blocks on members that were correct when the drill began and are wrong now."""
+    """Number of the members' data blocks that were correct when the drill began and are wrong now."""
     damaged_parity: int
-    """As ``damaged_data``, for parity blocks."""
+    """The same number for parity blocks."""
     uuid: str
-    """UUID of the array that had the data."""
+    """UUID of the array that contained the data."""
 
 
 class _Noted(msgspec.Struct):
-    """The content of ``_FILE``: the answer of ``disks_program.note``, with ``_slots``."""
+    """The content of ``_FILE``, which is the answer of ``disks_program.note`` and the result of ``_slots``."""
 
     geometries: list[list[tuple[int, list[tuple[int, int, str, int]], list[list[int]]]]]
     files: list[int]
@@ -246,20 +247,20 @@ class _Examined(msgspec.Struct):
     """The answer of ``disks_program.examine``."""
 
     files: list[int]
-    """The pages of the drill's files that are destroyed."""
+    """The pages of the drill's files that have been destroyed."""
     meta: list[int]
-    """The pages of the file system's metadata that are destroyed."""
+    """The pages of the file system's metadata that have been destroyed."""
     cells: str
-    """A letter for each cell of the array: what it holds, and whether its own member holds it."""
+    """One letter for each cell of the array: what belongs there, and whether the member still holds it."""
 
 
 def percent_of(count: int, total: int) -> float:
-    """A share in per cent, rounded down, so that one lost block is visible; 0 without blocks."""
+    """Return a share in per cent, rounded down so that one lost block is visible; 0 if there are no blocks."""
     return int(10_000 * count / total) / 100 if total else 0.0
 
 
 def map_files(session: LabSession, place: str, node: str, file_system: str) -> dict[str, list[int]]:
-    """The 4 KiB pages of ``node`` that hold the ``files`` and the ``meta`` data of its file system.
+    """Return the 4 KiB pages of ``node`` that hold the ``files`` and the metadata (``meta``) of its file system.
 
     The file system must be mounted on ``place`` and synced. Raises CommandFailed.
     """
@@ -282,10 +283,10 @@ def note_truth(
     *,
     next_chunk_bytes: int = 0,
 ) -> None:
-    """Record in ``folder`` the location of the data of a complete and unmounted array.
+    """Record in ``folder`` where the data of an array are; its files must be complete and its file system unmounted.
 
-    ``files`` is the result of ``map_files``. ``next_chunk_bytes``: chunk size after a later reshape. Raises DrillError
-    if the device is not an md array with data at multiples of 4 KiB.
+    ``files`` is the result of ``map_files``, and ``next_chunk_bytes`` is the chunk size after a later reshape. Raises
+    DrillError if the data areas of the members do not begin at multiples of 4 KiB.
     """
     name = node.removeprefix("/dev/")
     status = read_array(session.machine, name)
@@ -309,20 +310,20 @@ def note_truth(
 
 
 def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> None:
-    """Record what the disks hold when the drill begins: data destroyed by then cannot be saved."""
+    """Record what the disks hold when the drill begins, because data that are destroyed by then cannot be saved."""
     if noted := _noted(folder):
         _begun_in(folder).replace(_examine(session, disks, folder, noted))
 
 
 def read_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
-    """What the disks hold now; None if the drill's data were not recorded. Caches must have been flushed.
+    """Return what the disks hold now, or None if the drill's data were not recorded. Caches must have been flushed.
 
-    Raises DrillError if a record is damaged, or if the machine's answer is wrong.
+    Raises DrillError if a record is damaged, or if the machine's answer is invalid.
     """
     try:
         noted, begun = _noted(folder), _begun_in(folder).read()
     except DrillError as error:
-        # Nothing creates these records again during the drill.
+        # These records cannot be created again during the drill.
         raise DrillError(error.message, hint=_GIVE_UP) from error
     if noted is None or begun is None:
         return None
@@ -362,11 +363,14 @@ def _examine(session: LabSession, disks: Sequence[LabDisk], folder: Path, noted:
     except CommandFailed as error:
         raise DrillError(f"the disks could not be examined: {error.message}", hint=_GIVE_UP) from error
     except (msgspec.ValidationError, ValueError, LookupError, RecursionError) as error:
-        raise DrillError(f"the examination of the disks gave a wrong answer: {error}", hint=_GIVE_UP) from None
+        raise DrillError(f"the examination of the disks gave an invalid answer: {error}", hint=_GIVE_UP) from None
 
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
-    """The layout of an array, in the form for ``note``. ``chunk_bytes`` may be the chunk size after a later reshape."""
+    """Return the layout of an array in the form that ``disks_program.note`` takes.
+
+    ``chunk_bytes`` may be the chunk size after a later reshape.
+    """
     level = status.raid
     layout = status.layout if level.name in (LevelName.RAID5, LevelName.RAID6) else None
     used = status.component_bytes or min((member.data_size_kib or 0) * KIB for member in status.members)
@@ -381,18 +385,20 @@ def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
 
 
 def _members(status: ArrayStatus) -> dict[int, str]:
-    """Slot -> device."""
+    """Return the device in each slot."""
     return {member.slot: member.device for member in status.members if member.slot is not None}
 
 
 def _slots(
     disks: Sequence[LabDisk], status: ArrayStatus, pictures: Mapping[str, MemberPicture]
 ) -> list[list[list[int]]]:
-    """For each slot, the disks that may be its member: [index of the disk, first page of its data]."""
+    """Return [index of the disk, first page of its data] of the disks that may be in each slot."""
     places = {disk.node: number for number, disk in enumerate(disks)}
     offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
     if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):
-        raise DrillError("the data of a drill must begin at a multiple of 8 sectors", hint="use another --data-offset")
+        raise DrillError(
+            "the data of a drill must begin at a multiple of 8 sectors", hint="use a different --data-offset"
+        )
     members = _members(status)
     uuids = {pictures[disk.name].uuid for disk in disks if disk.node in members.values()}
     away = [disk.node for disk in disks if pictures[disk.name].uuid in uuids and disk.node not in members.values()]
@@ -406,7 +412,7 @@ def _slots(
 _UNITS = {"year": 365.0, "month": 30.0, "week": 7.0, "day": 1.0, "hour": 1 / 24}
 _MIDDLE_MONTH = {"spring": 4, "summer": 7}
 _LEAST_DAYS = 60
-"""A season of this year counts only if its date is at least this long ago; otherwise it is the season of last year."""
+"""A season means that of this year only if its date is at least this long ago; otherwise it means that of last year."""
 _SETTLE_SECONDS = "0.6"
 """Longer than md waits before it marks an array clean (md/safe_mode_delay, 0.2 s). The first write after the clock was
 set then marks the array dirty again, and md stores the new time in the superblocks.
@@ -415,7 +421,7 @@ _FORM = re.compile(r"([1-9][0-9]?) (year|month|week|day|hour)s? ago")
 
 
 def moment_of(when: str, now: datetime, seed: str) -> datetime:
-    """The time before ``now`` that ``when`` denotes. Raises SpecError if ``when`` does not denote a time."""
+    """Return the time before ``now`` that ``when`` denotes. Raises SpecError if ``when`` is not valid."""
     share = int.from_bytes(hashlib.blake2b(f"{when}/{seed}".encode(), digest_size=4).digest(), "big") / (1 << 32)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if when in _MIDDLE_MONTH:
@@ -437,9 +443,9 @@ def moment_of(when: str, now: datetime, seed: str) -> datetime:
 
 
 class DrillClock:
-    """The clock of a lab's own machine: ``show`` sets it to a time, ``put_right`` restores it.
+    """The clock of a lab's own machine, which ``show`` sets to a time and ``put_right`` restores.
 
-    Other machines keep their clock, because other programs use it.
+    The clocks of other machines are not changed, because other programs use them.
     """
 
     def __init__(self, session: LabSession, seed: str) -> None:
@@ -484,7 +490,10 @@ _STRICT = "set -euo pipefail\n"
 
 
 class DisasterMaker:
-    """Runs the steps that make the disaster; stores the file system's ``uuid``, and its files' ``blocks`` of 4 KiB."""
+    """Runs the steps that make the disaster.
+
+    Afterwards ``uuid`` is the UUID of the file system, and ``blocks`` is the number of 4 KiB blocks of its files.
+    """
 
     def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
         self.session, self.drill, self.folder = session, drill, folder
@@ -493,7 +502,7 @@ class DisasterMaker:
         self.environment = environment({disk.name: disk.node for disk in drill_disks(session, drill)}, drill)
 
     def do(self, step: DrillStep) -> None:
-        """Run one step, with the machine's clock set to the step's time. Raises DrillError if it fails."""
+        """Run one step with the machine's clock set to the step's time. Raises DrillError if the step fails."""
         try:
             self.clock.show(step.when)
             if step.data is None:
@@ -527,7 +536,7 @@ class DisasterMaker:
             self._note(step, files)
 
     def _note(self, step: DrillStep, files: Mapping[str, list[int]]) -> None:
-        """Record the location of the data, if they are on an md array; for other devices it is unknown."""
+        """Record the location of the data if they are on an md array. On other devices, it cannot be determined."""
         if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
             chunk = (digits(step.next_chunk) or 0) * KIB
             disks = drill_disks(self.session, self.drill)
@@ -541,7 +550,7 @@ class DisasterMaker:
             "xfs": ("mkfs.xfs", "-f", "-q", "-m", f"uuid={self.uuid}", node),
         }[kind]
         self.session.lab.guard.check(
-            Step(make, "The file system of the drill.", danger=Danger.DATA, writes_devices=(node,))
+            Step(make, "Create the file system of the drill.", danger=Danger.DATA, writes_devices=(node,))
         )
         machine.run(make)
         machine.run(("mkdir", "-p", PLACE))
@@ -553,7 +562,7 @@ class DisasterMaker:
 
 
 def guest_files(folder: Path) -> str:
-    """Lines for bash that put the lab's programs and the checksums of the files on the machine."""
+    """Return lines for bash that copy the lab's programs and the checksums of the files to the machine."""
     sums = (folder / SUMS).read_text(encoding="utf-8")
     # Overlays made by hand need these modules; on other machines udev loads them on demand.
     lines = [
@@ -569,22 +578,23 @@ def guest_files(folder: Path) -> str:
 
 
 def _put(path: str, text: str) -> str:
-    """A shell command that writes a file without starting another process.
+    """Return a shell command that writes a file without starting another process.
 
-    The command runs at each reset, and an embedded kernel starts processes slowly.
+    The command runs at each reset, and processes start slowly on an embedded kernel.
     """
     return f"printf %s {shlex.quote(text)} > {path}"
 
 
 RESET_LINE = "drill reset"
-"""Entry in the list of commands for a reset of the disks."""
+"""The entry in the list of commands that stands for a reset of the disks."""
 _STORE_SECONDS = 5.0
 
 
 class DrillDesk:
-    """A drill on an open lab: create it with ``begin``, or from the case of an open drill; then call ``update`` often.
+    """A drill on an open lab.
 
-    Only the thread that runs plans may change the drill (``commit``, ``reset``, ``close``).
+    Create it with ``begin``, or from the case of an open drill, and then call ``update`` often. Only the thread that
+    runs plans may change the drill with ``commit``, ``reset`` or ``close``.
     """
 
     def __init__(self, session: LabSession, case: DrillCase) -> None:
@@ -604,7 +614,8 @@ class DrillDesk:
 
         ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
-        Raises UnfitVersion, and DrillError if the disaster cannot be made or the lab's disks are in use.
+        Raises UnfitVersion if the kernel or mdadm is unsuitable, and DrillError if the disaster cannot be made or the
+        lab's disks are in use.
         """
         require_possible(session, drill)
         disks = drill_disks(session, drill)
@@ -632,7 +643,7 @@ class DrillDesk:
         case = DrillCase(folder, record, drill)
         images_of(session, case.images, disks, "keep")
         begin_truth(session, disks, folder)
-        # A lab that cannot make the disaster costs the student no attempt. Nothing has been shown yet.
+        # If the disaster cannot be made, this costs the student no attempt. Nothing has been shown yet.
         case.change(exam=begin_exam() if begin_exam else None)
         desk = cls(session, case)
         desk._arrive()
@@ -645,8 +656,8 @@ class DrillDesk:
     def update(self, *, is_last: bool = False) -> None:
         """Count the bytes written and the time. Call this often, so that little is lost if the program ends.
 
-        New writes are stored immediately; if only the time has changed, it is stored every few seconds, or if
-        ``is_last``.
+        New writes are stored immediately. If only the time has changed, it is stored every few seconds, and when
+        ``is_last`` is true.
         """
         with self.lock:
             if not self.is_over:
@@ -674,7 +685,7 @@ class DrillDesk:
             self.case.add_command(line, self.minutes * 60)
 
     def commit(self) -> int:
-        """Record that the student writes to the disks from now on; returns the number of bytes written before.
+        """Record that the student writes to the disks from now on. Returns the number of bytes written before.
 
         Raises DrillError if the time for an exam is up.
         """
@@ -693,7 +704,7 @@ class DrillDesk:
     def reset(self) -> None:
         """Restore the disks as they were when the drill began, and start the machine again.
 
-        Hints and time are not reset.
+        The number of hints taken and the time are not reset.
 
         Raises DrillError if a program that uses the disks cannot be stopped, or if the time for an exam is up.
         """
@@ -710,11 +721,11 @@ class DrillDesk:
     def leave(self) -> None:
         """Give up the drill without a verdict. Raises DrillError in an exam, unless a verdict is impossible."""
         if self.case.record.exam and self._can_be_judged():
-            raise DrillError("an exam cannot be given up", hint="'raidlab drill debrief --as-it-is' ends it")
+            raise DrillError("an exam cannot be given up", hint="end it with 'raidlab drill debrief --as-it-is'")
         self.close()
 
     def _can_be_judged(self) -> bool:
-        """Whether the records and the copies of the disks, which a verdict needs, can be read."""
+        """Whether the records and the copies of the disks can be read, without which there is no verdict."""
         try:
             self.changed()
             self.truth()
@@ -723,20 +734,20 @@ class DrillDesk:
         return True
 
     def close(self) -> None:
-        """End the drill; the disks are not changed."""
+        """End the drill without changing the disks."""
         with self.lock:
             self.is_over = True
             pictures = examine_members(self.session.machine, self.disks)
             close_case(self.session.folder, self.case, pictures)
 
     def changed(self) -> dict[str, list[list[int]]]:
-        """Disk name -> byte ranges [first, end) that have changed since the drill began."""
+        """Return the byte ranges [first, end) that have changed since the drill began, by disk name."""
         flush(self.session, self.disks)
         found = images_of(self.session, self.case.images, self.disks, "changed")
         return {disk.name: ranges for disk, ranges in zip(self.disks, found, strict=True) if ranges}
 
     def truth(self) -> DiskTruth | None:
-        """How much of the data can still be recovered from the disks; None if this is unknown."""
+        """Return how much of the data can still be recovered from the disks, or None if this is unknown."""
         flush(self.session, self.disks)
         return read_truth(self.session, self.disks, self.case.folder)
 
@@ -752,7 +763,7 @@ class DrillDesk:
         )
         store_arrival(self.session.folder, arrival)
         if self.session.is_embedded:
-            # The kernel log shows how the drill was made. This log is the lab's own, unlike that of a computer.
+            # The kernel log shows how the drill was made. This machine belongs to the lab, so its log may be cleared.
             self.session.machine.run(("dmesg", "--clear"), check=False)
         arrive(self.session.machine, arrival)
         self.session.rescan()
@@ -760,7 +771,7 @@ class DrillDesk:
         self._written = self._counters()
 
     def beyond_own(self, changed: Mapping[str, Sequence[Sequence[int]]]) -> int:
-        """Bytes of ``changed`` that the start of the machine had not changed."""
+        """Return the number of bytes in ``changed`` that were not already changed by the start of the machine."""
         total = 0
         for name, ranges in changed.items():
             own = self.case.record.own_ranges.get(name, [])
@@ -768,7 +779,7 @@ class DrillDesk:
         return total
 
     def _counters(self) -> dict[str, int]:
-        """Node -> bytes written since the machine started (iostats.rst, field 7: sectors of 512 bytes)."""
+        """Return the bytes written to each device since the machine started (iostats.rst, field 7, in sectors)."""
         paths = {disk.node: f"/sys/block/{disk.kernel_name}/stat" for disk in self.disks}
         texts = self.session.machine.read(list(paths.values()))
         fields = {node: (texts[path] or "").split() for node, path in paths.items()}
@@ -776,9 +787,9 @@ class DrillDesk:
 
 
 def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) -> None:
-    """End a drill in the folder of its lab. The disks are not changed, and are recorded as leftovers of the drill.
+    """End a drill in the folder of its lab. The disks are not changed, but are recorded as leftovers of the drill.
 
-    ``now``: their current superblocks, as far as they are known.
+    ``now`` contains those of their current superblocks that are known.
     """
     uuids = {plain_uuid(picture.uuid) for picture in (*case.record.before.values(), *now.values()) if picture.uuid}
     left = Leftovers(title=case.drill.drill.title, disks=case.drill.disk_names, uuids=tuple(sorted(uuids)))
@@ -788,15 +799,15 @@ def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) 
 
 
 def _outside(first: int, end: int, own: Sequence[Sequence[int]]) -> int:
-    """The number of bytes of [first, end) outside these ranges, which do not overlap."""
+    """Return the number of bytes of [first, end) that lie outside these ranges, which must not overlap."""
     inside = sum(max(0, min(end, stop) - max(first, start)) for start, stop in own)
     return end - first - inside
 
 
 def open_desk(session: LabSession) -> DrillDesk | None:
-    """The open drill of this lab, which receives each typed command from now on; None if there is none.
+    """Return the open drill of this lab, or None if there is none. The drill records each typed command from now on.
 
-    Raises LabError for a drill that cannot be read.
+    Raises LabError if the drill cannot be read.
     """
     case = DrillCase.find(session.folder)
     if case is None:

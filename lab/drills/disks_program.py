@@ -1,11 +1,11 @@
-"""The disks of a drill: copies that are made when it begins and compared later, and the location of its data.
+"""Copy the disks of a drill when it begins, compare them with the copies later, and locate the drill's data.
 
-This program runs in the agent of a machine, and in the client for disks that are the client's files.
+This program runs in the agent of a machine, or in the client if the disks are files of the client.
 
-The location of the data is recorded when they are complete, and they are searched for when the drill is judged. A
-*cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity of data. A *row* consists of
-the cells at the same offset on every member. In a row with parity, as many cells can be reconstructed as it has parity
-cells. The required content is stored as digests, so no array is assembled, and no superblock is read.
+The location of the data is recorded when they are complete, and the data are searched for when the drill is judged. A
+*cell* is 4 KiB of one member with its required content, which is data, a copy of data, or parity. A *row* consists of
+the cells at the same offset on every member. In a row with parity, as many cells can be reconstructed as there are
+parity cells. The required content is stored as digests, so no array is assembled and no superblock is read.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ GRAIN_BYTES = 512
 BLKFLSBUF = 0x1261
 _ZEROS = bytes(PAGE_BYTES)
 _NOT_WRITTEN = 0x80E
-"""Flags of an extent (linux/fiemap.h): of unknown location, or allocated and unwritten."""
+"""Flags of an extent (linux/fiemap.h) whose location is unknown, or that is allocated but unwritten."""
 
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file or a device; a new file can be read only by its owner."""
+    """Open a file or a device. A file that this creates can be read only by its owner."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         yield fd
@@ -45,7 +45,7 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def extents(fd: int, end: int) -> Iterator[tuple[int, int]]:
-    """Byte ranges [first, last) that may hold data; a block device has no holes."""
+    """Yield the byte ranges [first, last) that may hold data. A block device has no holes."""
     last = 0
     # ENXIO: no data after this offset (lseek(2), SEEK_DATA).
     with contextlib.suppress(OSError):
@@ -56,21 +56,21 @@ def extents(fd: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def pieces(fd: int, end: int) -> Iterator[tuple[int, int]]:
-    """Offset and length of each piece that may hold data; holes of a file are omitted."""
+    """Yield the offset and the length of each piece that may hold data, leaving out the holes of a file."""
     for first, last in extents(fd, end):
         for at in range(first, last, PIECE_BYTES):
             yield at, min(PIECE_BYTES, last - at)
 
 
 def size_of(fd: int) -> int:
-    """Size of a file or a block device in bytes."""
+    """Return the size of a file or a block device in bytes."""
     return os.lseek(fd, 0, os.SEEK_END)
 
 
 def write_at(fd: int, data: bytes, at: int) -> None:
     """Write all of the data.
 
-    If space is short, pwrite(2) writes only a part, and fails only when it is called again for the rest.
+    If space is short, pwrite(2) writes only a part, and does not fail until it is called again for the rest.
     """
     view = memoryview(data)
     while view:
@@ -95,7 +95,7 @@ def save(disk: str, image: str) -> int:
 
 
 def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, length and the image's data of each piece that differs between disk and image, in order.
+    """Yield the offset, the length and the image's data of each piece that differs between disk and image, in order.
 
     Raises OSError if their sizes differ.
     """
@@ -115,7 +115,7 @@ def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 def put_back(disk: str, image: str) -> int:
-    """Restore a disk from its image; only pieces that differ are written. Returns the number of bytes written."""
+    """Restore a disk from its image, writing only the pieces that differ. Returns the number of bytes written."""
     written = 0
     with opened(disk, os.O_RDWR) as target, opened(image, os.O_RDONLY) as source:
         for at, length, before in differing(target, source):
@@ -126,7 +126,7 @@ def put_back(disk: str, image: str) -> int:
 
 
 def changed(disk: str, image: str) -> list[list[int]]:
-    """Byte ranges [first, end) of a disk that differ from its image, in whole sectors, in order."""
+    """Return the byte ranges [first, end) of a disk that differ from its image, in whole sectors and in order."""
     ranges: list[list[int]] = []
     with opened(disk, os.O_RDONLY) as target, opened(image, os.O_RDONLY) as source:
         for at, length, before in differing(target, source):
@@ -142,7 +142,7 @@ def changed(disk: str, image: str) -> list[list[int]]:
 
 
 def flush(nodes: list[str]) -> None:
-    """Write dirty pages to all disks, and drop the page cache of these disks (BLKFLSBUF, linux/fs.h)."""
+    """Write dirty pages to all disks, and drop the page cache of the given ones (BLKFLSBUF, linux/fs.h)."""
     os.sync()
     for node in nodes:
         with opened(node, os.O_RDONLY) as fd:
@@ -150,20 +150,21 @@ def flush(nodes: list[str]) -> None:
 
 
 def digest(page: bytes) -> str:
-    """Digest of 4 KiB; empty for zeros, because pages of zeros prove nothing."""
+    """Return the digest of a page of 4 KiB, or an empty string for a page of zeros, which proves nothing."""
     return "" if page == _ZEROS else hashlib.blake2b(page, digest_size=8).hexdigest()
 
 
 def note(asked: dict[str, Any]) -> dict[str, Any]:
-    """The rows of an array that hold parts of the file system on it.
+    """Return the rows of an array that hold parts of the file system on it.
 
-    The request has ``node``; ``files`` and ``meta``, its pages that hold files and those that may hold metadata;
-    ``also``, other pages; and ``geometries``. A geometry has ``chunk`` and ``member`` in pages, ``parts`` of a member,
-    ``parities``, and ``pattern``, its rows of one period, as [part, row, [[kind, number] of each slot]] with kind D, P
-    or Q.
+    In the request, ``node`` is the array, ``files`` are its pages that hold files, ``meta`` are those that may hold
+    metadata, and ``also`` are other pages. ``geometries`` is a list. A geometry has the sizes ``chunk`` and ``member``
+    in pages, the number of ``parts`` of a member, the number of ``parities``, and a ``pattern`` with the rows of one
+    period, as [part, row, [[kind, number] of each slot]] with kind D, P or Q.
 
-    The answer has ``geometries``, for each a list of rows, [parities, [[slot, page, digest, is parity], …], [[array
-    page, cells…], …]]; and ``files`` and ``meta``, the latter without pages of zeros.
+    In the answer, ``geometries`` has a list of rows for each geometry, as [parities, [[slot, page, digest, is parity],
+    …], [[array page, cells…], …]]. ``files`` and ``meta`` are the pages of the request, the latter without those that
+    contain only zeros.
     """
     with opened(asked["node"], os.O_RDONLY) as array:
         files = {*asked["files"]}
@@ -178,7 +179,7 @@ def _page(fd: int, page: int) -> bytes:
 
 
 def mapped(asked: dict[str, Any]) -> dict[str, Any]:
-    """The pages of the device that hold the ``files`` and ``folders`` of the file system mounted on ``place``."""
+    """Return the pages of the device that hold the ``files`` and ``folders`` of the file system on ``place``."""
     files: set[int] = set()
     folders: set[int] = set()
     for folder, _, names in os.walk(asked["place"]):
@@ -189,7 +190,7 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pages_of(path: str) -> set[int]:
-    """Pages of a file or folder on its device; empty for a folder if the file system does not report them."""
+    """Return the pages of a file or folder on its device. Not all file systems report those of a folder."""
     found: set[int] = set()
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd, contextlib.suppress(OSError):
         for _, physical, length, flags in extents_of(fd, lambda: False):
@@ -223,7 +224,7 @@ def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[A
 
 
 def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int]) -> list[list[Any]]:
-    """The cells of a row. ``begins``: the array's page with number 0, and the distance in pages to the next number."""
+    """Return the cells of a row. ``begins`` is the array's page with number 0, and the distance to number 1."""
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
     }
@@ -240,13 +241,14 @@ def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int])
 
 
 def examine(asked: dict[str, Any]) -> dict[str, Any]:
-    """How much of the recorded data is still on the disks, or can be computed from what is there.
+    """Find out how much of the recorded data is still on the disks, or can be computed from what is there.
 
-    The request has ``noted``, the file with the answer of ``note``; ``disks``, their paths; and ``slots``, for each
-    slot of the array the [index of the disk, first page of its data] of all disks that may be its member. A page that
-    is not all zeros counts on any disk, at any multiple of 4 KiB. The answer has ``files`` and ``meta``,
-    the array's pages that are destroyed, and ``cells``, a letter for each cell: d for data, p for parity, in upper case
-    if the member itself holds it.
+    In the request, ``noted`` is the file with the answer of ``note``, ``disks`` are the paths of the disks, and
+    ``slots`` has [index of the disk, first page of its data] of all disks that may be in each slot of the array. A
+    page that is not all zeros counts on any disk, at any multiple of 4 KiB.
+
+    In the answer, ``files`` and ``meta`` are those pages of the array that have been destroyed. ``cells`` has a letter
+    for each cell: d for data or p for parity, in upper case if the member itself holds the required content.
     """
     with open(asked["noted"], encoding="utf-8") as file:
         noted = json.load(file)
@@ -269,7 +271,7 @@ def examine(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pages(path: str) -> dict[int, str]:
-    """Page of a disk -> digest of its contents, without pages of zeros."""
+    """Return the digest of each page of a disk by page number, leaving out pages of zeros."""
     found = {}
     with opened(path, os.O_RDONLY) as fd:
         end = size_of(fd)
@@ -285,7 +287,7 @@ def _pages(path: str) -> dict[int, str]:
 
 
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
-    """Do the work that the first argument names; its request and the answer are JSON.
+    """Do the work that the first argument names. The request, which is the second argument, and the answer are JSON.
 
     ``keep``, ``put_back`` and ``changed`` take a list of pairs of disk and image, and return a list of results.
     """

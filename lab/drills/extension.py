@@ -10,4 +10,4 @@ class DrillLosses(NamedTuple):
     """How often a class lost data in its drills."""
 
     share: Callable[[str], float]
-    """Gets the folder of the class. Raises LabError if it cannot be read."""
+    """Takes the path of the class's folder. Raises LabError if the folder cannot be read."""

@@ -1,4 +1,4 @@
-"""The proof of a drill on real arrays: every right way saves the data, and every wrong way shows its mistake."""
+"""Prove a drill on real arrays: every right way saves the data, and every wrong way shows its mistake."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
 
 NOTHING_RUNS = "nothing-runs"
-"""The mistake of ``common_mistakes`` that needs no action."""
+"""The only one of the ``common_mistakes`` that can be recognised although nothing was done."""
 DISK_BYTES = 128 * MIB
-"""A quarter of the default size, because some ways sync whole disks; mdadm uses the same data offset for both."""
+"""A quarter of the default size, because some ways sync whole disks. mdadm uses the same data offset for both sizes."""
 
 
 class DrillProver(Prover):
-    """Makes the disaster once, and follows each way from there. Closing ``stack`` stops its machine."""
+    """Makes the disaster once, and follows each way from there. Closing ``stack`` stops the machine."""
 
     kind = "drill"
 
@@ -47,9 +47,9 @@ class DrillProver(Prover):
     def count_fresh(self) -> int:
         fresh = judge(self._desk)
         if fresh.verdict in (DrillVerdict.SAVED, DrillVerdict.PARTLY, DrillVerdict.LOST):
-            self.fail(f"it is {fresh.verdict} before anything is done")
+            self.fail(f"its verdict is '{fresh.verdict}' before anything is done")
         if wrong := [mistake.id for mistake in fresh.mistakes if mistake.id != NOTHING_RUNS]:
-            self.fail(f"{', '.join(wrong)}: recognised before anything is done")
+            self.fail(f"mistakes are recognised before anything is done: {', '.join(wrong)}")
         return int(fresh.verdict == DrillVerdict.SAVED)
 
     def take(self, way: Way) -> WayEnd:
@@ -60,13 +60,14 @@ class DrillProver(Prover):
             outcome = judge(self._desk)
         except LabError as error:
             return WayEnd(False, details=f"it cannot be judged: {error.message}")
-        figures = f"{outcome.verdict}, {outcome.saved_percent:g} %, written first {outcome.touched_bytes} bytes"
+        written = f"{outcome.touched_bytes} bytes written before commit"
+        figures = f"{outcome.verdict}, {outcome.saved_percent:g} % saved, {written}"
         names = tuple(mistake.id for mistake in outcome.mistakes)
         details = "; ".join((figures, *outcome.missing, *([problem] if problem else [])))
         return WayEnd(outcome.verdict == DrillVerdict.SAVED, names, details)
 
     def _reset(self) -> None:
-        """Reset the drill. Something that a way left behind may keep the disks in use until the machine restarts."""
+        """Reset the drill. If something that a way left behind keeps the disks in use, restart the machine first."""
         try:
             self._desk.reset()
         except DrillError:
@@ -82,7 +83,7 @@ class DrillProver(Prover):
         self._is_first_way = False
 
     def _carry_out(self, way: DrillWay) -> str:
-        """Run the steps of a way; returns the message of the first line that failed, or an empty string."""
+        """Run the steps of a way. Returns the message of the first line that failed, or an empty string."""
         problem = ""
         for step in way.steps:
             if step.commit:
@@ -102,7 +103,7 @@ class DrillProver(Prover):
 
 
 def prove(drill: ReadyDrill, target: Target, host: Host) -> Proof:
-    """Prove a drill on its own machine, in a temporary state folder."""
+    """Prove a drill on a machine of its own, with a temporary state folder."""
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
         if target.is_embedded:

@@ -1,7 +1,7 @@
-"""The format of a drill file, and a drill for a student's seed.
+"""The format of drill files, and drills with the values of a student's seed.
 
-A drill is one TOML file: the commands that make the disaster, the symptom as an administrator would receive it, graded
-hints, the goal, common mistakes, and right and wrong ways that the proof carries out.
+A drill is one TOML file. It contains the commands that make the disaster, the symptom as it would be reported to an
+administrator, graded hints, the goal, common mistakes, and the right and wrong ways that the proof carries out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HINTS = 3
 _DIGEST_LETTERS = 16
 _LONGEST_SEED = 100
 _FILLED = ("symptom", "setup", "arrive", "hints", "expert", "goal", "mistakes", "right", "wrong")
-"""The parts of a drill that may have placeholders for values of the seed."""
+"""The parts of a drill that may contain placeholders for values of the seed."""
 
 
 class DataStep(StrEnum):
@@ -55,27 +55,28 @@ class DataStep(StrEnum):
     BEGIN = "begin"
     """Make the file system on ``on``, mount it, and write the first files."""
     MORE = "more"
-    """Do ``operations`` further operations: write, replace, rename and remove files. Then sync."""
+    """Do ``operations`` more operations, which write, replace, rename and remove files, and then sync."""
     REST = "rest"
-    """Read all files back, and unmount the file system."""
+    """Read all files back, and then unmount the file system."""
 
 
 class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step: exactly one of ``run``, ``data`` and ``commit``."""
+    """One step, with exactly one of ``run``, ``data`` and ``commit``."""
 
     run: str = ""
-    """Lines for bash, as root; those of a disaster must succeed. ``$disk01`` is a disk, ``$level`` a value of the seed.
+    """Lines for bash, run as root, in which ``$disk01`` is a disk and ``$level`` is a value of the seed. The lines that
+    make the disaster must succeed.
     """
     data: DataStep | None = None
     on: str = "/dev/md0"
-    """The device for ``data``."""
+    """The device that ``data`` uses."""
     operations: int = 0
     next_chunk: str = ""
-    """For ``rest``: chunk size in KiB after a later reshape; empty: there is none."""
+    """For ``rest``, the chunk size in KiB after a later reshape; empty if there is none."""
     when: str = ""
-    """The time on the machine's clock from here on (``lab.drills.desk``), such as ``spring``; empty: unchanged."""
+    """The time on the machine's clock from here on (``lab.drills.desk``), such as ``spring``; empty for no change."""
     commit: bool = False
-    """The student's statement that the disks themselves may be written from now on."""
+    """The student declares that from now on the disks themselves may be written to."""
 
     def __post_init__(self) -> None:
         if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
@@ -88,15 +89,15 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Conditions under which the data count as saved."""
 
     lost_percent: float = 0.0
-    """Percentage of all 4 KiB blocks of the data that cannot be saved; a greater loss is a failure."""
+    """Percentage of the data's 4 KiB blocks that cannot be saved. A greater loss is a failure."""
     check: tuple[Arguments, ...] = ()
     """Checks that the array with the data must pass, whatever its name (``lab.checks``)."""
     is_consistent: bool = False
     """A scrub of the array must find no mismatches."""
     name: str = ""
-    """Array name in the superblocks of its members and of no other disk, such as ``server:data``; empty: any."""
+    """The name that only the members' superblocks must have, such as ``server:data``; empty for any name."""
     keep: str = ""
-    """``disk01,disk02``: disks of other arrays, which must remain members of those."""
+    """Disks of other arrays, such as ``disk01,disk02``, which must remain members of those arrays."""
 
 
 class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +105,7 @@ class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     id: str
     when: tuple[Arguments, ...]
-    """All of these checks hold after the mistake."""
+    """The checks that all hold after the mistake."""
     explain: str
 
 
@@ -115,28 +116,28 @@ class DrillWay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: str
     steps: tuple[DrillStep, ...]
     mistake: str = ""
-    """The mistake that must be recognised, for a wrong way."""
+    """The mistake that must be recognised after a wrong way; empty for a right way."""
 
 
 class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One drill, as in its file."""
 
     needs_kernel: NeededKernel | None = None
-    """As ``needs_mdadm``."""
+    """The kernels that the drill works with, or None for any kernel."""
     file_system: str = "ext4"
     names: int = 24
     """Maximum number of files in each folder of the file system."""
     symptom: str
-    """Markdown: what the administrator reads and sees."""
+    """What the administrator reads and sees, in Markdown."""
     setup: tuple[DrillStep, ...]
     """Steps that make the disaster on blank disks. At the end no array is running."""
     arrive: str = ""
-    """Lines for bash that the machine runs at every start. Empty: none."""
+    """Lines for bash that the machine runs at every start; may be empty."""
     hints: tuple[str, ...]
     expert: str
-    """Markdown, shown afterwards: the solution of an expert, with reasons."""
+    """An expert's solution with its reasons, in Markdown. It is shown when the drill has ended."""
     sources: tuple[str, ...] = ()
-    """Reports of this problem, or its documentation."""
+    """Where people reported this problem, or where it is documented."""
     goal: DrillGoal = DrillGoal()
     mistakes: tuple[DrillMistake, ...] = ()
     right: tuple[DrillWay, ...]
@@ -160,7 +161,7 @@ class ReadyDrill:
     values: Mapping[str, Value]
     goal_checks: tuple[Check, ...]
     mistakes: tuple[tuple[EndedMistake, tuple[Check, ...]], ...]
-    """The drill's own mistakes, then those of every drill, and the checks that all hold after them."""
+    """The drill's own mistakes and then the common ones, each with the checks that all hold after it."""
 
     @property
     def id(self) -> str:
@@ -172,7 +173,7 @@ class ReadyDrill:
 
 
 def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
-    """The drill for a student's seed. Raises SpecError for an invalid seed or an unknown placeholder."""
+    """Return the drill for a student's seed. Raises SpecError if the seed is invalid or a placeholder is unknown."""
     if len(seed) > _LONGEST_SEED or not seed.isprintable() or seed != seed.strip():
         raise SpecError(
             f"'{visible(seed[:40])}' is not a valid seed",
@@ -196,24 +197,24 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
 
 
 def read_drill(path: Path) -> Drill:
-    """Read one file, and check it as far as possible without a lab. Raises SpecError that lists every problem."""
+    """Read a drill file, and check it as far as possible without a lab. Raises a SpecError that lists every problem."""
     drill = read_toml(path, Drill)
     refuse_problems("drill", path, drill_problems(drill, path.stem))
     return drill
 
 
 def shell_lines(drill: Drill) -> tuple[str, ...]:
-    """The lines that the drill runs as root when it is made and at every start of the machine."""
+    """Return the lines that run as root when the drill is created and whenever the machine starts."""
     return tuple(text for text in (*(step.run for step in drill.setup), drill.arrive) if text.strip())
 
 
 def foreign_drill(path: Path) -> str:
-    """What a drill that does not come with raidlab may do (lab.gates.files). Raises SpecError if it is not a drill."""
+    """Describe what a drill that does not come with raidlab may do. Raises SpecError if the file is not a drill."""
     return foreign_note(path, FileKind.DRILL, shell_lines(read_drill(path)))
 
 
 def file_digest(path: Path) -> str:
-    """Short digest of a drill's file; empty if it cannot be read. Two files may have the same id."""
+    """Return a short digest of a drill file, which distinguishes files with the same id; empty if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST_LETTERS]
     except OSError:
@@ -221,26 +222,31 @@ def file_digest(path: Path) -> str:
 
 
 def drill_problems(drill: Drill, stem: str) -> list[str]:
-    """The problems of a drill, each with its remedy."""
+    """Return the problems of a drill, each with its remedy."""
     problems = [*head_problems(drill, stem, FORMAT_VERSIONS)]
     if len(drill.hints) < HINTS:
         problems.append(
             f"it has {counted(len(drill.hints), 'hint')}: "
-            f"write {HINTS} or more, each more specific than the previous one"
+            f"write at least {HINTS}, each more specific than the one before"
         )
     if len(drill.right) < LEAST_RIGHT:
-        problems.append(f"it has {counted(len(drill.right), 'right way')}: write {LEAST_RIGHT} that differ")
+        problems.append(f"it has {counted(len(drill.right), 'right way')}: write at least {LEAST_RIGHT} different ones")
     if len(drill.wrong) < LEAST_WRONG:
-        problems.append(f"it has {counted(len(drill.wrong), 'wrong way')}: write {LEAST_WRONG} that people really take")
+        problems.append(
+            f"it has {counted(len(drill.wrong), 'wrong way')}: write at least {LEAST_WRONG} that people really take"
+        )
     ways = [way.id for way in (*drill.right, *drill.wrong)]
-    problems += [f"two ways are called '{name}'" for name in sorted({each for each in ways if ways.count(each) > 1})]
+    problems += [
+        f"two ways have the id '{name}': give each way its own id"
+        for name in sorted({each for each in ways if ways.count(each) > 1})
+    ]
     known = {mistake.id for mistake in (*drill.mistakes, *common_mistakes())}
     problems += [
-        f"wrong way {way.id}: there is no mistake '{way.mistake}'; known: {', '.join(sorted(known))}"
+        f"wrong way {way.id}: there is no mistake '{way.mistake}', but there are {', '.join(sorted(known))}"
         for way in drill.wrong
         if way.mistake not in known
     ]
-    problems += [f"right way {way.id} names a mistake: leave it out" for way in drill.right if way.mistake]
+    problems += [f"right way {way.id} has a mistake: remove that key" for way in drill.right if way.mistake]
     return [*problems, *seed_problems(lambda seed: ready(drill, Path(stem), seed))]
 
 
@@ -251,18 +257,18 @@ class _MistakeList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @cache
 def common_mistakes() -> tuple[DrillMistake, ...]:
-    """The mistakes that apply to every drill; a drill's own come first."""
+    """Return the mistakes that can be made in every drill. They are checked after the drill's own."""
     return read_toml(Path(__file__).with_name("mistakes.toml"), _MistakeList).mistakes
 
 
 @cache
 def catalogue() -> dict[str, Path]:
-    """Id -> file of the drills that come with raidlab, in order."""
+    """Return the files of the drills that come with raidlab, by id and in order."""
     return {path.stem: path for path in sorted(CATALOGUE.glob("*.toml"))}
 
 
 def find_drill(word: str) -> Path:
-    """The file of a drill by its id, number, unique part of the id, or path. Raises SpecError."""
+    """Return the file of the drill with this id, number, unique part of the id, or path. Raises SpecError."""
     if is_path(word):
         return Path(word)
     known = catalogue()
@@ -270,11 +276,11 @@ def find_drill(word: str) -> Path:
 
 
 def find_playable(word: str, target: Target) -> Path:
-    """Like ``find_drill``, for a drill that may run on this machine. Raises SpecError, DrillError."""
+    """Find a drill like ``find_drill``, and check that it may run on this machine. Raises SpecError or DrillError."""
     path = find_drill(word)
     if path not in catalogue().values() and not target.is_embedded:
         raise DrillError(
             f"'{path}' runs its own commands as root, so it can run only on a machine that raidlab starts",
-            hint="use --on uml: or --on qemu:",
+            hint="run it with --on uml: or --on qemu:",
         )
     return path

@@ -1,12 +1,12 @@
-# Runs before the lines of every drill. mdadm --wait returns immediately if a rebuild is about to begin; this waits for it,
-# half a minute at most: settle /dev/md0
+# This runs before the lines of every drill. mdadm --wait returns immediately if a rebuild is about to begin, but this
+# function waits for the rebuild, for half a minute at most: settle /dev/md0
 settle() {
   local md="/sys/block/${1#/dev/}/md" count=0
   while ((count++ < 150)) && _is_busy "$md"; do sleep 0.2; done
 }
 
-# States and files: md.rst in the kernel's documents. A spare is about to be used where a member is missing or is replaced;
-# a degraded or read-only array begins no resync.
+# md.rst in the kernel's documentation describes these states and files. A spare is about to be used if a member is
+# missing or being replaced. A degraded or read-only array does not begin a resync.
 _is_busy() {
   [[ -e $1/sync_action ]] || return 1
   [[ $(<"$1/sync_action") == idle && $(<"$1/reshape_position") == none ]] || return 0

@@ -1,4 +1,4 @@
-"""Verbs of drills: commands, keys of the app, and lines typed in the text mode."""
+"""Verbs for drills, which are commands, keys of the app, and lines typed in the text mode."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ class StartDrill(Verb, frozen=True, kw_only=True):
     tooltip = "Type a word, such as your name: it varies the disks, sizes and levels"
     name: Annotated[
         str,
-        Argument("Id, number or part of the id; or the path of a drill file.", is_placed=True, is_needed=True),
+        Argument(
+            "The drill's id, its number or part of its id, or the path of a drill file.", is_placed=True, is_needed=True
+        ),
     ]
     seed: Annotated[
-        str | None, Argument("Your name, or a word from your teacher: each word gives another variant.")
+        str | None, Argument("Your name, or a word from your teacher: each word gives a different variant.")
     ] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("Start over, even if the drill is open; your work is lost.")] = False
     exam: Annotated[
-        float | None, Argument("As an exam with this time limit in minutes: no hints, and the first attempt counts.")
+        float | None, Argument("Start an exam with this time limit in minutes: no hints, and the first attempt counts.")
     ] = None
 
 
@@ -57,21 +59,21 @@ class ResetDrill(Verb, frozen=True, kw_only=True):
     """Restore the disks as they were when the drill began."""
 
     words, key, label = "drill reset", "z", "Reset"
-    tooltip = "The disks as they were when the drill began"
+    tooltip = "Restore the disks as they were when the drill began"
 
 
 class Debrief(Verb, frozen=True, kw_only=True):
-    """End the drill: the verdict on the data, and what an expert would have done."""
+    """End the drill, and show the verdict on the data and what an expert would have done."""
 
     words, key, label = "drill debrief", "d", "Debrief"
-    tooltip = "End the drill: the verdict on the data, and what an expert would have done"
+    tooltip = "End the drill, and show the verdict on the data and what an expert would have done"
     name: Annotated[
-        str | None, Argument("An ended drill, to show its page again; 'latest' is the newest.", is_placed=True)
+        str | None, Argument("An ended drill, whose page is shown again; 'latest' is the newest.", is_placed=True)
     ] = None
     as_it_is: Annotated[
         bool, Argument("End it even if no running array has the data, although one could be started.")
     ] = False
-    array: Annotated[str, Argument("The array that has the data; default: the array with the file system.")] = ""
+    array: Annotated[str, Argument("The array that has the data; by default, the one with the drill's files.")] = ""
 
 
 class LeaveDrill(Verb, frozen=True, kw_only=True):

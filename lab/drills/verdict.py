@@ -1,8 +1,10 @@
-"""The verdict of a drill: the share of the data that the oracle can still read, and the state of the array; its texts.
+"""The verdict of a drill and its texts.
 
-Arrays that a student created or repaired and that are not running are started first. ``drill hint`` and the like can be
-typed at the machine's shell: the machine cannot call the client, so a program on the machine writes a file, and the
-client polls it.
+The verdict depends on the share of the data that the oracle can still read, and on the state of the array. Arrays that
+the student created or repaired are started first if they are not running.
+
+Commands such as ``drill hint`` can be typed at the machine's shell. The machine cannot call the client, so a program on
+the machine writes each request to a file, which the client polls.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _LONGEST = 300
 
 
 def _start_what_was_repaired(desk: DrillDesk, array: str) -> str:
-    """Start an array with changed superblocks, if no running array has the data.
+    """If no running array has the data, start an array whose superblocks have changed and that has the data.
 
     This includes arrays on existing overlays. Returns mdadm's messages if no array with the data could be started.
     """
@@ -67,7 +69,7 @@ def _start_what_was_repaired(desk: DrillDesk, array: str) -> str:
     if written:
         _stop_inactive(session)
     if array in {status.name for status in session.statuses()}:
-        # Another array has the name, and must not be stopped here.
+        # Another array has this name, and must not be stopped here.
         return ""
     for number, uuid in enumerate(written, _FIRST_NUMBER):
         # Only an array with the requested name counts.
@@ -84,17 +86,17 @@ def _start_what_was_repaired(desk: DrillDesk, array: str) -> str:
 
 
 def _stop_inactive(session: LabSession) -> None:
-    """Stop inactive arrays: they hold their disks, and cannot contain data in use."""
+    """Stop inactive arrays, which keep their disks in use although nothing can use their data."""
     text = session.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
     for name in re.findall(r"^(md\S*) : inactive", text, re.MULTILINE):
         session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
 
 
-_NOTHING_RUNS = "no running array has the drill's files, and they can still be recovered"
+_NOTHING_RUNS = "no running array has the drill's files, although they can still be recovered"
 _START_FIRST = "start the array first; 'debrief --as-it-is' ends the drill without it"
 _LONGEST_FOUND = 200
 MISSING = "missing"
-"""Verdict on blocks of a file that does not exist."""
+"""The verdict on the blocks of files that do not exist."""
 _SCRUB = """
 cd "/sys/block/$1/md"
 # A read-only array accepts the request but does nothing; the goal does not depend on how the array was started.
@@ -113,11 +115,11 @@ class DrillVerdict(StrEnum):
     SAVED = "saved"
     """All data that could be saved are saved, the array meets the goal, and nothing was written before the commit."""
     RISKED = "saved, at risk"
-    """As ``SAVED``, but the disks themselves were written to before the commit."""
+    """The same as ``SAVED``, except that the disks themselves were written to before the commit."""
     UNFINISHED = "saved, unfinished"
     """The data are saved, but the array does not meet the goal."""
     STOPPED = "not recovered"
-    """Some data that could be saved are not. All of them can still be recovered from the disks, or this is unknown."""
+    """Some data that could be saved are not. They can all still be recovered from the disks, or this is unknown."""
     PARTLY = "partly lost"
     """Data that could have been saved are destroyed."""
     LOST = "lost"
@@ -125,7 +127,7 @@ class DrillVerdict(StrEnum):
 
 
 class NothingRuns(DrillError):
-    """No running array has the data, but they can still be recovered: ending the drill then requires confirmation."""
+    """No running array has the data, but they can still be recovered, so ending the drill requires confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,10 @@ class _Saved:
 
 
 def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> DrillOutcome:
-    """Judge the drill, store the outcome, and end the drill.
+    """Judge the drill, store its outcome, end the drill, and return the outcome.
 
-    Raises ResultError if the outcome cannot be stored; the drill is then still open. Raises NothingRuns if not
-    ``is_final``, no running array has the data, and they can still be recovered.
+    Raises ResultError if the outcome cannot be stored, in which case the drill remains open. Unless ``is_final`` is
+    true, raises NothingRuns if no running array has the data, but they can still be recovered.
     """
     found, messages = _examine(desk, array)
     if not is_final and not found.array and found.verdict == DrillVerdict.STOPPED:
@@ -155,15 +157,15 @@ def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> Dri
 
 
 def judge(desk: DrillDesk, array: str = "") -> DrillOutcome:
-    """The outcome, without an id, of a drill that continues.
+    """Judge a drill without ending it, and return its outcome, which has no id.
 
-    ``array`` is the name of the array with the data; if it is empty, the array is found by its file system.
+    ``array`` is the name of the array with the data. If it is empty, the array is found by its file system.
     """
     return _examine(desk, array)[0]
 
 
 def _examine(desk: DrillDesk, array: str) -> tuple[DrillOutcome, str]:
-    """Examine the disks as the student left them, then start what can be started, and read the data.
+    """Examine the disks as the student left them, then start the arrays that can be started, and read the data.
 
     Returns the outcome, and mdadm's messages about arrays that could not be started.
     """
@@ -193,7 +195,7 @@ def _examine(desk: DrillDesk, array: str) -> tuple[DrillOutcome, str]:
 
 def _outcome(desk: DrillDesk, end: DrillEnd, saved: _Saved, truth: DiskTruth | None) -> DrillOutcome:
     session, record, drill, now_utc = desk.session, desk.case.record, desk.case.drill.drill, desk.now_utc
-    # Data that were read from the disks themselves can be recovered, whatever the search found.
+    # Data that were read from the disks themselves can be recovered, even if the search did not find them.
     recoverable = max(truth.recoverable_percent, 0.0 if saved.is_on_overlays else saved.percent) if truth else None
     verdict = verdict_of(
         saved.percent,
@@ -241,7 +243,7 @@ def _outcome(desk: DrillDesk, end: DrillEnd, saved: _Saved, truth: DiskTruth | N
 
 
 def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
-    """The mistakes whose checks all hold, the drill's own first."""
+    """Return the mistakes whose checks all hold, beginning with the drill's own."""
     state = CheckedState(drill=seen)
     return tuple(mistake for mistake, checks in drill.mistakes if all_hold(checks, state))
 
@@ -254,9 +256,10 @@ def verdict_of(
     is_as_asked: bool,
     touched_bytes: int,
 ) -> DrillVerdict:
-    """The verdict, from the percentages of the data that can be read and that the disks still hold (None if unknown).
+    """Return the verdict for these percentages of the data.
 
-    ``lost_percent`` of the data cannot be saved. If the state of the disks is unknown, nothing counts as destroyed.
+    ``saved_percent`` can be read, ``recoverable_percent`` can still be recovered from the disks (None if unknown), and
+    ``lost_percent`` could never be saved. If ``recoverable_percent`` is None, nothing counts as destroyed.
     """
     required = 100 - lost_percent
     if saved_percent < required:
@@ -269,7 +272,7 @@ def verdict_of(
 
 
 def _examine_data(desk: DrillDesk, array: str) -> _Saved:
-    """Examine the array with the data; of several, the one with the most readable data."""
+    """Examine the array with the data. If there are several, the one with the most readable data counts."""
     session = desk.session
     session.rescan()
     found = []
@@ -285,14 +288,14 @@ def _examine_data(desk: DrillDesk, array: str) -> _Saved:
         found.append(_examine_array(desk, now))
     if found:
         return max(found, key=lambda each: (each.percent, not each.is_on_overlays, -len(each.missing)))
-    asked = lacking(f"{array or 'a running array'} has the file system", "it does not" if array else "none has it")
+    asked = lacking(f"{array or 'a running array'} has the file system", "it does not" if array else "none does")
     return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (asked,))
 
 
 def _begin_rebuild(session: LabSession, status: ArrayStatus) -> None:
-    """Let md begin a pending rebuild, which waits for the first write to an array started read-auto or read-only.
+    """Let md begin a pending rebuild. In an array that is read-auto or read-only, it waits until the array is writable.
 
-    The disks have already been examined, and the goal applies to the array once it is in use.
+    The disks have already been examined, and the goal describes the array as it is when it is in use.
     """
     if status.awaits_rebuild and status.state in (ArrayState.READ_AUTO, ArrayState.READONLY):
         session.machine.run(("mdadm", "--readwrite", f"/dev/{status.name}"), check=False, timeout_seconds=_SECONDS)
@@ -317,7 +320,7 @@ def _examine_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
 
 
 def _is_drill_array(desk: DrillDesk, name: str, array: str) -> bool:
-    """Whether the array has the drill's file system, and the name ``array`` if that is not empty."""
+    """Whether the array has the drill's file system and, unless ``array`` is empty, that name."""
     if array not in ("", name):
         return False
     found = desk.session.machine.run(("blkid", "-p", "-o", "value", "-s", "UUID", f"/dev/{name}"), check=False)
@@ -327,7 +330,7 @@ def _is_drill_array(desk: DrillDesk, name: str, array: str) -> bool:
 def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
     """Whether an in-sync member is a device-mapper snapshot, a loop device or a RAM disk."""
     listed = session.machine.run(("dmsetup", "ls", "--target", "snapshot"), check=False).stdout
-    # "over-ubda (254:0)", or with a comma: dmsetup(8).
+    # dmsetup(8) prints "over-ubda (254:0)", or a comma instead of the colon.
     found = re.findall(r"^(\S+)\s+\([0-9]+[:,] ?([0-9]+)\)", listed, re.MULTILINE)
     overlays = {name for pair in found for name in (pair[0], f"dm-{pair[1]}")}
     devices = [each.device.rpartition("/")[2] for each in status.members if each.is_in_sync]
@@ -335,7 +338,7 @@ def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
 
 
 def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
-    """Verdict of the oracle -> number of blocks; and the reason if nothing could be read."""
+    """Return the number of blocks for each verdict of the oracle, and the reason if nothing could be read."""
     machine, kind = desk.session.machine, desk.case.drill.drill.file_system
     machine.run(("mkdir", "-p", PLACE))
     machine.run(("bash", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"), check=False)
@@ -343,7 +346,7 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
     tries: Sequence[tuple[str, ...]] = (
         ("mount", "-t", kind, "-o", "ro", node, PLACE),
         ("mount", "-t", kind, "-o", f"ro,{no_log}", node, PLACE),
-        # It may be mounted elsewhere and in use there.
+        # The file system may be mounted elsewhere and in use.
         ("bash", "-c", 'mount --bind "$(findmnt -n -o TARGET --source "$1" | head -n 1)" "$2"', "bash", node, PLACE),
     )
     message = ""
@@ -383,30 +386,30 @@ def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
     pictures = examine_members(desk.session.machine, desk.disks)
     before = desk.case.record.before
     lost = [name for name in goal.keep.split(",") if goal.keep and pictures[name].uuid != before[name].uuid]
-    lacks = [lacking(f"{', '.join(lost)} belongs to its array as before", "it does not")] if lost else []
+    lacks = [lacking(f"{', '.join(lost)} still belongs to the same array as before", "it does not")] if lost else []
     wrong = {
         name: picture for name, picture in pictures.items() if (picture.name == goal.name) is not (name in members)
     }
     if goal.name and wrong:
-        asked = f"the members, and no other disks, belong to an array with the name {goal.name}"
+        asked = f"all members and no other disks belong to an array with the name {goal.name}"
         found = ", ".join(f"{name} has {shortened(picture.name) or 'no name'}" for name, picture in wrong.items())
         lacks.append(lacking(asked, found))
     return lacks
 
 
 def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
-    """Mismatches of a scrub, as text, if the goal allows none (md.rst, sync_action and mismatch_cnt)."""
+    """If the goal allows no mismatches, scrub the array and describe those found (md.rst, mismatch_cnt)."""
     if not desk.case.drill.drill.goal.is_consistent:
         return []
     result = desk.session.machine.run(("bash", "-c", _SCRUB, "bash", name), check=False, timeout_seconds=120)
     found = digits(result.stdout.strip())
     if found is None:
-        return [lacking("a scrub can be run", result.stderr.strip() or "it did not finish")]
-    return [lacking("a scrub finds no mismatches", f"it counted {found} sectors")] if found else []
+        return [lacking("the array can be scrubbed", result.stderr.strip() or "it did not finish")]
+    return [lacking("a scrub finds no mismatches", f"it counted mismatches in {found} sectors")] if found else []
 
 
 def lacking(required: str, found: str) -> str:
-    """A requirement that does not hold, and what was found; the output of programs is shortened and made printable."""
+    """Describe a requirement that is not met and what was found, which is shortened and made printable."""
     return f"required: {required}; found: {shortened(visible(found), _LONGEST_FOUND)}"
 
 
@@ -415,7 +418,7 @@ _UNTOUCHED, _LITTLE, _SOME, _MUCH = "·░▒█"
 _LITTLE_BYTES = 4 * KIB
 _MUCH_SHARE = 0.25
 _MOST_LINES = 20
-"""Maximum number of lines shown of one typed command."""
+"""Maximum number of lines of one typed command that are shown."""
 
 
 class DrillWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -433,29 +436,32 @@ PUT_BACK = "the disks are as they were when the drill began"
 
 @cache
 def drill_words() -> DrillWords:
-    """The rules, and the texts of verdicts."""
+    """Return the rules and the texts of the verdicts."""
     return read_toml(Path(__file__).with_name("words.toml"), DrillWords)
 
 
 def briefing(drill: ReadyDrill) -> str:
-    """The title and the symptom of a drill."""
+    """Return the title and the symptom of a drill in Markdown."""
     return f"# {drill.drill.title}\n\n{drill.drill.symptom.strip()}\n"
 
 
 def hint_words(drill: ReadyDrill, number: int) -> str:
-    """The text of a hint, by its number."""
+    """Return the hint with this number as Markdown."""
     hints = drill.drill.hints
     return f"**Hint {number} of {len(hints)}.** {hints[number - 1]}"
 
 
 def committed_words(touched_bytes: int) -> str:
-    """The message after a commit."""
+    """Return the message after a commit; ``touched_bytes`` were written before it."""
     written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
-    return f"committed; {written} on the disks before"
+    return f"committed; {written} to the disks before"
 
 
 def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, str]:
-    """Progress of a drill: label -> text. ``minutes``: how long the lab was open during the drill."""
+    """Return the progress of a drill as labels with their texts.
+
+    ``minutes`` is how long the lab was open during the drill.
+    """
     record = case.record
     exam = {"exam": exam_words(record.exam, record.began_utc, now_utc)} if record.exam else {}
     committed = f"after {record.committed_seconds / 60:.0f} min" if case.is_committed else "not yet"
@@ -470,7 +476,10 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
-    """The complete debriefing. ``can_clear``: whether the drill's disks are unchanged since its end."""
+    """Return the complete debriefing in Markdown.
+
+    ``can_clear`` is true if the drill's disks have not been changed since the drill ended.
+    """
     words = drill_words()
     is_old = outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION
     old_texts = words.verdicts_of_format_1 if is_old else {}
@@ -493,7 +502,7 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
 
 
 def ended_page(outcome: DrillOutcome, *, can_clear: bool = False) -> str:
-    """The page of an ended drill, whose file may no longer exist."""
+    """Return the debriefing of an ended drill, whose file may no longer exist."""
     try:
         path = find_drill(outcome.drill)
         drill = ready(read_drill(path), path, outcome.seed)
@@ -534,13 +543,13 @@ def _recoverable_lines(outcome: DrillOutcome) -> list[str]:
     if outcome.gone_names:
         blocks = counted(outcome.gone_names, "block")
         lines.append(
-            f"{blocks} of the file system's metadata destroyed: files named there can be found by content only"
+            f"{blocks} of the file system's metadata destroyed: files named there can be found only by content"
         )
     return lines
 
 
 def _written_words(outcome: DrillOutcome) -> str:
-    """The number of bytes written, and of those that differ from before: a write may repeat the old contents."""
+    """Describe how many bytes were written and how many of them differ, since a write may repeat the old contents."""
     if not outcome.touched_bytes:
         return "nothing"
     written = human_bytes(outcome.touched_bytes)
@@ -550,7 +559,7 @@ def _written_words(outcome: DrillOutcome) -> str:
 
 
 def members(outcome: DrillOutcome) -> str:
-    """The superblock of each disk before and after, as a Markdown list: 80 columns are too narrow for a table."""
+    """Return the superblock of each disk before and after as a Markdown list; 80 columns are too narrow for a table."""
     lines = []
     most_before, most_after = freshest_events(outcome.before), freshest_events(outcome.after)
     for name, before in outcome.before.items():
@@ -564,7 +573,7 @@ def members(outcome: DrillOutcome) -> str:
 
 
 def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
-    """A superblock in a few words."""
+    """Describe a superblock in a few words."""
     if not picture.has_superblock:
         return "no superblock"
     fewer = freshest - picture.events
@@ -578,7 +587,7 @@ def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
 
 
 def changes(outcome: DrillOutcome) -> str:
-    """The changes of each disk: a strip from its beginning to its end, with a legend."""
+    """Show where each disk has changed, as a strip from its beginning to its end, with a legend."""
     if not outcome.changed:
         return "No disk has changed since the drill began."
     lines = []
@@ -595,14 +604,14 @@ def changes(outcome: DrillOutcome) -> str:
         f"{_UNTOUCHED} unchanged  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
         f"{_MUCH} a quarter of it or more",
     ]
-    # Fenced, because an indented block would continue the last item of the list before it.
+    # The block is fenced because an indented one would continue the last item of the list before it.
     return "Where the disks have changed since the beginning of the drill:\n\n" + "\n".join(
         ["```", *([head] if head else []), *lines, "```"]
     )
 
 
 def strip(ranges: Iterable[Sequence[int]], size: int) -> str:
-    """A disk as STRIP_CELLS characters, each of which shows how much of its part has changed."""
+    """Show a disk as STRIP_CELLS characters, each of which says how much of one part of the disk has changed."""
     spans = [tuple(span) for span in ranges]
     bounds = [size * cell // STRIP_CELLS for cell in range(STRIP_CELLS + 1)]
     return "".join(_sign(spans, start, stop) for start, stop in pairwise(bounds))
@@ -618,7 +627,7 @@ def _sign(spans: Sequence[Sequence[int]], start: int, stop: int) -> str:
 
 
 def _code(line: str) -> str:
-    """A typed command as a code span, between more backticks than it contains in sequence (CommonMark, code spans)."""
+    """Return a typed command as a code span, with a longer fence than any run of backticks in it (CommonMark)."""
     shown = visible(line)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
@@ -642,7 +651,7 @@ _FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) ([a-z]{1,10})\s*")
 
 
 def answer_one(desk: DrillDesk) -> bool:
-    """Answer a pending request, if there is one; returns whether it ended the drill. Raises MachineLost."""
+    """Answer a pending request if there is one. Returns whether this ended the drill. Raises MachineLost."""
     machine = desk.session.machine
     found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
     if not found or found[2] not in _ANSWERS:
@@ -655,7 +664,7 @@ def answer_one(desk: DrillDesk) -> bool:
         raise
     except LabError as error:
         text = f"{error.message}: {error.hint}" if error.hint else error.message
-    # Renamed when it is complete, because the reader waits for the name.
+    # The file is renamed when it is complete, because the reader waits for that name.
     machine.write(f"{GUEST_FOLDER}/.{number}", f"{text.rstrip()}\n")
     machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
     return desk.is_over
@@ -689,4 +698,4 @@ _ANSWERS: dict[str, Callable[[DrillDesk], str]] = {
     "debrief": partial(_debrief, is_final=False),
     "end": partial(_debrief, is_final=True),
 }
-"""The answers to requests from inside the machine: words of the verbs, and ``end`` for ``debrief --as-it-is``."""
+"""The functions that answer requests from inside the machine. ``end`` stands for ``debrief --as-it-is``."""

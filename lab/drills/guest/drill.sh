@@ -1,7 +1,7 @@
 #!/bin/bash
-# The drill from inside the machine: raidlab, outside, answers what is typed here.
+# Control the drill from inside the machine. raidlab runs outside, and answers what is typed here.
 # Usage: drill status|hint|commit|reset|debrief
-#        drill debrief --as-it-is   ends it even if no running array has the data
+#        drill debrief --as-it-is   ends the drill even if no running array has the data
 set -euo pipefail
 
 readonly folder=/run/raidlab/drill
@@ -29,12 +29,12 @@ main() {
     # A debriefing takes a while, but a client that listens takes the request immediately.
     if ((waited == 50)) && [[ -s $folder/request ]]; then
       rm -f "$folder/request"
-      say "raidlab is not listening; type this outside of the machine: raidlab drill ${*:-status}"
+      say "raidlab is not listening; type this outside the machine: raidlab drill ${*:-status}"
       return 1
     fi
     sleep 0.1
   done
-  say "no answer came"
+  say "raidlab did not answer"
   return 1
 }
 

@@ -1,17 +1,17 @@
 #!/bin/bash
-# Overlays over disks: try anything on them, and the disks stay unchanged.
-# Usage: overlays up DEVICE...   makes /dev/mapper/over-NAME for each
-#        overlays list           lists them, and how full each is
-#        overlays down           removes all; first stop the arrays on them
-# Each is a device-mapper snapshot (dmsetup(8), Documentation/admin-guide/device-mapper/snapshot.rst): reads come from the
-# disk, writes go to a file in memory.
+# Put overlays over disks. You can try anything on an overlay, and the disk below it stays unchanged.
+# Usage: overlays up DEVICE...   creates /dev/mapper/over-NAME for each device
+#        overlays list           lists the overlays, and how full each one is
+#        overlays down           removes all overlays; stop the arrays on them first
+# Each overlay is a device-mapper snapshot (Documentation/admin-guide/device-mapper/snapshot.rst, dmsetup(8)). Reads
+# come from the disk, and writes go to a file in memory.
 set -euo pipefail
 
 readonly folder=/run/raidlab/overlays
 
 say() { printf 'overlays: %s\n' "$*" >&2; }
 
-# What holds a device, with the command that releases it: device mapper does not accept a device that is in use.
+# Print what holds a device, and the command that releases it. Device mapper does not accept a device that is in use.
 in_use() {
   local name="$1" holder text="" state
   for holder in "/sys/class/block/$name/holders"/*; do
@@ -32,12 +32,12 @@ in_use() {
 
 up() {
   local device name sectors loop held line
-  (($#)) || { say "name the disks: overlays up /dev/ubda /dev/ubdb" && return 2; }
+  (($#)) || { say "give the disks, for example: overlays up /dev/ubda /dev/ubdb" && return 2; }
   modprobe -qa loop dm-snapshot || true
   mkdir -p "$folder"
   for device; do
     name="$(basename "$device")"
-    [[ -b $device ]] || { say "$device is not a disk of this machine" && return 2; }
+    [[ -b $device ]] || { say "$device is not a disk on this machine" && return 2; }
     if [[ ! -e /dev/mapper/over-$name ]]; then
       held="$(in_use "$(basename "$(readlink -f "$device")")")"
       if [[ -n $held ]]; then

@@ -116,7 +116,7 @@ def host(tmp_path: Path) -> Host:
 def test_the_first_attempt_counts_and_another_is_seen(host: Host) -> None:
     first = begin_exam(host, "11-second-error", seed="otter", minutes=45, again=False)
     assert first.attempt == 1
-    with pytest.raises(DrillError, match="first attempt is the one that counts") as caught:
+    with pytest.raises(DrillError, match="only the first attempt counts") as caught:
         begin_exam(host, "11-second-error", seed="fox", minutes=45, again=False)
     assert "--again" in caught.value.hint
     assert begin_exam(host, "01-dropped-members", seed="", minutes=10, again=False).attempt == 1
@@ -167,11 +167,11 @@ def test_time_goes_by_the_clock() -> None:
     assert minutes_left(TERMS, BEGAN, at(30)) == 15
     require_time(TERMS, BEGAN, at(45))
     require_time(None, BEGAN, at(1000))
-    with pytest.raises(DrillError, match="time of this exam is over") as caught:
+    with pytest.raises(DrillError, match="time for this exam is up") as caught:
         require_time(TERMS, BEGAN, at(46))
     assert "debrief" in caught.value.hint
     assert exam_words(TERMS, BEGAN, at(30)) == "attempt 1, 15 of 45 minutes left"
-    assert "over" in exam_words(TERMS, BEGAN, at(50))
+    assert "time is up" in exam_words(TERMS, BEGAN, at(50))
     for minutes, over, words in ((44, 0, ""), (48, 3, ", ended 3.0 minutes late")):
         end = ended(TERMS, BEGAN, at(minutes))
         assert end is not None

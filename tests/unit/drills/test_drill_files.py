@@ -108,7 +108,7 @@ def test_problems_of_a_drill_file_are_reported() -> None:
     assert "1 right way:" in problems(right=FIRST.right[:1])
     assert "2 wrong ways" in problems(wrong=FIRST.wrong[:2])
     assert "2 hints" in problems(hints=FIRST.hints[:2])
-    assert "two ways are called" in problems(right=(FIRST.right[0], FIRST.right[0]))
+    assert "two ways have the id" in problems(right=(FIRST.right[0], FIRST.right[0]))
     assert "no mistake 'x'" in problems(wrong=(*FIRST.wrong, replace(FIRST.wrong[0], id="y", mistake="x")))
     assert "write id" in problems(id="other")
     assert "format_version is 9" in problems(format_version=9)

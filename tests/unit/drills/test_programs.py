@@ -294,15 +294,15 @@ def test_a_damaged_note_is_named(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(DrillError, match=rf"{re.escape(name)}' is damaged") as caught:
         read_truth(session, [], tmp_path)
-    assert caught.value.hint == "'raidlab drill leave' gives the drill up"
+    assert caught.value.hint == "give the drill up with 'raidlab drill leave'"
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("{", "gave a wrong answer"),
-        ("[" * 100_000, "gave a wrong answer"),
-        ('{"files": [], "meta": [], "cells": 1}', "gave a wrong answer: Expected `str`"),
+        ("{", "gave an invalid answer"),
+        ("[" * 100_000, "gave an invalid answer"),
+        ('{"files": [], "meta": [], "cells": 1}', "gave an invalid answer: Expected `str`"),
         ('{"files": [], "meta": [], "cells": "DD"}', r"truth-begun\.json' has 1 cell, but 2 were examined"),
     ],
 )
@@ -313,7 +313,7 @@ def test_a_wrong_answer_from_the_machine_is_named(tmp_path: Path, answer: str, m
     (tmp_path / "truth-begun.json").write_text('{"files": [], "meta": [], "cells": "D"}')
     with pytest.raises(DrillError, match=message) as caught:
         read_truth(session, [], tmp_path)
-    assert caught.value.hint == "'raidlab drill leave' gives the drill up"
+    assert caught.value.hint == "give the drill up with 'raidlab drill leave'"
 
 
 def test_a_note_of_a_slot_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ def test_a_note_of_a_slot_that_does_not_exist_is_refused(tmp_path: Path) -> None
     rows = '[[[1, [[0, 0, "", 0]], [[0, 0]]]]]'
     (tmp_path / "truth.json").write_text(NOTED.replace('"geometries": []', f'"geometries": {rows}'))
     (tmp_path / "truth-begun.json").write_text('{"files": [], "meta": [], "cells": "D"}')
-    with pytest.raises(DrillError, match="gave a wrong answer") as caught:
+    with pytest.raises(DrillError, match="gave an invalid answer") as caught:
         read_truth(session, [], tmp_path)
-    assert caught.value.hint == "'raidlab drill leave' gives the drill up"
+    assert caught.value.hint == "give the drill up with 'raidlab drill leave'"
 
 
 def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
