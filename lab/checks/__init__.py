@@ -1,1 +1,1 @@
-"""Checks and readings for lessons, drills and their mistakes: one vocabulary for all TOML files."""
+"""The checks and readings that all TOML files of lessons and drills share, also to recognise mistakes."""

@@ -1,8 +1,8 @@
-"""All checks and readings for lessons and drills: on arrays, on the end of a drill, and on fault scenarios.
+"""The checks and readings of lessons and drills for arrays, for the end of a drill, and for fault scenarios.
 
-All values are those of the current state of the array, never the arguments with which it was created. Superblocks,
-counters, file systems and files that programs wrote need additional commands, so they are gathered only for lessons
-with a check or a reading that ``needs_disks`` (``lab.lessons.student``).
+All values describe the current state of the array, never the arguments with which it was created. Superblocks,
+counters, file systems and files that programs wrote can be read only with additional commands. They are gathered only
+for lessons with a check or a reading that has ``needs_disks`` (``lab.lessons.student``).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
-    """The array has a write-intent bitmap; ``present = false``: it has none."""
+    """The array has a write-intent bitmap; with ``present = false``, it has none."""
 
     present: bool = True
 
@@ -187,11 +187,11 @@ class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
-    """The array lost more members than its level tolerates: its state is ``broken``, or md/degraded is too high."""
+    """The array has lost more members than its level tolerates, so it is ``broken`` or md/degraded is too high."""
 
     parity_members: int = 0
-    """Members that a parity level can lose: such a level never has the state ``broken`` (md.rst). 0: only the state
-    counts.
+    """Number of members that a parity level can lose, since an array of such a level is never ``broken`` (md.rst); 0 if
+    only the state counts.
     """
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
@@ -213,23 +213,23 @@ class DiskCheck(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DiskInArray(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
-    """The disk is an active member of the array: it has a slot and is in sync."""
+    """The disk is an active member of the array, which means that it has a slot and is in sync."""
 
     states = ("in sync",)
 
 
 class DiskOut(DiskCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
-    """The array runs without this disk: the disk is faulty, or not a member.
+    """The array runs without this disk, which is faulty or not a member.
 
-    On the embedded kernel, a faulty disk is no longer a member when the next command runs, because md omits it when the
-    array is assembled again.
+    On the embedded kernel, a faulty disk is no longer a member when the next command runs, because md leaves it out
+    when the array is assembled again.
     """
 
     states = ("faulty", "not a member")
 
 
 class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
-    """The disk was rebuilt during this step, and the writes to it are in this range, in percent of component_size.
+    """The disk was rebuilt during this step, and the amount written, in percent of component_size, is in this range.
 
     The write counter of the disk distinguishes a full rebuild from a recovery with a bitmap.
     """
@@ -254,7 +254,7 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
-    """The bad-block list of the disk has entries; ``present = false``: it has none."""
+    """The bad-block list of the disk has entries; with ``present = false``, it has none."""
 
     disk: str
     present: bool = True
@@ -304,7 +304,7 @@ class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
-    """The known data were verified during this step, with this verdict: intact, changed or unreadable."""
+    """The known data were verified during this step with this verdict: ``intact``, ``changed`` or ``unreadable``."""
 
     lasts = True
     array: str = "md0"
@@ -325,7 +325,7 @@ class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
-    """This event occurred on the array, and on ``disk`` if it is given, during this step (lab/session/monitor.py)."""
+    """During this step, this event (lab/session/monitor.py) occurred on the array, and on ``disk`` if that is given."""
 
     lasts = True
     event: EventKind
@@ -359,7 +359,7 @@ def _degraded(status: ArrayStatus) -> CheckOutcome:
 
 
 _SHARE_READ = 0.8
-"""Minimum share of the component size that must be read or written for a copy of the whole disk."""
+"""Minimum share of the component size that must be read or written for a disk to count as copied."""
 
 
 class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
@@ -410,7 +410,7 @@ class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.on_overlays"):
-    """The array runs on mapped devices over the lab disks: no member is itself a lab disk."""
+    """The array runs on mapped devices over the lab disks, and no member is itself a lab disk."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         disks = {node: name for name, node in lab.nodes.items()}
@@ -453,7 +453,7 @@ class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.mended"):
-    """md corrected a read error on a member by rewriting the data: dev-*/errors counts these errors (md.rst)."""
+    """md corrected a read error on a member by rewriting the data, as dev-*/errors shows (md.rst)."""
 
     lasts = True
 
@@ -463,7 +463,7 @@ class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
-    """The requests to the array took at least this time in total during this step, according to its counters."""
+    """The requests to the array took at least this long in total during this step, according to its counters."""
 
     needs_disks = True
     lasts = True
@@ -475,7 +475,7 @@ class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file_system.fills"):
-    """The size of the ext4 file system is in this range, in percent of the size of the array."""
+    """The size of the ext4 file system, in percent of the size of the array, is in this range."""
 
     needs_disks = True
     at_least_percent: float = 0.0
@@ -508,7 +508,7 @@ class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class MemberEvents(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.events"):
-    """The event count in a disk's superblock; with ``behind``, its difference from the highest in its array."""
+    """The event count in a disk's superblock or, with ``behind``, how far it is below the highest in its array."""
 
     needs_lab = needs_disks = True
     disk: str
@@ -545,7 +545,7 @@ class Mismatches(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def _events_behind(superblock: Superblock, lab: CheckedState) -> int:
-    """The difference between the highest event count of the same array and this one."""
+    """Return how far the event count of this superblock is below the highest in the same array."""
     all_events = [each.events for each in lab.deep.superblocks.values() if each.array_uuid == superblock.array_uuid]
     return max(all_events) - superblock.events
 
@@ -560,7 +560,7 @@ class PlaceWord(StrEnum):
 
 
 class BlockPlace(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="block.place"):
-    """The stripe, disk number (3: disk03) or sector of a 4 KiB block in a parity array, or the disk of its parity."""
+    """The stripe, disk number (3 for disk03) or sector of a 4 KiB block in a parity array, or its parity disk."""
 
     block: Annotated[int, msgspec.Meta(ge=0)]
     what: PlaceWord
@@ -612,7 +612,7 @@ class BadSectors(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class MarkLost(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
-    """The first unreadable byte of the known data at the last verify: its offset in the array, or in the file on it."""
+    """The offset, in the array or in the file on it, of the first byte that the last verify could not read."""
 
     def value(self, lab: CheckedState) -> float | None:
         mark = lab.marks.get(self.array)
@@ -630,13 +630,13 @@ class MemberOffset(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
-    """The geometry of a parity array that is not being reshaped; None for any other."""
+    """Return the geometry of a parity array that is not being reshaped, or None for any other array."""
     is_known = status.has_parity and status.reshape_position_sectors is None
     return status.geometry if is_known and status.chunk_bytes and status.component_bytes else None
 
 
 class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check on the final state of a drill. Lessons cannot use it."""
+    """A check on the final state of a drill. Lessons cannot use such checks."""
 
     in_lessons = False
 
@@ -649,19 +649,20 @@ class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SuperblockIs(StrEnum):
-    """The state of a superblock compared with the beginning of the drill."""
+    """What has become of a superblock since the beginning of the drill."""
 
     SAME = "same"
     """It belongs to the same array."""
     UNTOUCHED = "untouched"
     """It is unchanged."""
     WRITTEN = "written"
-    """It belongs to the same array and member, and was written: the array ran with it, or it was added back or forced.
+    """It belongs to the same array and member, and was written when the array ran with the disk, or when the disk was
+    re-added or forced.
     """
     NEW = "new"
     """It belongs to the same array, which accepted the disk as a new member with a full rebuild."""
     USED = "used"
-    """``written`` or ``new``."""
+    """It is ``written`` or ``new``."""
     OTHER = "other"
     """It belongs to another array, which was created during the drill."""
     COPY = "copy"
@@ -670,11 +671,11 @@ class SuperblockIs(StrEnum):
 
 
 class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
-    """The superblock of at least ``at_least`` of these disks (default: those with the data) has this state."""
+    """The superblocks of at least ``at_least`` of these disks (by default, those with the data) are in this state."""
 
     became: SuperblockIs
     disks: str = ""
-    """``disk01,disk02``; empty: the disks that belonged to the array with the data when the drill began."""
+    """The disks, such as ``disk01,disk02``; by default, those of the array that had the data when the drill began."""
     at_least: int = 1
 
     def holds(self, seen: DrillEnd) -> bool:
@@ -690,7 +691,7 @@ class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> frozenset[SuperblockIs]:
-    """All states that apply to the superblock of one disk."""
+    """Return all states that apply to the superblock of one disk."""
     if not after.has_superblock:
         return frozenset({SuperblockIs.GONE} if before.has_superblock else ())
     if is_copy:
@@ -704,7 +705,7 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 
 
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
-    """The superblocks of all these disks have this value; ``is_so = false``: at least one has another value.
+    """The superblocks of all these disks have this value; with ``is_so = false``, at least one has a different value.
 
     ``is_so = false`` ignores disks without a superblock and, for roles, those without a slot, because it does not
     matter when a spare gets its slot.
@@ -714,7 +715,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
     """The disks, written ``disk01,disk02``."""
     key: Literal["name", "level", "devices", "role", "data_offset_sectors", "chunk", "layout", "bad_blocks"]
     value: str | int
-    """As in the output of ``mdadm --examine``; or one value for each disk, separated by commas."""
+    """The value that ``mdadm --examine`` shows, or one value for each disk, separated by commas."""
     is_so: bool = True
 
     def holds(self, seen: DrillEnd) -> bool:
@@ -728,7 +729,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
-    """At least this number of bytes in the data area of the disk have changed; ``is_so = false``: fewer."""
+    """At least this number of bytes in the data area of the disk have changed; with ``is_so = false``, fewer have."""
 
     disk: str
     at_least_bytes: int = 1
@@ -742,7 +743,7 @@ class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
-    """Data or parity blocks that were correct when the drill began are wrong now; ``is_so = false``: none are.
+    """Data or parity blocks that were correct when the drill began are wrong now; with ``is_so = false``, none are.
 
     Only blocks of files and of file system metadata count. A block of zeros is correct only in its original place.
     """
@@ -756,7 +757,7 @@ class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
-    """One of these disks (``disk01,disk02``) is in sync in the array with the data; ``is_in = false``: none is."""
+    """One of these disks (``disk01,disk02``) is in sync in the array with the data; with ``is_in = false``, none is."""
 
     disks: str
     is_in: bool = True
@@ -766,7 +767,7 @@ class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
-    """An array with the data is running; ``is_there = false``: none is."""
+    """An array with the data is running; with ``is_there = false``, none is."""
 
     is_there: bool = True
 
@@ -825,13 +826,13 @@ class FaultPlayed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         if played.seed != self.seed:
             return CheckOutcome(False, "fault-other-seed", {**self.facts, "found": played.seed})
         facts: Facts = {**self.facts, "verdict": played.outcome.verdict.value}
-        # The student cannot change the kernel: on one that has the defect, the step could never be done.
+        # The student cannot change the kernel. On one that has the defect, the step could otherwise never be done.
         is_met = played.outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT)
         return CheckOutcome(is_met, "fault-verdict", facts)
 
 
 class FaultOtherSeed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
-    """The last run of the scenario had a seed other than this one."""
+    """The last run of the scenario used a seed other than this one."""
 
     def judge(self, played: PlayedFault) -> CheckOutcome:
         facts: Facts = {**self.facts, "found": played.seed}
@@ -860,7 +861,7 @@ class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.figure"):
-    """A number from a scenario: the first numeric value that a check of the variant found for this fact."""
+    """The first numeric value that a check of this variant of the scenario found for this fact."""
 
     is_of_result = True
     scenario: int
@@ -944,7 +945,10 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
-    """Scenario number -> its newest outcome since ``began_utc``, rounded down: runs store only whole seconds."""
+    """Return the newest outcome of each scenario since ``began_utc``, by scenario number.
+
+    ``began_utc`` is rounded down to a whole second, because runs store only whole seconds.
+    """
     found: dict[str, PlayedFault] = {}
     began = moment(began_utc).replace(microsecond=0)
     for run in takewhile(lambda run: moment(run.created_utc) >= began, stored_runs(host)):
@@ -954,7 +958,7 @@ def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
 
 
 def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
-    """Configuration -> its newest crash points since ``began_utc``, rounded down to a whole second."""
+    """Return the newest crash points of each configuration since ``began_utc``, rounded down to a whole second."""
     found: dict[str, StoredPoints] = {}
     began = moment(began_utc).replace(microsecond=0)
     for points in takewhile(lambda points: moment(points.created_utc) >= began, stored_points(host)):
@@ -974,7 +978,7 @@ SOURCES: Mapping[str, type[Source]] = {
 def make_check(written: Mapping[str, Any], *, where: str, in_drill: bool = False) -> Check:
     """Create a check from its TOML table.
 
-    Raises SpecError, which suggests the nearest name, for an unknown check or key.
+    Raises a SpecError that suggests the nearest name if the check or a key is unknown.
     """
     return make_tagged(written, ALL_CHECKS if in_drill else CHECKS, what="check", key="that", where=where)
 
@@ -982,6 +986,6 @@ def make_check(written: Mapping[str, Any], *, where: str, in_drill: bool = False
 def make_source(written: Mapping[str, Any], *, where: str) -> Source:
     """Create the source of a reading from its TOML table.
 
-    Raises SpecError, which suggests the nearest name, for an unknown source or key.
+    Raises a SpecError that suggests the nearest name if the source or a key is unknown.
     """
     return make_tagged(written, SOURCES, what="source of a reading", key="get", where=where)

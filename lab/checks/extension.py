@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 class LessonReading(NamedTuple):
-    """A source of numbers that lessons ask for."""
+    """A source of numbers that lessons can ask students for."""
 
     load: Callable[[], type[Source]]

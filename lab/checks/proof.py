@@ -1,6 +1,7 @@
-"""The proof of a lesson or a drill on a real lab.
+"""Prove a lesson or a drill on a real lab.
 
-No check passes before the first action, every right way passes, and every wrong way fails with its own mistake.
+The proof shows that no check passes before the first action, that every right way passes, and that every wrong way
+fails with its own mistake.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Way:
 
     id: str
     mistake: str = ""
-    """The mistake that must be recognised first at the end of a wrong way; empty: the way is right."""
+    """The mistake that must be recognised first at the end of a wrong way; empty for a right way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +36,20 @@ class WayEnd:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of a proof, for one seed."""
+    """The result of a proof for one seed."""
 
     kind: str
     """``lesson`` or ``drill``."""
     name: str
     seed: str
     checks: int
-    """Number of checks: of all steps of a lesson, or of the goal of a drill."""
+    """Number of checks in all steps of a lesson, or in the goal of a drill."""
     passed_fresh: int
-    """Number of checks that hold before the first action; must be 0."""
+    """Number of checks that hold before the first action, which must be 0."""
     right: int
     """Number of right ways that passed."""
     wrong: int
-    """Number of wrong ways that failed with their own mistake first."""
+    """Number of wrong ways that failed and whose own mistake was recognised first."""
     seconds: float
     failures: tuple[str, ...]
 

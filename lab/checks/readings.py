@@ -1,9 +1,9 @@
-"""Readings: numbers that a student reads from the lab, with their sources and tolerance; and checks on measurements.
+"""Checks on measurements, and readings, which are numbers that a student reads from the lab.
 
 A check on a measurement bounds the ratio of two parts of one result, never an absolute figure. An absolute figure
-depends more on the computer than on RAID; a ratio of two measurements, made minutes apart on the same disks, depends
-mainly on RAID. Some readings are reliability arithmetic: the rebuild time of a large drive, and the mean time to data
-loss of an array.
+depends more on the computer than on RAID, whereas a ratio of two measurements that were made minutes apart on the same
+disks depends mainly on RAID. A reading has a source and a tolerance. Some readings are calculated: the rebuild time of
+a large drive, and the mean time to data loss of an array.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Figure(StrEnum):
     P99 = "p99"
 
     def of(self, figures: DirectionFigures) -> float | None:
-        """The measured figure of one direction in I/Os per second, bytes per second or seconds; None if missing."""
+        """Return this figure of one direction in I/Os per second, bytes per second or seconds; None if missing."""
         return {
             Figure.IOPS: figures.iops,
             Figure.BANDWIDTH: figures.bandwidth_bytes_per_second,
@@ -53,7 +53,7 @@ class Figure(StrEnum):
 
 
 class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects one part of a result. An empty ``workload`` matches any workload, for results with only one."""
+    """Selects one part of a result. An empty ``workload`` matches any, which suits results with only one workload."""
 
     array: str
     workload: str = ""
@@ -114,7 +114,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     def _band(self) -> str:
         """The suffix of the message that states the bounds.
 
-        The sentence with the requirement omits them, because they would reveal the answer to the prediction.
+        The sentence with the requirement does not state them, because they would reveal the answer to the prediction.
         """
         if self.at_least and self.at_most != float("inf"):
             return "between"
@@ -141,7 +141,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.data_unchanged"):
-    """After each measured rebuild of this array, the checksum of its data was the same as before."""
+    """After each measured rebuild of this array, the checksum of its data was the same as before the rebuild."""
 
     array: str
 
@@ -152,15 +152,15 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
-    """The values of the figure for one part of a result, one per repeat, in order; without those fio did not report."""
-    # The direction that the job measured; of a mix the reads, because users wait for those.
+    """Return the figure of one part of a result for each repeat in order, without those that fio did not report."""
+    # Use the direction that the job measured. For a mix, use the reads, because users wait for them.
     parts = [cell.figures.reads or cell.figures.writes for cell in choice.find(record)]
     found = [figure.of(part) for part in parts if part]
     return [value for value in found if value is not None]
 
 
 def _label_of(choice: CellChoice, other: CellChoice) -> str:
-    """A label that distinguishes one part of a result from another: array, workload and phase, if they differ."""
+    """Return a label for one part of a result: its array, workload and phase as far as they differ from the other's."""
     words = [choice.array] if choice.array != other.array else []
     if choice.workload != other.workload:
         words.append(choice.workload)
@@ -186,7 +186,7 @@ UNITS = {
     "MiB/s": float(MIB),
     "MB/s": 1e6,
 }
-"""Unit of a reading -> its size in seconds, bytes, bytes per second or counts."""
+"""The units of readings, with their sizes in seconds, bytes, bytes per second or counts."""
 _BYTES = {
     "bytes": 1.0,
     "KB": 1e3,
@@ -207,9 +207,9 @@ _SAME_KIND: tuple[Mapping[str, float], ...] = (
 """Groups of units that students confuse, with their sizes."""
 _NUMBER = re.compile(r"([-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?)\s*(.*)")
 NOT_COMPARED = ("reading-not-given", "reading-nothing-there")
-"""Outcomes that do not tell whether a number is correct."""
+"""Outcomes that do not say whether a number is correct."""
 _CLOSEST_UNITS_PERCENT = 1.0
-"""KiB and KB differ by 2.4 %: a number this close to its value in another unit was read in that unit."""
+"""A number this close to the value in a different unit was read in that unit. KiB and KB differ by 2.4 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class LikelyMistake:
     """
 
     value: float | None
-    """As ``Source.value``."""
+    """The mistaken number, in the same unit as ``Source.value``."""
     key: str
     facts: Facts
 
@@ -229,20 +229,20 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The source of a number. The tag of a subclass is its name in lesson files."""
 
     needs_lab: ClassVar[bool] = False
-    """The value is a property of arrays, so the lab must be open."""
+    """Whether the value is a property of arrays, so that the lab must be open."""
     needs_disks: ClassVar[bool] = False
-    """As ``Check.needs_disks``."""
+    """Whether the source reads ``CheckedState.deep``, which is gathered only for lessons that need it."""
     is_plain: ClassVar[bool] = False
-    """The value is already in the unit of the reading."""
+    """Whether the value is already in the unit of the reading."""
     is_of_result: ClassVar[bool] = False
-    """The value comes from one of the student's results."""
+    """Whether the value comes from one of the student's results."""
 
     @abstractmethod
     def value(self, lab: CheckedState) -> float | None:
-        """The number, in seconds, bytes, bytes per second or as a count; None if it is not available yet."""
+        """Return the number in seconds, bytes, bytes per second or as a count, or None if it is not available yet."""
 
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
-        """Numbers that are likely to be typed instead of the correct one, the most likely first."""
+        """Return numbers that are likely to be typed instead of the correct one, most likely first."""
         return ()
 
 
@@ -257,7 +257,7 @@ class Number(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 
 
 class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.figure"):
-    """A figure of one part of a measurement; with several repeats, the median."""
+    """A figure of one part of a measurement, or its median if there are several repeats."""
 
     is_of_result = True
     measure: str
@@ -331,7 +331,7 @@ class ArraySize(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reading of a step, with the seed's values."""
+    """The reading of a step, with the values of the seed filled in."""
 
     question: str
     unit: str
@@ -341,7 +341,7 @@ class Reading:
     """Factor by which the value of the source is multiplied."""
 
     def expected(self, lab: CheckedState) -> float | None:
-        """The correct number in the unit of the reading; None if it is not available yet."""
+        """Return the correct number in the unit of the reading, or None if it is not available yet."""
         value = self.source.value(lab)
         if value is None:
             return None
@@ -352,11 +352,11 @@ class Reading:
         return "reading.result" if self.source.is_of_result else "reading"
 
     def parse(self, text: str) -> tuple[float, ...]:
-        """The number in typed text, with a decimal point or comma, and with or without the unit.
+        """Return the number in typed text, which may have a decimal point or comma, and may have the unit.
 
-        A comma before three digits may also separate thousands: then the result is both numbers, the larger one first.
+        A comma before three digits may also separate thousands. Then both numbers are returned, the larger one first.
 
-        Raises SpecError for any other text. Its hint contains no example, which might be the answer.
+        Raises SpecError for any other text. Its hint contains no example, because that might be the answer.
         """
         digits = "type digits, with a point or comma before decimals"
         asked = f"{digits}; the unit is {self.unit}" if self.unit else digits
@@ -374,9 +374,9 @@ class Reading:
         return tuple(float(match[1].replace(",", mark)) for mark in (("", ".") if is_ambiguous else (".",)))
 
     def compare(self, typed: str, lab: CheckedState) -> CheckOutcome:
-        """Compare typed text with the correct number; empty text means that there is no answer.
+        """Compare typed text with the correct number. Empty text means that there is no answer.
 
-        Only a correct answer reveals the number.
+        The outcome reveals the number only if the answer is correct.
         """
         if not typed:
             return CheckOutcome(False, "reading-not-given")
@@ -387,7 +387,7 @@ class Reading:
         try:
             meanings = self.parse(typed)
         except SpecError:
-            # Stored by an earlier raidlab, whose lesson used another unit, or written by hand.
+            # The text was stored by an earlier raidlab whose lesson used a different unit, or it was written by hand.
             return CheckOutcome(False, "reading-not-given")
         given = next((meaning for meaning in meanings if self._is_near(meaning, expected)), meanings[0])
         if self._is_near(given, expected):
@@ -406,11 +406,11 @@ class Reading:
         return CheckOutcome(False, "reading-off-result" if self.source.is_of_result else "reading-off", facts)
 
     def _is_near(self, given: float, expected: float) -> bool:
-        """Whether two numbers agree within the tolerance; displayed numbers are rounded, so they need not be equal."""
+        """Whether two numbers agree within the tolerance. Displayed numbers are rounded, so they need not be equal."""
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:
-        """The unit for which the number would be correct, among those often confused with this one; empty if none."""
+        """Return the often confused unit in which the number would be correct, or an empty string if there is none."""
         kind: Mapping[str, float] = next((kind for kind in _SAME_KIND if self.unit in kind), {})
         most = max(self.within_percent, _CLOSEST_UNITS_PERCENT) / 100
         found = {
@@ -427,7 +427,7 @@ class Reading:
 
 
 def _other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[CellChoice]:
-    """The other parts of a result, without duplicates, in order."""
+    """Return the other parts of a result in order, without duplicates."""
     record = lab.results.get(measure)
     rows = [(cell.array, cell.workload, cell.phase) for cell in record.cells] if record else []
     own = {(cell.array, cell.workload, cell.phase) for cell in choice.find(record)} if record else set()
@@ -437,8 +437,8 @@ def _other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[Ce
 def _is_rounded(typed: str, given: float, value: float) -> bool:
     """Whether ``typed`` is ``value`` rounded to fewer digits, but at least two.
 
-    The inverse of a ratio of rates is close to the ratio of latencies. A rounded inverse must be recognised as such,
-    not as a ratio of latencies.
+    The inverse of a ratio of rates is close to the ratio of latencies. A rounded inverse must be recognised as an
+    inverse, not as a ratio of latencies.
     """
     written = re.match(r"\s*(\d+)(?:[.,](\d+))?(?![\d.,eE])", typed)
     if written is None:
@@ -455,7 +455,7 @@ TB = 10**12
 
 
 class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.rate"):
-    """The bytes per second that a measured rebuild wrote to the new drive; with several rebuilds, the median."""
+    """The bytes per second that a measured rebuild wrote to the new drive, or the median of several rebuilds."""
 
     is_of_result = True
     measure: str
@@ -482,7 +482,8 @@ class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields
 class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.mttdl"):
     """The mean time to data loss of an array that tolerates one failure, from ``rebuild.time`` and the AFR.
 
-    MTTF = 1 / AFR; MTTDL = MTTF^2 / (N * (N - 1) * MTTR). AFR is the annual failure rate, MTTR the rebuild time.
+    MTTF = 1 / AFR and MTTDL = MTTF^2 / (N * (N - 1) * MTTR), where AFR is the annual failure rate and MTTR is the
+    rebuild time.
     """
 
     members: int

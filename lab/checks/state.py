@@ -1,6 +1,6 @@
 """Snapshots of the lab for checks, as plain values, and the base class of checks.
 
-Superblocks are stored as mdadm --examine shows them: this is where administrators look first, and it reveals mistakes.
+Superblocks are stored as mdadm --examine shows them, because administrators look there first, and mistakes show there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST = 200
 
 
 class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The superblock of one disk. If there is none, all fields except ``disk`` and ``note`` are empty."""
+    """The superblock of one disk. If the disk has none, all fields except ``disk`` and ``note`` are empty."""
 
     disk: str
     uuid: str = ""
@@ -49,7 +49,7 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     bad_blocks: str = ""
     """``yes`` if the bad-block list has entries, ``no`` if it is empty or absent."""
     note: str = ""
-    """mdadm's message if there is no superblock."""
+    """mdadm's message if the disk has no superblock."""
 
     @property
     def has_superblock(self) -> bool:
@@ -57,12 +57,12 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
-    """Disk name -> its superblock."""
+    """Return the superblock of each disk, by disk name."""
     nodes = [disk.node for disk in disks]
     result = machine.run(("mdadm", "--examine", *nodes), check=False)
     parts: dict[str, list[str]] = {node: [] for node in nodes}
     lines: list[str] = []
-    # Only a line feed ends a line: the other line endings of ``str.splitlines`` may be part of a name.
+    # Only a line feed ends a line, because the other line endings of ``str.splitlines`` may be part of a name.
     for line in result.stdout.split("\n"):
         # The output for each disk begins with its device and a colon.
         lines = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else lines
@@ -74,7 +74,10 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 
 
 def parse_examine(disk: str, text: str) -> MemberPicture:
-    """Parse the output of ``mdadm --examine`` for one disk: metadata 1.x, and those lines of 0.90 that 1.x also has."""
+    """Parse the output of ``mdadm --examine`` for one disk.
+
+    All lines of metadata 1.x are understood, and those lines of metadata 0.90 that 1.x has as well.
+    """
     found: dict[str, str] = {}
     for line in text.split("\n"):
         if match := _LINE.fullmatch(line):
@@ -104,7 +107,7 @@ def parse_examine(disk: str, text: str) -> MemberPicture:
 
 
 def freshest_events(pictures: Mapping[str, MemberPicture]) -> int:
-    """The highest event count; 0 if there is no superblock."""
+    """Return the highest event count, or 0 if there is no superblock."""
     return max((picture.events for picture in pictures.values()), default=0)
 
 
@@ -126,24 +129,24 @@ class PlayedFault:
 
 @dataclass(frozen=True, slots=True)
 class DeepState:
-    """Superblocks, counters and files; empty for lessons without a check or reading that needs them."""
+    """Superblocks, counters and files. All fields are empty if no check or reading of the lesson needs them."""
 
     superblocks: Mapping[str, Superblock] = field(default_factory=dict)
-    """Disk name -> its md superblock."""
+    """The md superblock of each disk, by disk name."""
     resting: frozenset[str] = frozenset()
     """Arrays that exist on the disks and are not running."""
     marked_before: frozenset[str] = frozenset()
     """Names of all arrays on which known data have ever been written."""
     read_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Disk name -> bytes read from it during this step while the lab was open."""
+    """Number of bytes read from each disk during this step while the lab was open, by disk name."""
     waited_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Array -> total time of its requests during this step while the lab was open."""
+    """Total time of the requests to each array during this step while the lab was open, by array name."""
     file_system_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Array -> size of the ext4 file system on it."""
+    """Size of the ext4 file system on each array, by array name."""
     minors: Mapping[str, int] = field(default_factory=dict)
-    """Disk name -> minor number of its device."""
+    """Minor number of each disk's device, by disk name."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """Path on the machine -> content of the file, if it was written after the lab's newest array was created."""
+    """Contents of files on the machine that were written after the lab's newest array was created, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,28 +154,28 @@ class DrillEnd:
     """The final state of a drill."""
 
     before: Mapping[str, MemberPicture]
-    """Disk name -> its superblock when the drill began."""
+    """The superblock of each disk when the drill began, by disk name."""
     after: dict[str, MemberPicture]
     changed: dict[str, list[list[int]]]
-    """Disk name -> byte ranges [first, end) that have changed since the drill began."""
+    """Byte ranges [first, end) of each disk that have changed since the drill began, by disk name."""
     saved_percent: float
     touched_bytes: int
     has_array: bool = False
     """Whether a running array has the data."""
     members: Sequence[str] = ()
-    """Names of the lab disks that are in sync in it."""
+    """Names of the lab disks that are in sync in that array."""
     is_on_overlays: bool = False
-    """Some or all of its members do not survive a restart of the machine."""
+    """Whether some or all of the array's members do not survive a restart of the machine."""
     damaged_data: int = 0
-    """Data blocks on the members that were correct when the drill began and are wrong now."""
+    """Number of the members' data blocks that were correct when the drill began and are wrong now."""
     damaged_parity: int = 0
-    """As ``damaged_data``, for parity blocks."""
+    """The same number for parity blocks."""
     data_uuid: str = ""
-    """UUID of the array with the data when its files were complete; empty: unknown."""
+    """UUID of the array that had the data when the files were complete; empty if unknown."""
 
     @property
     def data_members(self) -> tuple[str, ...]:
-        """Disks that belonged to the array with the data when the drill began, according to their superblocks."""
+        """The disks that, according to their superblocks, belonged to the array with the data when the drill began."""
         return tuple(
             name
             for name, picture in self.before.items()
@@ -185,29 +188,29 @@ class CheckedState:
     """A snapshot of the lab and of the student's progress."""
 
     arrays: Mapping[str, ArrayStatus] = field(default_factory=dict)
-    """Running arrays by name."""
+    """The running arrays, by name."""
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """Disk name -> its device."""
+    """The device of each disk, by disk name."""
     marks: Mapping[str, LastVerdict | None] = field(default_factory=dict)
-    """Array with known data -> the outcome of their last verify; None: not verified yet."""
+    """The outcome of the last verify for each array with known data, by array name; None if not verified yet."""
     events: frozenset[tuple[str, str, str]] = frozenset()
-    """Events during this step: kind, array, disk (empty: none)."""
+    """Kind, array and disk of each event during this step; the disk is empty if the event concerns none."""
     written_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Disk name -> bytes written to it during this step while the lab was open."""
+    """Number of bytes written to each disk during this step while the lab was open, by disk name."""
     results: Mapping[str, ResultRecord] = field(default_factory=dict)
-    """Name of a measurement of this lesson -> its complete result."""
+    """The complete results of this lesson's measurements, by the measurement's name."""
     played: Mapping[str, PlayedFault] = field(default_factory=dict)
-    """Scenario number -> its last run since the lesson began."""
+    """The last run of each scenario since the lesson began, by scenario number."""
     points: Mapping[str, StoredPoints] = field(default_factory=dict)
-    """Configuration -> its last crash points since the lesson began."""
+    """The last crash points of each configuration since the lesson began."""
     step_began_utc: str = ""
-    """Start of the step, ISO 8601. Earlier verifies do not count."""
+    """When the step began, in ISO 8601. Earlier verifies do not count."""
     deep: DeepState = DeepState()
     drill: DrillEnd | None = None
     """The final state of a drill; None outside a drill."""
 
     def member(self, array: str, disk: str) -> MemberStatus | None:
-        """The member on a disk; None if the array is not running or the disk is not a member."""
+        """Return the member on a disk, or None if the array is not running or the disk is not a member."""
         status, node = self.arrays.get(array), self.nodes.get(disk)
         return next((member for member in status.members if member.device == node), None) if status else None
 
@@ -224,20 +227,20 @@ class CheckOutcome:
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
     """A requirement on the lab, with typed arguments. Lesson files cannot run code.
 
-    ``that`` in a file selects the subclass by its tag, which joins words with underscores (``disk.in_array``).
+    The key ``that`` in a file selects the subclass by its tag, in which underscores join words (``disk.in_array``).
     """
 
     lasts: ClassVar[bool] = False
-    """Once passed, the check remains passed for its step: it is about an event, which a later snapshot may not show."""
+    """Whether the check, once passed, stays passed for its step, because later snapshots may not show the event."""
     in_lessons: ClassVar[bool] = True
     needs_lab: ClassVar[bool] = True
-    """The check is about arrays, disks or data, so the lab must be open."""
+    """Whether the check is about arrays, disks or data, so that the lab must be open."""
     needs_disks: ClassVar[bool] = False
-    """The check reads ``CheckedState.deep``, which is gathered only for lessons that need it."""
+    """Whether the check reads ``CheckedState.deep``, which is gathered only for lessons that need it."""
 
     @property
     def name(self) -> str:
-        """The name in lesson files, and the key of its sentence in the messages of each language."""
+        """The check's name in lesson files, and the key of its sentence in the messages of each language."""
         return str(self.__struct_config__.tag)
 
     @property
@@ -254,9 +257,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @abstractmethod
     def evaluate(self, lab: CheckedState) -> CheckOutcome:
-        """Evaluate the check on this snapshot; the outcome says what was found."""
+        """Evaluate the check on this snapshot. The outcome says what was found."""
 
 
 def all_hold(checks: Iterable[Check], lab: CheckedState) -> bool:
-    """Whether all checks hold in this snapshot, as required to recognise a mistake."""
+    """Whether all checks hold in this snapshot, which is necessary to recognise a mistake."""
     return all(check.evaluate(lab).is_passed for check in checks)
