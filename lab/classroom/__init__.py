@@ -1,1 +1,1 @@
-"""Bundles, which are signed files of results and practice, and the evaluation of a class's bundles."""
+"""Write signed bundles of results and practice, and evaluate the bundles of a class."""

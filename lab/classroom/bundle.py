@@ -1,4 +1,4 @@
-"""Bundles: files with results and practice, signed so that changes are detected.
+"""Bundles, which are files with results and practice that are signed so that changes are detected.
 
 ::
 
@@ -9,7 +9,7 @@
     lessons/<id>.json              the progress in one lesson
     drills/<outcome id>.json       an ended drill with its verdict
 
-The signature covers the checksums, and the checksums cover the files; a bundle with any other file is rejected.
+The signature covers the checksums, and the checksums cover the files. A bundle with any other file is rejected.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def public_key_of(signer: Ed25519PrivateKey) -> str:
-    """The public key that belongs to a private key, in hexadecimal digits."""
+    """Return the public key that belongs to a private key, in hexadecimal digits."""
     return signer.public_key().public_bytes_raw().hex()
 
 
 def fingerprint(public_key: str) -> str:
-    """A short hash of a public key for people to compare: four groups of four hexadecimal digits."""
+    """Return a short hash of a public key for people to compare, in four groups of four hexadecimal digits."""
     digits = hashlib.sha256(bytes.fromhex(public_key)).hexdigest()[:16]
     return "-".join(digits[place : place + 4] for place in range(0, 16, 4))
 
 
 def load_signer(path: Path) -> Ed25519PrivateKey:
-    """The private key in ``path``; a missing key file is created, readable only by its owner.
+    """Return the private key in ``path``, which is created if it does not exist, readable only by its owner.
 
-    Raises ResultError for a key that other users can read, that is damaged, or that cannot be written.
+    Raises ResultError if other users can read the key, if it is damaged, or if it cannot be written.
     """
     try:
         if not path.exists():
@@ -69,7 +69,7 @@ def load_signer(path: Path) -> Ed25519PrivateKey:
         descriptor = open_plain(path, is_own=True)
         with open(descriptor, "rb") as file:
             if os.fstat(descriptor).st_mode & _OTHERS:
-                hint = f"run 'chmod 600 {path}', or delete the file: the next export creates a new key"
+                hint = f"run 'chmod 600 {path}', or delete the file, so that the next export creates a new key"
                 raise ResultError(f"other users can read the key '{path}'", hint=hint)
             data = file.read(MOST_OWN_BYTES)
     except OSError as error:
@@ -78,7 +78,7 @@ def load_signer(path: Path) -> Ed25519PrivateKey:
 
 
 def is_signed(public_key: str, signature: bytes, data: bytes) -> bool:
-    """Whether ``signature`` is valid for ``data``; also False for an invalid key or a malformed signature."""
+    """Whether ``signature`` is valid for ``data``. An invalid key or a malformed signature gives False."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -111,31 +111,31 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ResultError(f"'{path}' is not a raidlab key", hint="delete it: the next export creates a new key")
+        raise ResultError(f"'{path}' is not a raidlab key", hint="delete it, so that the next export creates a new key")
     return key
 
 
 SUFFIX = ".zip"
 KIND = "raidlab-export"
 RESULTS_VERSION, FORMAT_VERSION = 2, 3
-"""Versions: of bundles with results only, which older raidlab versions can read, and of bundles with practice."""
+"""Format of bundles that contain only results, which older versions of raidlab can read, and of those with practice."""
 LESSONS, DRILLS = "lessons", "drills"
-"""Folders in a bundle that hold practice."""
+"""The folders in a bundle that contain practice."""
 MOST_PRACTICE = 1000
-"""Maximum number of lessons and drills in a bundle; a term has a few dozen."""
+"""Maximum number of lessons and drills in a bundle. A term has a few dozen."""
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 MOST_BUNDLE_BYTES = GIB
-"""Maximum size of the file, and of its uncompressed content; enough for a hundred of the largest results."""
+"""Maximum size of the file, and of its uncompressed content. This is enough for a hundred of the largest results."""
 _MOST_DIRECTORY_BYTES = 4 * MIB
-"""Maximum size of the zip directory and of the manifest, enough for some 40,000 documents."""
+"""Maximum size of the zip directory and of the manifest. This is enough for some 40,000 documents."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1 | 0x20 | 0x40
-"""Flags of a zip entry (APPNOTE.TXT, 4.4.4): encrypted, patched data, strong encryption."""
+"""Flags of a zip entry that is encrypted, contains patched data, or uses strong encryption (APPNOTE.TXT, 4.4.4)."""
 _COPY_AGAIN = "copy it again, or request a new export"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of a bundle with their checksums, and the key that signed them."""
+    """The checksums of the files in a bundle, and the key that signed them."""
 
     kind: str = KIND
     format_version: FormatVersion = RESULTS_VERSION
@@ -143,7 +143,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str
     """The key that signed the bundle, in hexadecimal digits."""
     sha256: dict[str, str]
-    """Path in the bundle -> checksum in hexadecimal digits."""
+    """Maps each path in the bundle to its checksum in hexadecimal digits."""
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -164,7 +164,10 @@ class Bundle(ResultFiles):
         return fingerprint(self.manifest.public_key)
 
     def records(self) -> Iterator[ResultRecord | LabError]:
-        """The result, or the error, for each id in ``ids``. Raises ResultError if the file was replaced meanwhile."""
+        """Yield the result for each id in ``ids``, or the error if it cannot be read.
+
+        Raises ResultError if the file was replaced in the meantime.
+        """
         with _open(self.source) as archive:
             for result_id in self.ids:
                 try:
@@ -175,22 +178,23 @@ class Bundle(ResultFiles):
 
 
 def signer_of(store: ResultStore) -> Ed25519PrivateKey:
-    """The key beside the store's folder, created on first use. Raises ResultError."""
+    """Return the key that is beside the store's folder, and create it on first use. Raises ResultError."""
     return load_signer(store.root.parent / KEY_NAME)
 
 
 def export_results(
     store: ResultStore, names: Sequence[str], file: Path, practice: Mapping[str, bytes] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Write a signed bundle to ``file`` atomically, and return the ids of the results.
+    """Write a signed bundle to ``file`` atomically, and return the ids of its results.
 
-    ``practice`` maps a path in the bundle to the content of that file. Raises ResultError for a result that cannot be
-    read, or if the file cannot be written.
+    ``practice`` maps paths in the bundle to the contents of those files. Raises ResultError if a result cannot be read,
+    or if the file cannot be written.
     """
     ids = tuple(dict.fromkeys(store.find(name) for name in names))
     if not ids and not practice:
         raise ResultError(
-            "no result was named", hint="'raidlab results' lists them; --practice adds lessons and drills"
+            "no result was specified",
+            hint="give an id from 'raidlab results', or add lessons and drills with --practice",
         )
     if len(practice) > MOST_PRACTICE:
         raise ResultError(
@@ -209,7 +213,7 @@ def write_bundle(
     signer: Ed25519PrivateKey,
     practice: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
-    """The content of a bundle, identical for the same files and key."""
+    """Return the bytes of a bundle, which depend only on the files and the key."""
     buffer = io.BytesIO()
     contents = {f"results/{name}/{path}": data for name, files in results.items() for path, data in files.items()}
     contents |= practice
@@ -229,7 +233,7 @@ def write_bundle(
 
 
 def _entry(place: str) -> zipfile.ZipInfo:
-    """A zip entry without a time stamp, so that the same content gives the same bytes."""
+    """Return a zip entry without a time stamp, so that the same files give the same bytes."""
     entry = zipfile.ZipInfo(place)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o644 << 16
@@ -256,7 +260,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
                 raise ResultError(f"'{file}' is too large to be a raidlab export", hint="check the path")
             with zipfile.ZipFile(raw) as archive:
                 yield archive
-    # zipfile raises RuntimeError for encrypted entries, NotImplementedError for unsupported compression.
+    # zipfile raises RuntimeError if an entry is encrypted, and NotImplementedError if its compression is unsupported.
     except (KeyError, zipfile.BadZipFile, EOFError, RuntimeError, zlib.error, ValueError, struct.error) as error:
         raise ResultError(f"'{file}' is not a raidlab export, or is damaged: {error}", hint=_COPY_AGAIN) from None
     except OSError as error:
@@ -264,7 +268,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
-    """The content of an entry. Its size is limited during decompression, since the size in its header may be false."""
+    """Return the content of an entry. The size in its header may be false, so it is limited during decompression."""
     pieces: list[bytes] = []
     with archive.open(place) as entry:
         while piece := entry.read(MIB):
@@ -277,7 +281,8 @@ def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
 def read_bundle(file: Path) -> Bundle:
     """Read a bundle, and verify its signature, its checksums and the compression of its documents.
 
-    Raises ResultError with the reason: not a bundle, truncated, from a newer version, unsigned, or edited.
+    Raises ResultError if the file is not a bundle, is truncated, was written by a newer version, is unsigned, or was
+    edited.
     """
     with _open(file) as archive:
         _refuse_strange(archive, file)
@@ -310,7 +315,10 @@ def read_bundle(file: Path) -> Bundle:
 
 
 def read_practice(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
-    """Path and content of each lesson and drill of a bundle. Raises ResultError if the file was replaced meanwhile."""
+    """Yield the path and the content of each lesson and drill in a bundle.
+
+    Raises ResultError if the file was replaced in the meantime.
+    """
     with _open(bundle.source) as archive:
         for place in bundle.practice:
             yield place, _content(archive, bundle.manifest, place, bundle.source)
@@ -321,16 +329,16 @@ def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
     if sum(entry.file_size for entry in entries) > MOST_BUNDLE_BYTES:
         raise ResultError(f"'{file}' is too large to be a raidlab export", hint="check the path")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise ResultError(f"'{file}' is encrypted, but exports never are", hint="unpack it with its password first")
+        raise ResultError(f"'{file}' is encrypted, but exports never are", hint="decrypt it with its password first")
     if any(entry.compress_type not in _METHODS for entry in entries):
-        raise ResultError(f"'{file}' is not compressed as raidlab exports are", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' is not compressed the way raidlab exports are", hint=_COPY_AGAIN)
 
 
 def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:
     places = archive.namelist()
     strangers = sorted(set(places) - set(manifest.sha256) - {MANIFEST, SIGNATURE})
     if strangers or len(set(places)) < len(places):
-        reason = f"it also has {visible(', '.join(strangers[:3]))}" if strangers else "it contains a file twice"
+        reason = f"it also contains {visible(', '.join(strangers[:3]))}" if strangers else "it contains a file twice"
         raise ResultError(f"'{file}' was edited: {reason}", hint=_COPY_AGAIN)
 
 
@@ -341,10 +349,12 @@ def _is_practice(place: str, manifest: Manifest) -> bool:
 
 
 def _parted(place: str, file: Path) -> tuple[str, str]:
-    """The id of the result to which ``place`` belongs, and the path in its folder."""
+    """Return the id of the result to which ``place`` belongs, and the path in the folder of that result."""
     folder, result_id, path = [*place.split("/", 2), "", ""][:3]
     if folder != "results" or not (path == RECORD_NAME or is_document(path)):
-        raise ResultError(f"'{file}' holds '{place}', which does not belong to a result", hint="do not use this file")
+        raise ResultError(
+            f"'{file}' contains '{place}', which does not belong to a result", hint="do not use this file"
+        )
     return checked_id(result_id), path
 
 
@@ -357,9 +367,9 @@ def _content(archive: zipfile.ZipFile, manifest: Manifest, place: str, file: Pat
 
 
 def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
-    """The manifest, after verification of its signature.
+    """Return the manifest after verifying its signature.
 
-    The format version is checked first, since a newer format may have a different signature.
+    The format version is checked first, because a newer format may have a different signature.
     """
     data = _read_entry(archive, MANIFEST, _MOST_DIRECTORY_BYTES)
     try:
@@ -368,7 +378,9 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
             raise ResultError(f"'{file}' is not a raidlab export", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
         if header.format_version < RESULTS_VERSION:
-            raise ResultError(f"'{file}' is not signed: an older raidlab wrote it", hint="export its results again")
+            raise ResultError(
+                f"'{file}' is not signed, because an older raidlab wrote it", hint="export its results again"
+            )
         manifest = decode_json(data, Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ResultError(f"'{file}' is not a raidlab export: {error}", hint="check the path") from None

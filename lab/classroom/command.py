@@ -1,6 +1,6 @@
-"""``raidlab class``, ``raidlab export`` and ``raidlab handout``: a folder of bundles, a bundle, and pages to print.
+"""The commands ``raidlab class`` for a folder of bundles, ``raidlab export`` and ``raidlab handout``.
 
-A printed sheet of a lesson has the goal, the steps, the questions and space for answers; it omits hints, checks and
+A printed sheet of a lesson has the goal, the steps, the questions and space for answers, but no hints, checks or
 explanations. Each sheet is one A4 page.
 """
 
@@ -58,16 +58,16 @@ _PAGE_CHARACTERS = 2900
 
 def handout(
     what: Annotated[Literal["keys", "lessons"], Parameter(help="A card of the app's keys, or sheets for lessons.")],
-    *lessons: Annotated[str, Parameter(help="Lessons by number or id; without any, all of them.")],
-    to: Annotated[Path, Parameter(help="The .html file to write; print it from a browser.")],
+    *lessons: Annotated[str, Parameter(help="Lessons by number or id; by default, all of them.")],
+    to: Annotated[Path, Parameter(help="The .html file to write, which you can print from a browser.")],
     seed: Annotated[str, Parameter(help="The word that varies the lessons, as for 'raidlab lesson start'.")] = "",
-    language: Annotated[str, Parameter(help="Language of the lessons, where there is a translation.")] = "en",
+    language: Annotated[str, Parameter(help="Language of the lessons that have a translation.")] = "en",
 ) -> None:
     """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
     context = current()
     if what == "keys" and (lessons or seed):
         raise SpecError(
-            "the key card does not accept lessons or a seed", hint="use: raidlab handout keys --to keys.html"
+            "the key card does not accept lessons or a seed", hint="run 'raidlab handout keys --to keys.html'"
         )
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
@@ -75,7 +75,10 @@ def handout(
 
 
 def key_page() -> str:
-    """The key card as HTML. Raises ToolMissing if the app is missing, RequirementMissing if jinja2 is missing."""
+    """Return the key card as HTML.
+
+    Raises ToolMissing if the app is missing, and RequirementMissing if jinja2 is missing.
+    """
     app = extension(AppFrontend)
     if app is None:
         raise ToolMissing("the app is not installed", hint="install raidlab with the package 'tui'")
@@ -83,9 +86,9 @@ def key_page() -> str:
 
 
 def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
-    """The sheets of these lessons, or of all.
+    """Return the sheets of these lessons, or of all lessons, as HTML.
 
-    Raises LessonError for an unknown lesson, RequirementMissing if jinja2 is missing.
+    Raises LessonError if a lesson is unknown, and RequirementMissing if jinja2 is missing.
     """
     course = built_in_course()
     lessons = [course.find(name).ready(seed, language) for name in names or course.ids]
@@ -99,7 +102,7 @@ def _render(template: str, kind: str, title: str, **values: object) -> str:
 
 
 def _font_points(lesson: ReadyLesson) -> float:
-    """The font size, in points, at which the lesson fits on one page."""
+    """Return the font size, in points, at which the lesson fits on one page."""
     length = 0
     for step in lesson.steps:
         asked = " ".join([step.ask.question, *step.ask.options.values()]) if step.ask else ""
@@ -109,7 +112,7 @@ def _font_points(lesson: ReadyLesson) -> float:
 
 
 def _html(markdown: str) -> Markup:
-    """Markdown as HTML; HTML in the Markdown is escaped."""
+    """Convert Markdown to HTML. HTML in the Markdown is escaped."""
     from markdown_it import MarkdownIt
     from markupsafe import Markup
 
@@ -124,24 +127,24 @@ def classroom(
     *,
     experiment: Annotated[str | None, Parameter(help="Only this experiment.")] = None,
     grades: Annotated[
-        Path | None, Parameter(help="Also write a sheet for grading, one line per bundle or student: a .csv file.")
+        Path | None, Parameter(help="Also write this .csv file for grading, with one line per bundle or student.")
     ] = None,
     roster: Annotated[
-        Path | None, Parameter(help="Names and ids of the students: a .csv file, as exported by Moodle or Canvas.")
+        Path | None, Parameter(help="A .csv file with the students' names and ids, such as Moodle and Canvas export.")
     ] = None,
     points: Annotated[
-        str | None, Parameter(help="Points by this scale: 'standard', or a .toml file (docs/instructor.md).")
+        str | None, Parameter(help="The scale for points, which is 'standard' or a .toml file (docs/instructor.md).")
     ] = None,
-    moodle: Annotated[Path | None, Parameter(help="Also write points for Moodle's grade import: a .csv file.")] = None,
-    canvas: Annotated[Path | None, Parameter(help="Also write points for Canvas's gradebook: a .csv file.")] = None,
-    page: Annotated[Path | None, Parameter(help="Also write a page with plots, without names: a .html file.")] = None,
+    moodle: Annotated[Path | None, Parameter(help="Also write this .csv file for Moodle's grade import.")] = None,
+    canvas: Annotated[Path | None, Parameter(help="Also write this .csv file for Canvas's gradebook.")] = None,
+    page: Annotated[Path | None, Parameter(help="Also write this .html page with plots and without names.")] = None,
     title: Annotated[str, Parameter(help="Title of that page.")] = "Class results",
 ) -> None:
     """Show what a class measured and practised, with intervals.
 
-    It shows the speed-up of each level over the student's own disk, how many students saved the data in each drill,
-    their mistakes and times, and how many passed each lesson. Edited or damaged bundles are reported and left out.
-    Copies, seeds that several students share, and outliers are also reported.
+    The command shows the speed-up of each level over the student's own disk, how many students saved the data in each
+    drill, their mistakes and times, and how many students passed each lesson. Edited or damaged bundles are reported
+    and left out. Copies, seeds that several students share, and outliers are also reported.
     """
     context = current()
     if (moodle or canvas) and not roster:
@@ -165,15 +168,15 @@ def classroom(
         return
     if not (chosen.rows or chosen.left_out or found.practice.drills or found.practice.lessons):
         raise ResultError(
-            f"no bundle in '{folder}' has results of two arrays in one experiment, or any practice",
-            hint="'raidlab export' creates bundles",
+            f"no bundle in '{folder}' contains practice, or results of two arrays in one experiment",
+            hint="create bundles with 'raidlab export'",
         )
     practised = [] if experiment else [fitted(table) for table in practice_tables(found.practice)]
     out("\n\n".join([_text(chosen), *practised]))
 
 
 def _only(found: ClassView, experiment: str) -> ClassView:
-    """The measurements of one experiment. Raises SpecError if there are none."""
+    """Return the view with only the measurements of one experiment. Raises SpecError if there are none."""
     rows = tuple(row for row in found.rows if row.experiment == experiment)
     left_out = tuple(each for each in found.left_out if each.experiment == experiment)
     if not (rows or left_out):
@@ -191,7 +194,10 @@ def _write_sheets(
     moodle: Path | None,
     canvas: Path | None,
 ) -> None:
-    """Write the requested sheets, and print a notice about unassigned bundles. Raises SpecError before writing any."""
+    """Write the requested sheets, and print a notice about each unassigned bundle.
+
+    Raises SpecError before any sheet is written.
+    """
     narrator = current().narrator
     students = read_roster(roster) if roster else ()
     assignment = assign(students, key_of_files(found)) if students else None
@@ -237,7 +243,10 @@ def _text(found: ClassView) -> str:
 
 
 def box(row: ClassRow, highest: float, width: int = _PLOT_WIDTH) -> str:
-    """A box plot in one line: range ─, middle half █, median ┃, on a scale that begins at 0."""
+    """Return a box plot in one line, with ─ for the range, █ for the middle half and ┃ for the median.
+
+    The scale begins at 0.
+    """
 
     def place(value: float) -> int:
         return min(width - 1, int(value / highest * width)) if highest > 0 else 0
@@ -251,7 +260,7 @@ def box(row: ClassRow, highest: float, width: int = _PLOT_WIDTH) -> str:
 
 
 def export(names: Sequence[str], file: Path, practice: bool = False) -> None:
-    """``raidlab export``: results, and with ``practice`` all lessons and ended drills, as one signed file."""
+    """Write results and, if ``practice`` is true, all lessons and ended drills to one signed file."""
     context = current()
     own = practice_of(context.host) if practice else {}
     ids = export_results(ResultStore(context.host.state.results), names, file, own)

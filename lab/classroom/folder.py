@@ -1,14 +1,14 @@
-"""The bundles of a folder as database tables, and the practice in a bundle.
+"""Provide the bundles of a folder as database tables, and read the practice in a bundle.
 
-The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
-any other code uses them. The rows of each bundle are cached in a database (duckdb), so that thousands of results are
-evaluated in one query. Only new or changed bundles are read, by several processes in parallel.
+The content of a bundle is not trusted. It is decoded, its numbers are checked, and its strings are made printable
+before any other code uses them. The rows of each bundle are cached in a database (duckdb), so that thousands of results
+are evaluated in one query. Only new or changed bundles are read, by several processes in parallel.
 
 Copied measurements are recognised by fingerprints, which are taken from the figures of some cells, from some of fio's
 documents, and from the times in a result. Two independent measurements have no fingerprint in common: latencies are
 means of thousands of values in nanoseconds, and the times include the measured duration of the whole run. So results
 with a common fingerprint are copies of one measurement, even if whitespace, names or all but one of the figures were
-changed. In virtual time, equal figures are expected; only the times count.
+changed. In virtual time, equal figures are expected, so only the times count.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _MOST_COUNT = 1_000_000
-"""Maximum number of hints, resets or minutes; a million minutes are almost two years."""
+"""Maximum number of hints, resets or minutes. A million minutes are almost two years."""
 _MOST_BYTES = 1 << 53
 _MOST_PARTS = 1000
 """Maximum number of steps in a lesson, or mistakes in a drill."""
 _LONGEST_WORD = 200
-"""Maximum length of titles, seeds and times, which tables show."""
+"""Maximum length of the titles, seeds and times that tables show."""
 _ASK = "ask for a new export"
 Kind = TypeVar("Kind", Progress, DrillOutcome)
 
 
 def practice_of(host: Host) -> dict[str, bytes]:
-    """All lessons and drills done on this computer: path in the bundle -> content.
+    """Return the content of all lessons and drills done on this computer, by their path in a bundle.
 
-    Raises LessonError for damaged progress, ResultError if there is no practice.
+    Raises LessonError if the progress in a lesson is damaged, and ResultError if there is no practice.
     """
     store = LessonStore(host.state)
     found: dict[str, bytes] = {}
@@ -75,7 +75,7 @@ def practice_of(host: Host) -> dict[str, bytes]:
     found |= {f"{DRILLS}/{outcome.id}.json": _text(outcome) for outcome in DrillStore(host).all()}
     if not found:
         raise ResultError(
-            "there are no lessons or drills to hand in yet", hint="begin with 'raidlab lesson' or 'raidlab drill'"
+            "there are no lessons or drills to hand in yet", hint="start one with 'raidlab lesson' or 'raidlab drill'"
         )
     return found
 
@@ -85,7 +85,7 @@ def _text(value: object) -> bytes:
 
 
 def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
-    """Each lesson and ended drill of a bundle, or an error message for one that cannot be read."""
+    """Yield each lesson and ended drill in a bundle, or an error message if it cannot be read."""
     for place, data in read_practice(bundle):
         folder, _, name = place.partition("/")
         stem = name.removesuffix(".json")
@@ -97,7 +97,7 @@ def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
 
 
 def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
-    """A finished drill from a bundle. Raises ResultError for invalid values or a newer format."""
+    """Decode an ended drill from a bundle. Raises ResultError if a value is invalid or the format is newer."""
     outcome = _decoded(data, DrillOutcome, source)
     refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
     sizes = (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
@@ -118,7 +118,7 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
 
 
 def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:
-    """The progress in a lesson from a bundle. Raises ResultError for invalid values or a newer format."""
+    """Decode the progress in a lesson. Raises ResultError if a value is invalid or the format is newer."""
     progress = _decoded(data, Progress, source)
     refuse_newer(source, "lesson", progress.format_version, PROGRESS_VERSION)
     is_good = (
@@ -137,9 +137,10 @@ def _words(progress: Progress) -> Iterator[str]:
 
 
 def work_digest(work: Progress | DrillOutcome) -> str:
-    """A hash of what was done and when, the same for copies of the same work even if a copy's figures were changed.
+    """Return a hash of what was done and when, which copies share even if the figures of a copy were changed.
 
-    It is distinctive: start and end are in seconds, commands in tenths of a second, and disks have random UUIDs.
+    Different work has different hashes, because start and end are in seconds, commands are in tenths of a second, and
+    disks have random UUIDs.
     """
     if isinstance(work, Progress):
         seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}
@@ -174,13 +175,13 @@ def _are_short(*words: str) -> bool:
 
 
 _CELLS, _DOCUMENTS = 12, 4
-"""Number of cells and documents with a fingerprint in each result; a class has thousands of results."""
+"""Number of cells and documents of each result that get a fingerprint. A class has thousands of results."""
 _FEWEST_IOS = 100
-"""Minimum number of I/Os of a cell with a fingerprint: the mean of a few latencies may occur twice."""
+"""Minimum number of I/Os in a cell with a fingerprint, because the mean of a few latencies may occur twice."""
 
 
 def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
-    """The fingerprints of a result; ``files`` gives access to fio's documents. Unreadable documents are skipped."""
+    """Yield the fingerprints of a result, whose documents ``files`` reads. Unreadable documents are skipped."""
     times = [cell.started_utc for cell in record.cells]
     yield _digest("times", [record.created_utc, times, record.timings.total_seconds])
     if record.conditions.is_virtual_time:
@@ -226,7 +227,7 @@ class DrillTry:
     digest: str
     drill: str
     drill_file: str
-    """lab.drills.schema.file_digest; empty if that raidlab version did not record it."""
+    """The digest that lab.drills.schema.file_digest returned, or empty if that version of raidlab did not record it."""
     seed: str
     began_utc: str
     ended_utc: str
@@ -234,7 +235,7 @@ class DrillTry:
     saved_percent: float
     minutes: float
     touched_bytes: int
-    """Bytes written to the member disks before commit."""
+    """Number of bytes written to the disks themselves before the commit."""
     hints: int
     resets: int
     exam_attempt: int
@@ -266,7 +267,7 @@ class LessonTry:
     is_passed: bool
     steps_done: int
     last_done_utc: str
-    """When the last step was done; empty if none is done."""
+    """When the last step was done; empty if none has been done."""
     all_hints: tuple[str, ...]
     """Steps for which all hints were used."""
     by_lab: tuple[str, ...]
@@ -286,7 +287,7 @@ _KINDS = {"str": TEXT, "float": NUMBER, "int": WHOLE, "bool": TRUTH, "tuple[str,
 
 
 def _columns(kind: type[DrillTry | LessonTry]) -> dict[str, str]:
-    """The fields with their types in the database, except for the key, which is in ``files``."""
+    """Return the database types of the fields, except for the key, which is in ``files``."""
     return {each.name: _KINDS[str(each.type)] for each in fields(kind) if each.name != "key"}
 
 
@@ -308,19 +309,19 @@ TABLES = {
     "lessons": _columns(LessonTry),
     FILES: {"file": TEXT, "bytes": WHOLE, "changed_ns": WHOLE, "key": TEXT, "problem": TEXT},
 }
-"""Table -> columns with their DuckDB types; lists of steps and of mistakes are joined with commas.
+"""The columns of each table with their DuckDB types. Lists of steps and of mistakes are joined with commas.
 
-``ratios`` is what ``baseline_ratios`` returns for each result; a missing ratio is NULL.
+``ratios`` contains what ``baseline_ratios`` returns for each result. A missing ratio is NULL.
 """
 Rows = dict[str, list[tuple[object, ...]]]
 CHECKS = 11
-"""Version of the checks on bundles and of the tables; after an increase, all bundles are read and checked again."""
+"""Version of the checks on bundles and of the tables. If it increases, all bundles are read and checked again."""
 Stamped = tuple[Path, int, int]
-"""A bundle, its size, and its modification time in nanoseconds, taken before it was read."""
+"""A bundle with its size and its modification time in nanoseconds, both taken before the bundle was read."""
 
 
 def read_rows(bundles: Iterable[Stamped]) -> Rows:
-    """The rows of the bundles by table; for damaged bundles and damaged parts, the table ``files`` has the problem."""
+    """Return the rows of the bundles by table. If a bundle or a part of it is damaged, the table ``files`` says why."""
     found: Rows = defaultdict(list)
     for file, size, changed_ns in bundles:
         key, problem = _read(file, found)
@@ -329,7 +330,7 @@ def read_rows(bundles: Iterable[Stamped]) -> Rows:
 
 
 def _read(file: Path, found: Rows) -> tuple[str, str]:
-    """Key fingerprint and problem of one bundle; all its readable rows are added to ``found``."""
+    """Add all readable rows of one bundle to ``found``, and return the fingerprint of its key and its problem."""
     try:
         bundle = read_bundle(file)
     except LabError as error:
@@ -341,7 +342,7 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
             if isinstance(record, LabError):
                 problems.append(record.message)
             elif medians := healthy_medians(record):
-                # The digest is that of the content, independent of its formatting.
+                # The digest is that of the content, so it does not depend on the formatting.
                 what = (record.experiment, record.created_utc, _digest("record", record))
                 found["results"].append((name, result_id, *map(_shown, what)))
                 found["prints"] += [(name, result_id, each) for each in prints_of(record, bundle)]
@@ -367,7 +368,7 @@ def _shown(value: object) -> object:
 
 
 def _outcome(work: DrillOutcome) -> tuple[object, ...]:
-    """The columns of ``DrillTry`` after the file; those that are not named here are fields of the outcome."""
+    """Return the columns of ``DrillTry`` after the file. Those that are not set here are fields of the outcome."""
     own: dict[str, object] = {
         "outcome": work.id,
         "digest": work_digest(work),
@@ -379,7 +380,7 @@ def _outcome(work: DrillOutcome) -> tuple[object, ...]:
 
 
 def _joined(names: Iterable[str]) -> str:
-    """The distinct names, joined with commas; commas in the names of a custom drill's mistakes are replaced."""
+    """Join the distinct names with commas. Commas in the names of a custom drill's mistakes are replaced."""
     return ",".join(dict.fromkeys(name.replace(",", ";") for name in names if name))
 
 
@@ -396,7 +397,7 @@ def _lesson(work: Progress) -> tuple[object, ...]:
 
 _DATABASE, _LOCK = "class.duckdb", "lock"
 _MEMORY = "400MiB"
-"""Memory for queries; Python and its modules take 100 MiB more, and each process that reads bundles 50 MiB."""
+"""Memory for queries. Python and its modules take 100 MiB more, and each process that reads bundles takes 50 MiB."""
 
 
 def _is_new(database: DuckDBPyConnection) -> bool:
@@ -405,7 +406,7 @@ def _is_new(database: DuckDBPyConnection) -> bool:
 
 @contextmanager
 def _transaction(database: DuckDBPyConnection) -> Iterator[None]:
-    """Commit the changes of the block; after an error, closing the connection undoes them."""
+    """Commit the changes made in the ``with`` block. After an error, closing the connection undoes them."""
     database.begin()
     yield
     database.commit()
@@ -419,7 +420,7 @@ def _forget(database: DuckDBPyConnection, names: Collection[str]) -> None:
 
 
 def _add(database: DuckDBPyConnection, rows: Rows) -> None:
-    """Insert rows as arrays, one per column; thousands of single inserts would take a minute."""
+    """Insert rows as one array per column, because thousands of single inserts would take a minute."""
     import numpy as np
 
     kinds: Mapping[str, Any] = {NUMBER: float, WHOLE: np.int64, TRUTH: bool}
@@ -434,19 +435,19 @@ def _add(database: DuckDBPyConnection, rows: Rows) -> None:
 
 
 def duckdb_module() -> Any:
-    """The module duckdb. Raises RequirementMissing if it is not installed."""
+    """Import the module duckdb. Raises RequirementMissing if it is not installed."""
     try:
         import duckdb
     except ImportError:
         raise RequirementMissing(
-            "a class view needs duckdb", hint="install it: pip install 'raidlab[classroom]'"
+            "'raidlab class' needs duckdb", hint="install it with: pip install 'raidlab[classroom]'"
         ) from None
     return duckdb
 
 
 @contextmanager
 def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]:
-    """Hold the lock of ``place``, shared or exclusive; ``on_wait`` is called if it is not free. Raises OSError."""
+    """Hold the lock of ``place``, shared or exclusive. ``on_wait`` is called if it is not free. Raises OSError."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(place / _LOCK, how))
@@ -457,31 +458,33 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
 
 
 MOST_PROCESSES = 4
-"""Maximum number of processes that read bundles; with 50 MiB each, the total remains far below 1 GiB."""
+"""Maximum number of processes that read bundles. With 50 MiB each, the total remains far below 1 GiB."""
 _FEW, _FEW_BYTES = 64, 16 * MIB
-"""Up to this number and size, one process reads the bundles faster than more processes can start."""
+"""Up to this number and total size, one process reads the bundles faster than several processes can start."""
 _AT_ONCE = 10
 """Number of bundles in one job of a process."""
 _STORE_AFTER, _STORE_AFTER_SECONDS = 250, 5.0
-"""Rows are written to the cache after this number of bundles or this time, whichever comes first."""
+"""Rows are written to the cache after this number of bundles or this many seconds, whichever comes first."""
 OnProgress = Callable[[str, float], object]
-"""Progress callback: the activity, and the share that is done, 0 to 1."""
+"""A callback that takes the current activity and the share that is done, from 0 to 1."""
 
 
 @contextmanager
 def open_class(
     folder: Path, cache: Path, *, on_progress: OnProgress = lambda _what, _fraction: None, processes: int | None = None
 ) -> Iterator[DuckDBPyConnection]:
-    """The bundles of ``folder`` as tables; unchanged bundles are taken from ``cache``.
+    """Open the bundles of ``folder`` as tables. Those that have not changed are taken from ``cache``.
 
-    If ``processes`` is None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``. Raises
-    RequirementMissing if duckdb is missing, ResultError if ``folder`` does not exist or the cache cannot be written.
+    If ``processes`` is None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``.
+
+    Raises RequirementMissing if duckdb is missing, and ResultError if ``folder`` does not exist or if the cache cannot
+    be written.
     """
     duckdb = duckdb_module()
     if not folder.is_dir():
-        raise ResultError(f"there is no folder '{folder}'", hint="give the folder that holds the bundles")
+        raise ResultError(f"there is no folder '{folder}'", hint="give the folder that contains the bundles")
     place = cache / sha256(f"{CHECKS} {visible(str(folder.resolve()))}".encode()).hexdigest()[:16]
-    # One folder per process, since DuckDB uses the same file names in every process.
+    # Each process needs its own folder, because DuckDB uses the same file names in every process.
     settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
     try:
         make_own_folder(place, "the folder for a class")
@@ -511,13 +514,13 @@ def open_class(
 
 
 def _refusal(text: str) -> OSError | None:
-    """The system error that a message from DuckDB describes in words, or None."""
+    """Return the system error that a message from DuckDB describes in words, or None."""
     numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
 
 
 def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], list[Stamped]]:
-    """The cached bundles that were removed or changed, and the bundles to read, sorted by name."""
+    """Return the cached bundles that were removed or changed, and the bundles to read, both sorted by name."""
     there: dict[str, Stamped] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -531,7 +534,10 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], lis
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Size, and time of the last change of contents or permissions; for a broken symbolic link, those of the link."""
+    """Return the size, and the time of the last change to the contents or the permissions.
+
+    For a broken symbolic link, these are those of the link.
+    """
     try:
         found = entry.stat()
     except OSError:
@@ -547,7 +553,7 @@ def _bring_up_to_date(
     on_progress: OnProgress,
     processes: int | None,
 ) -> None:
-    """Read changed bundles into the cache. Requires the exclusive lock."""
+    """Read changed bundles into the cache. The caller must hold the exclusive lock."""
     for left in place.glob("spill-*"):
         shutil.rmtree(left)
     for table, columns in TABLES.items():

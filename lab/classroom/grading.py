@@ -1,6 +1,6 @@
-"""Sheets for grading: one line per student of a roster or, without a roster, one line per bundle.
+"""Make sheets for grading, with one line per student on a roster or, without a roster, one line per bundle.
 
-The roster is a CSV file with names and ids. The points follow a scale, which is a small TOML file.
+The roster is a CSV file with names and ids. Points are given according to a scale, which is a small TOML file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Way = Literal["best", "first", "exam"]
 
 
 class LessonScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Points of a lesson; ``every_hint`` and ``by_lab`` are deductions per step."""
+    """Points for a lesson. ``every_hint`` and ``by_lab`` are deductions per step."""
 
     passed: Points = 1.0
     every_hint: Points = 0.0
@@ -51,7 +51,7 @@ class ShareOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DrillScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Points of a drill by verdict, and deductions per hint and per reset."""
+    """Points for a drill by verdict, and deductions per hint and per reset."""
 
     attempt: Way = msgspec.field(name="try", default="best")
     hint: Points = 0.0
@@ -78,7 +78,7 @@ class CountedWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A lesson or drill that counts."""
 
     name: str
-    """Its id, or ``lesson`` or ``drill`` and the number at the beginning of the id, such as ``drill 11``."""
+    """Its id, or ``lesson`` or ``drill`` with the number at the beginning of the id, such as ``drill 11``."""
     attempt: Way | None = msgspec.field(name="try", default=None)
     weight: Points = 1.0
     due: datetime.date | None = None
@@ -101,11 +101,11 @@ class Worth:
 
     points: float
     late_by: str = ""
-    """The due date, if the work was finished later; else empty."""
+    """The due date if the work was finished later, otherwise empty."""
 
 
 def read_scale(name: str) -> Scale:
-    """The built-in scale, or a scale in a file. Raises SpecError for invalid keys, verdicts or points."""
+    """Read the built-in scale, or a scale from a file. Raises SpecError if keys, verdicts or points are invalid."""
     path = _BUILT_IN_FILE if name == BUILT_IN else Path(name)
     scale = read_toml(path, Scale)
     for verdict in scale.drill.verdict:
@@ -115,9 +115,9 @@ def read_scale(name: str) -> Scale:
 
 
 def counted(scale: Scale, lessons: Sequence[str], drills: Sequence[str]) -> dict[str, CountedWork]:
-    """Id of each lesson and drill that counts -> its entry, in the order of the scale or of the course.
+    """Return the entry of each lesson and drill that counts, by id, in the order of the scale or of the course.
 
-    Raises SpecError for an unknown or repeated name.
+    Raises SpecError if a name is unknown or repeated.
     """
     if not scale.work:
         return {name: CountedWork(name=name) for name in (*lessons, *drills)}
@@ -143,7 +143,7 @@ def _full_name(word: str, lessons: Iterable[str], drills: Iterable[str]) -> str:
 
 
 def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> DrillTry | None:
-    """The attempt that counts, or None."""
+    """Return the attempt that counts, or None if there is none."""
     if not tries:
         return None
     way = line.attempt or scale.drill.attempt
@@ -156,7 +156,7 @@ def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> Dr
 
 
 def drill_worth(scale: Scale, line: CountedWork, work: DrillTry) -> Worth:
-    """Points of one attempt at a drill, at least 0."""
+    """Return the points for one attempt at a drill, which are at least 0."""
     rule = scale.drill.verdict.get(work.verdict, 0.0)
     points = rule.share_of * work.saved_percent / 100 if isinstance(rule, ShareOf) else rule
     points -= scale.drill.hint * work.hints + scale.drill.reset * work.resets
@@ -166,7 +166,7 @@ def drill_worth(scale: Scale, line: CountedWork, work: DrillTry) -> Worth:
 
 
 def lesson_worth(scale: Scale, line: CountedWork, work: LessonTry) -> Worth:
-    """Points of one lesson, at least 0; a lesson that is not passed has 0."""
+    """Return the points for one lesson, which are at least 0. A lesson that was not passed earns 0."""
     off = scale.lesson.every_hint * len(work.all_hints) + scale.lesson.by_lab * len(work.by_lab)
     if not work.is_passed:
         return Worth(0.0)
@@ -180,7 +180,7 @@ def _worth(scale: Scale, line: CountedWork, points: float, done_utc: str) -> Wor
 
 
 def most_points(scale: Scale, line: CountedWork, *, is_drill: bool) -> float:
-    """The maximum points of a lesson or drill."""
+    """Return the maximum number of points for a lesson or drill."""
     rules = [rule.share_of if isinstance(rule, ShareOf) else rule for rule in scale.drill.verdict.values()]
     return round(line.weight * (max(rules, default=0.0) if is_drill else scale.lesson.passed), 3)
 
@@ -201,13 +201,13 @@ _HEADINGS = {
     "key": ("key",),
     "seed": ("seed",),
 }
-"""Field -> accepted headings, in order of preference; beside ``SIS User ID``, ``ID`` is Canvas's internal number."""
+"""The headings accepted for each field, most preferred first. Beside ``SIS User ID``, ``ID`` is Canvas's own number."""
 _SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """One line of the roster; fields without a column are empty."""
+    """One line of the roster. Fields for which there is no column are empty."""
 
     name: str
     id: str
@@ -228,41 +228,41 @@ class Assignment:
     """The assignment of bundles to students."""
 
     owners: Mapping[str, Student]
-    """File -> student."""
+    """The student who owns each file."""
     problems: tuple[str, ...] = ()
-    """Messages about bundles that match no student or several, and about keys that differ from the roster."""
+    """Messages about bundles that match no student or several students, and about keys that differ from the roster."""
 
 
 def read_roster(path: Path) -> tuple[Student, ...]:
-    """The students of a roster. Raises SpecError for an invalid file, and for two students with the same id."""
-    text = read_text(path, _MOST_BYTES, hint="export the list of participants as CSV")
+    """Read the students on a roster. Raises SpecError if the file is invalid or two students have the same id."""
+    text = read_text(path, _MOST_BYTES, hint="export the list of participants as a CSV file")
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     try:
         # Where the comma is the decimal separator, spreadsheets write semicolons.
         delimiter = max(",;\t", key=lines[0].count) if lines else ","
         rows = list(csv.reader(lines, delimiter=delimiter, strict=True))
     except csv.Error as error:
-        raise SpecError(f"'{path}' is not a CSV file: {error}", hint="save it as CSV, UTF-8") from None
+        raise SpecError(f"'{path}' is not a CSV file: {error}", hint="save it as CSV in UTF-8") from None
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
     columns = _columns(rows[0], path) if rows else {}
     students = tuple(_students(rows[1:], columns, path))
     if not students:
-        raise SpecError(f"'{path}' does not name any student", hint=f"use this format:\n{_SAMPLE}")
+        raise SpecError(f"'{path}' does not list any student", hint=f"use this format:\n{_SAMPLE}")
     if len(students) > MOST_STUDENTS:
-        raise SpecError(f"'{path}' names {len(students)} students", hint=f"at most {MOST_STUDENTS} are allowed")
+        raise SpecError(f"'{path}' lists {len(students)} students", hint=f"list at most {MOST_STUDENTS}")
     _refuse_doubles(students, path)
     return students
 
 
 def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
-    """Field -> index of its column. Raises SpecError if names or ids are missing."""
+    """Return the index of each field's column. Raises SpecError if names or ids are missing."""
     places = {word.casefold(): place for place, word in reversed(list(enumerate(heading)))}
     found: dict[str, int] = {}
     for name, words in _HEADINGS.items():
         known = [word for word in words if word in places]
         if known:
             found[name] = places[known[0]]
-    # Canvas's export without the ids of the school: its own number serves as both.
+    # If Canvas's export does not have the ids of the school, Canvas's own number serves as both.
     if found.get("canvas_id") == found.get("id") and "student" not in places:
         found.pop("canvas_id", None)
     if "id" not in found or not {"name", "last"} & found.keys():
@@ -278,13 +278,13 @@ def _students(rows: Iterable[Sequence[str]], columns: Mapping[str, int], path: P
         words = {name: row[place][:_LONGEST_WORD] if place < len(row) else "" for name, place in columns.items()}
         first, last = words.pop("first", ""), words.pop("last", "")
         name = words.pop("name", "") or f"{first} {last}".strip()
-        # The second line of Canvas's export, and the test student that Canvas adds for teachers.
+        # Skip the second line of Canvas's export, and the test student that Canvas adds for teachers.
         if name.startswith("Points Possible") or name == "Student, Test" or not name:
             continue
         # Guests have no school id.
         words["id"] = next((words[each] for each in ("id", "canvas_id", "login", "email") if words.get(each)), "")
         if not words["id"]:
-            raise SpecError(f"'{path}' has no id for {visible(name)}", hint="add one, or remove the line")
+            raise SpecError(f"'{path}' has no id for {visible(name)}", hint="add an id, or remove the line")
         yield Student(name=name, **words)
 
 
@@ -299,11 +299,12 @@ def _refuse_doubles(students: Sequence[Student], path: Path) -> None:
 
 
 def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
-    """Assign bundles to students. ``keys`` maps each file to the key that signed it, empty if unknown.
+    """Assign bundles to students. ``keys`` maps each file to the key that signed it, or to an empty string if unknown.
 
-    These rules apply in order: the key in the roster; the file name, which begins with the roster's ``file`` or
-    contains the id, the login, the part of the email address before the @, or the full name; a key that signed another
-    of the student's bundles. A file that matches several students by the same rule is not assigned.
+    A bundle is assigned by the first of these rules that applies. The bundle was signed with a student's key on the
+    roster. The file name begins with the roster's ``file``, or contains the id, the login, the part of the email
+    address before the @, or the full name. The key also signed another of the student's bundles. A file that matches
+    several students by the same rule is not assigned.
     """
     rules = {student: _words_of(student) for student in students}
     owners: dict[str, Student] = {}
@@ -336,19 +337,19 @@ def _problems(
     for file in keys:
         if file in several:
             owners_names = " or ".join(each.name for each in several[file])
-            yield f"{file} may belong to {owners_names}: add a column 'file' or 'key'"
+            yield f"{file} may belong to {owners_names}: add a column 'file' or 'key' to the roster"
         elif file not in owners:
-            yield f"{file} matches no student on the roster: add a column 'file' or 'key'"
+            yield f"{file} matches no student on the roster: add a column 'file' or 'key' to it"
     for of_key in by_key.values():
         if len(of_key) > 1:
             yield f"one key signed bundles of {' and '.join(sorted(each.name for each in of_key))}"
     for file, student in owners.items():
         if student.key and keys[file] and student.key.casefold() != keys[file].casefold():
-            yield f"{file} has {student.name}'s name, but was not signed with the key in the roster"
+            yield f"{file} has {student.name}'s name, but was not signed with the key on the roster"
 
 
 def _words_of(student: Student) -> list[list[list[str]]]:
-    """The word sequences that identify a student in a file name, in four ranks, most reliable first."""
+    """Return the word sequences that identify a student in a file name, in four ranks, the most reliable first."""
     names = _split(student.name)
     joined = [["".join(names)], ["".join(reversed(names))]] if len(names) > 1 else []
     of_file = [_split(student.file.removesuffix(SUFFIX))] if student.file else []
@@ -395,9 +396,9 @@ class Line:
     files: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     lessons: dict[str, LessonTry] = field(default_factory=dict)
-    """Lesson -> the most advanced progress."""
+    """The most advanced progress in each lesson."""
     tries: dict[str, list[DrillTry]] = field(default_factory=dict)
-    """Drill -> all different attempts."""
+    """All different attempts at each drill."""
     measured_utc: list[str] = field(default_factory=list)
 
     @property
@@ -407,7 +408,7 @@ class Line:
         return max((*done, *ended, *self.measured_utc), default="")
 
     def worth(self, scale: Scale, work: Mapping[str, CountedWork]) -> dict[str, Worth]:
-        """Points of each lesson and drill that counts and was attempted."""
+        """Return the points for each lesson and drill that counts and was attempted."""
         found: dict[str, Worth] = {}
         for name, line in work.items():
             tried = chosen_try(scale, line, self.tries.get(name, ()))
@@ -419,20 +420,20 @@ class Line:
 
 
 def _work_of(found: ClassView, scale: Scale | None) -> tuple[Sequence[str], Sequence[str], Mapping[str, CountedWork]]:
-    """Ids of all lessons and of all drills, built-in ones first, and the entries of those that count on the scale."""
+    """Return the ids of all lessons and of all drills, built-in ones first, and the scale's entries for what counts."""
     lessons = list(dict.fromkeys([*built_in_course().ids, *(each.lesson for each in found.practice.progress)]))
     drills = list(dict.fromkeys([*catalogue(), *(each.drill for each in found.practice.drills)]))
     return lessons, drills, counted(scale, lessons, drills) if scale else {}
 
 
 def key_of_files(found: ClassView) -> dict[str, str]:
-    """Bundle -> the fingerprint of the key that signed it, empty for an unreadable bundle."""
+    """Return the fingerprint of the key that signed each bundle, or an empty string if the bundle cannot be read."""
     keys = {file: key for key, files in found.keys.items() for file in files}
     return {file: keys.get(file, "") for file in sorted({*keys, *found.problems})}
 
 
 def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None) -> list[Line]:
-    """A line for each student in the order of the roster, then one for each bundle that is not assigned."""
+    """Return a line for each student, in the order of the roster, and then one for each bundle that is not assigned."""
     keys = key_of_files(found)
     lines = {student: Line(student) for student in students}
     others: dict[str, Line] = {}
@@ -461,7 +462,7 @@ def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Ass
 def grading_sheet(
     found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None, scale: Scale | None = None
 ) -> str:
-    """The sheet as CSV: student, times, lessons, drills, points by the scale, copies and problems."""
+    """Return the sheet as CSV, with students, times, lessons, drills, points by the scale, copies and problems."""
     lessons, drills, work = _work_of(found, scale)
     head = ["name", "id", "email"] if students else []
     head += ["file", "key", "last work UTC", "lessons passed", "lessons"]
@@ -508,7 +509,7 @@ def _of_drill(tries: Sequence[DrillTry]) -> Iterable[object]:
 
 
 def _exam(tries: Sequence[DrillTry]) -> str:
-    """The exam attempts as text, for example ``saved; attempt 2: lost, 3.5 min over``."""
+    """Describe the attempts at an exam, for example ``saved; attempt 2: lost, 3.5 min over``."""
     texts = []
     for each in sorted((each for each in tries if each.exam_attempt), key=lambda each: each.exam_attempt):
         attempt = f"attempt {each.exam_attempt}: " if each.exam_attempt > 1 else ""
@@ -526,7 +527,7 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
     if not line.files:
         yield "nothing was handed in"
     if len(line.keys) > 1:
-        yield f"{len(line.keys)} keys: raidlab was reinstalled, or another computer was used"
+        yield f"{len(line.keys)} keys: raidlab was reinstalled, or several computers were used"
     if line.student.seed:
         done = [(each.lesson, each.seed) for each in line.lessons.values()]
         done += [(each.drill, each.seed) for tries in line.tries.values() for each in tries]
@@ -536,7 +537,7 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
 
 
 class _Notes:
-    """Notes about content that several bundles share, by file."""
+    """Notes about content that several bundles have in common, by file."""
 
     def __init__(self, found: ClassView) -> None:
         self._notes: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
@@ -553,18 +554,21 @@ class _Notes:
             self._notes.setdefault(file, []).append((text, tuple(files), after))
 
     def of(self, line: Line) -> Iterator[str]:
-        """The notes about one line; content shared only by a student's own bundles is not noted."""
+        """Yield the notes about one line. Content that only a student's own bundles have in common is not noted."""
         for file in line.files:
             for text, files, after in self._notes.get(file, ()):
                 if line.student and set(files) <= set(line.files):
                     continue
-                # Build a list of at most ``MOST_NAMES`` names: a key may have signed thousands of files.
+                # List at most ``MOST_NAMES`` names, because a key may have signed thousands of files.
                 others = listed([name for name in files[: MOST_NAMES + 1] if name != file], len(files) - 1)
                 yield f"{text} {others}{after}"
 
 
 def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
-    """CSV for Moodle's *Import, CSV file*; map ``ID number`` or ``Email address``, and each column to a grade item."""
+    """Return the CSV file for Moodle's *Import, CSV file*.
+
+    There, the user maps ``ID number`` or ``Email address``, and each column of points to a grade item.
+    """
     _, _, work = _work_of(found, scale)
     body = [
         [student.id, student.name, student.email, *_points(line.worth(scale, work), work)]
@@ -575,13 +579,13 @@ def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assi
 
 
 def _points(worth: Mapping[str, Worth], work: Iterable[str]) -> list[object]:
-    """The points of all work, and their sum."""
+    """Return the points for each piece of work, and their sum."""
     points = [worth[name].points if name in worth else "" for name in work]
     return [*points, round(sum(each.points for each in worth.values()), 3)]
 
 
 def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
-    """CSV for *Import* in Canvas's gradebook; ``ID`` is empty unless the roster is an export of Canvas."""
+    """Return the CSV file for *Import* in Canvas's gradebook. ``ID`` is empty unless Canvas exported the roster."""
     _, drills, work = _work_of(found, scale)
     possible = [most_points(scale, each, is_drill=name in drills) for name, each in work.items()]
     body: list[list[object]] = [["    Points Possible", "", "", "", "", *possible, round(sum(possible), 3)]]

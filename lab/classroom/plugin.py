@@ -1,4 +1,4 @@
-"""The parts that bundles and classes add to raidlab."""
+"""What the package for bundles and classes adds to raidlab."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _share(folder: str) -> float:
 
 PLUGIN = Plugin(
     (
-        Command("class", _class, "What a class measured and practised, from a folder of bundles."),
-        Command("handout", _handout, "Pages to print: keys, lessons."),
+        Command("class", _class, "Show what a class measured and practised, from a folder of bundles."),
+        Command("handout", _handout, "Write pages to print: keys or lessons."),
         Exporter("", _export),
         ResultFormat(_SUFFIX, _read, _write),
         DrillLosses(_share),

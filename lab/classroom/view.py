@@ -1,8 +1,8 @@
-"""A class in figures: the speed-ups that it measured, and its practice, with tables and notes for the instructor.
+"""Evaluate the speed-ups that a class measured, and its practice, with tables and notes for the instructor.
 
 A speed-up is relative to the student's own disk. A student is identified by a key, so several bundles with one key
-belong to one student. Work found in bundles of several keys counts once and is reported. The page contains no names
-of files or students, so the class may see it.
+belong to one student. Work that is found in bundles with several keys counts once and is reported. The page contains
+no names of files or students, so the class may see it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 HAVE_DATA = frozenset({DrillVerdict.SAVED, DrillVerdict.RISKED, DrillVerdict.UNFINISHED})
-"""Verdicts that mean that all recoverable data exist at the end."""
+"""Verdicts after which all recoverable data still exist."""
 DESTROYED = frozenset({DrillVerdict.PARTLY, DrillVerdict.LOST})
-"""Verdicts that mean that recoverable data were destroyed."""
+"""Verdicts after which recoverable data have been destroyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class TryStatistics:
-    """Statistics over one attempt per student at one drill."""
+    """Statistics of one attempt per student at one drill."""
 
     saved: Share
-    """Attempts with the verdict 'saved': nothing was written before commit, and the array is as required."""
+    """Attempts with the verdict 'saved', in which nothing was written before commit and the array is as required."""
     have_data: Share
     """Attempts after which all recoverable data exist, even if they were at risk."""
     saved_percent: float
-    """Median of the percentages of data saved."""
+    """Median of the percentages of the data that were saved."""
     wrote_first: int
     """Number of students who wrote to the member disks before commit."""
     minutes: Estimate
@@ -91,12 +91,12 @@ class TryStatistics:
     """Mean number of resets."""
     verdicts: Mapping[str, int]
     mistakes: Mapping[str, int]
-    """Mistake -> number of students, in descending order."""
+    """Number of students who made each mistake, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillStatistics:
-    """Statistics of one drill over the class."""
+    """Statistics of one drill for the whole class."""
 
     drill: str
     tries: int
@@ -104,35 +104,35 @@ class DrillStatistics:
     best: TryStatistics
     """The best attempt of each student (``best_try``)."""
     mistakes: Mapping[str, int]
-    """Mistake -> number of students who made it in any of their attempts, in descending order."""
+    """Number of students who made each mistake in any of their attempts, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class LessonStatistics:
-    """Statistics of one lesson over the class."""
+    """Statistics of one lesson for the whole class."""
 
     lesson: str
     passed: Share
     all_hints: Mapping[str, int]
-    """Step -> number of students who used all of its hints, in descending order."""
+    """Number of students who used all hints of each step, in descending order."""
     by_lab: Mapping[str, int]
-    """Step -> number of students for whom the lab carried it out."""
+    """Number of students for whom the lab carried out each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedWork:
-    """Identical work in bundles of different keys."""
+    """Identical work in bundles with different keys."""
 
     what: str
-    """The id of the drill, lesson or experiment; for a drill, possibly several attempts."""
+    """The id of the drill, lesson or experiment. For a drill, several attempts may have been copied."""
     files: tuple[str, ...]
     is_altered: bool
-    """The figures differ between the bundles, so at least one was changed before it was signed."""
+    """Whether the figures differ between the bundles, so that at least one was changed before it was signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSeed:
-    """A drill or lesson that several students did with the same seed, so that they have the same answers."""
+    """A drill or lesson that several students did with the same seed, so that their answers are the same."""
 
     what: str
     seed: str
@@ -156,7 +156,7 @@ Work = TypeVar("Work", DrillTry, LessonTry)
 
 
 def practice_in(database: DuckDBPyConnection) -> ClassPractice:
-    """The practice in the tables of ``lab.classroom.folder``."""
+    """Evaluate the practice in the tables of ``lab.classroom.folder``."""
     tries = [DrillTry(*[*row[:-1], _parts(row[-1])]) for row in _rows(database, "outcomes")]
     progress = [LessonTry(*[*row[:-2], *map(_parts, row[-2:])]) for row in _rows(database, "lessons")]
     return ClassPractice(
@@ -181,7 +181,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def share(count: int, of: int) -> Share:
-    """A share with Wilson's score interval, which has good coverage for small numbers and stays between 0 and 1.
+    """Return a share with Wilson's score interval, which has good coverage for small numbers and stays between 0 and 1.
 
     Sources: E. B. Wilson, J. Am. Stat. Assoc. 22 (1927), 209-212; Brown, Cai, DasGupta, Stat. Science 16 (2001),
     101-133.
@@ -193,7 +193,7 @@ def share(count: int, of: int) -> Share:
 
 
 def drill_statistics(tries: Iterable[DrillTry]) -> Iterable[DrillStatistics]:
-    """Statistics of each drill, sorted by id. A student's first attempt is the one that started first."""
+    """Yield the statistics of each drill, sorted by id. A student's first attempt is the one that began first."""
     for drill, students in _by_student(tries):
         first = [min(own, key=lambda each: (each.began_utc, each.outcome)) for own in students]
         best = [best_try(own) for own in students]
@@ -202,7 +202,7 @@ def drill_statistics(tries: Iterable[DrillTry]) -> Iterable[DrillStatistics]:
 
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
-    """The best attempt by ``attempt_rank``."""
+    """Return the best attempt by ``attempt_rank``."""
     return max(tries, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes))
 
 
@@ -223,7 +223,7 @@ def _try_statistics(tries: Sequence[DrillTry]) -> TryStatistics:
 
 
 def lesson_statistics(progress: Iterable[LessonTry]) -> Iterable[LessonStatistics]:
-    """Statistics of each lesson, sorted by id; the most advanced progress of each student counts."""
+    """Yield the statistics of each lesson, sorted by id. The most advanced progress of each student counts."""
     for lesson, students in _by_student(progress):
         last = [max(own, key=lambda each: (each.is_passed, each.steps_done)) for own in students]
         passed = share(sum(each.is_passed for each in last), len(last))
@@ -232,7 +232,7 @@ def lesson_statistics(progress: Iterable[LessonTry]) -> Iterable[LessonStatistic
 
 
 def _by_student(work: Iterable[Work]) -> Iterator[tuple[str, list[list[Work]]]]:
-    # Each piece of work once, from the first bundle in the order of the files.
+    # Each piece of work counts once, from the first bundle in the order of the files.
     once = [same[0] for same in grouped(work, lambda each: each.digest).values()]
     for what, group in sorted(grouped(once, lambda each: each.what).items()):
         yield what, list(grouped(group, lambda each: each.key).values())
@@ -255,7 +255,7 @@ def _has_several_keys(work: Iterable[Work]) -> bool:
 
 
 def _merged(groups: Iterable[tuple[str, Iterable[str], bool]]) -> list[CopiedWork]:
-    """One entry for each set of files, however much they have in common."""
+    """Merge the groups into one entry for each set of files, however much the files have in common."""
     found: dict[tuple[str, tuple[str, ...]], bool] = {}
     for what, files, is_altered in groups:
         place = what, tuple(sorted(set(files)))
@@ -272,14 +272,14 @@ def _seeds(work: Sequence[Work]) -> Iterable[SharedSeed]:
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """One array and workload over the class: IOPS of each result divided by those of its own baseline."""
+    """The ratios of one array and workload over the class: the IOPS of each result divided by those of its baseline."""
 
     experiment: str
     array: str
     workload: str
     direction: str
     baseline: str
-    """The array to which the others are compared: the single disk, or the first array."""
+    """The array with which the others are compared, which is the single disk or the first array."""
     results: int
     lowest: float
     first_quartile: float
@@ -289,12 +289,12 @@ class ClassRow:
     values: tuple[float, ...]
     """The ratios of all results, in ascending order."""
     far: tuple[str, ...]
-    """Files with an outlier: a modified z-score above 3.5, and a deviation of more than 5 %."""
+    """Files with an outlier, which has a modified z-score above 3.5 and deviates by more than 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A workload that some results measured without the baseline, so that it gives no ratio."""
+    """A workload that was not measured on the baseline in some results, so that these give no ratio."""
 
     experiment: str
     workload: str
@@ -317,16 +317,16 @@ class ClassView:
     files: int
     results: int
     problems: Mapping[str, str]
-    """Bundles that are damaged in whole or in part -> the problem."""
+    """The problem of each bundle that is damaged in whole or in part."""
     copies: tuple[CopiedWork, ...]
-    """Identical measurements in bundles of different keys."""
+    """Identical measurements in bundles with different keys."""
     keys: Mapping[str, tuple[str, ...]]
-    """Fingerprint of the key -> files that it signed."""
+    """The files that each key signed, by the fingerprint of the key."""
     rows: tuple[ClassRow, ...]
     left_out: tuple[LeftOut, ...]
     practice: ClassPractice
     measured: tuple[tuple[str, str], ...]
-    """File and time of each result, in the order of the files."""
+    """The file and the time of each result, in the order of the files."""
 
 
 def view_class(
@@ -352,8 +352,9 @@ def view_class(
         )
 
 
-# The columns of ``_ROWS`` have the order of the fields of ``ClassRow``; ``unit`` is the array, because ARRAY is an SQL
-# keyword. A student's newest result counts, and a copied result once: handing in every week does not give more weight.
+# The columns of ``_ROWS`` are in the order of the fields of ``ClassRow``. ``unit`` is the array, because ARRAY is a
+# keyword of SQL. Only a student's newest result counts, so that handing in every week does not give more weight, and a
+# result that was copied counts once.
 _ROWS = """
 WITH newest AS (
   SELECT ratios.*, digest FROM ratios JOIN results USING (file, result) JOIN files USING (file)
@@ -403,7 +404,7 @@ MOST_NAMES = 8
 
 
 def practice_tables(practice: ClassPractice) -> Iterator[Table]:
-    """Tables of the drills by first and by best attempt, of mistakes, and of lessons; empty ones are left out."""
+    """Yield the tables of drills by first and by best attempt, of mistakes, and of lessons, except for empty ones."""
     if practice.drills:
         yield _drill_table("Drills: each student's first attempt", [(each, each.first) for each in practice.drills])
         yield _drill_table("Drills: each student's best attempt", [(each, each.best) for each in practice.drills])
@@ -455,13 +456,13 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def listed(names: Sequence[str], of: int = 0) -> str:
-    """The first ``MOST_NAMES`` names and the number of the others; ``of`` is the total if ``names`` is incomplete."""
+    """List the first ``MOST_NAMES`` names and the number of others. ``of`` is the total if ``names`` is incomplete."""
     more = (of or len(names)) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def cautions(found: ClassView) -> Iterator[str]:
-    """Notes for grading: copies, shared seeds, modified drill files, and several files of one key."""
+    """Yield notes for grading on copies, shared seeds, modified drill files, and keys that signed several files."""
     shared: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for kind, copies in (("the same measurement", found.copies), ("the same work", found.practice.copies)):
         for copy in copies:
@@ -484,7 +485,7 @@ def cautions(found: ClassView) -> Iterator[str]:
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Whether a built-in drill was run from its original file, as text; empty if it was."""
+    """Say if a built-in drill was not run from its original file, or if this is unknown; empty if it was."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""
@@ -492,7 +493,7 @@ def file_words(drill: str, digest: str) -> str:
 
 
 def lost_in_drills(folder: str) -> float:
-    """The share of the students' first attempts at drills in which recoverable data were destroyed, 0 to 1.
+    """Return the share, from 0 to 1, of the students' first attempts at drills that destroyed recoverable data.
 
     Raises ResultError if no drill has ended, and the same errors as ``view_class``.
     """
@@ -501,7 +502,8 @@ def lost_in_drills(folder: str) -> float:
     tried = sum(each.first.saved.of for each in found)
     if not tried:
         raise ResultError(
-            f"no bundle in '{folder}' has an ended drill", hint="students add theirs with 'raidlab export --practice'"
+            f"no bundle in '{folder}' contains an ended drill",
+            hint="ask the students to export their drills with 'raidlab export --practice'",
         )
     return sum(each.first.verdicts.get(word, 0) for each in found for word in DESTROYED) / tried
 
@@ -515,7 +517,7 @@ FOOTER = (
 
 
 def class_page(found: ClassView, title: str) -> Page:
-    """The page, with a section for drills, lessons and each experiment, if there are any."""
+    """Return the page, with a section for drills, one for lessons, and one for each experiment, if there are any."""
     practice = found.practice
     tables = tuple(practice_tables(practice))
     sections = []
@@ -567,7 +569,7 @@ def _name(word: str) -> str:
 
 
 def _share_bars(what: str, shares: Mapping[str, Share], place: int) -> Trace:
-    """A bar in per cent for each share, with its interval."""
+    """Return a bar in per cent with its interval for each share."""
     found = [
         Estimate(100 * each.fraction, 100 * each.low, 100 * each.high, each.of, REQUIRED_COVERAGE)
         for each in shares.values()

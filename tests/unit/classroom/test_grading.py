@@ -58,8 +58,8 @@ def test_a_guest_is_known_by_the_login_and_canvas_number_serves_as_an_id(tmp_pat
 @pytest.mark.parametrize(
     ("text", "because"),
     [
-        ("", "does not name any student"),
-        ("name,id\n", "does not name any student"),
+        ("", "does not list any student"),
+        ("name,id\n", "does not list any student"),
         ("who,what\nx,y\n", "no columns for names and ids"),
         ("name,id\na,1\nb,1\n", "has the id 1 twice"),
         ("name,id\na,1\nb,\n", "has no id for b"),
@@ -110,7 +110,7 @@ def test_a_key_is_one_students_and_a_second_owner_is_named() -> None:
     found = assign((ANN, BO), {"10.zip": "k1", "x.zip": "k1", "12.zip": "k2", "10-2.zip": "k2"})
     assert found.owners == {"10.zip": ANN, "x.zip": ANN, "12.zip": BO, "10-2.zip": ANN}
     assert "one key signed bundles of Ann Lee and Bo Ek" in found.problems
-    assert "12.zip has Bo Ek's name, but was not signed with the key in the roster" in found.problems
+    assert "12.zip has Bo Ek's name, but was not signed with the key on the roster" in found.problems
 
 
 def test_the_built_in_scale_knows_every_verdict() -> None:

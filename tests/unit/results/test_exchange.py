@@ -407,7 +407,7 @@ def slip_in_a_file(file: Path) -> None:
         (sign_with_another_key, "signature does not match"),
         (unsign, "signature is missing"),
         (unsign_as_an_old_format, "is not signed"),
-        (slip_in_a_file, "was edited: it also has results/20261121T100000Z-x/raw/0099"),
+        (slip_in_a_file, "was edited: it also contains results/20261121T100000Z-x/raw/0099"),
     ],
 )
 def test_a_changed_bundle_is_noticed_and_nothing_is_stored(
