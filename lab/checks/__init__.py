@@ -1,1 +1,1 @@
-"""The checks and readings that all TOML files of lessons and drills share, also to recognise mistakes."""
+"""The checks and readings that lessons, drills and their mistakes have in common."""

@@ -2,7 +2,7 @@
 
 All values describe the current state of the array, never the arguments with which it was created. Superblocks,
 counters, file systems and files that programs wrote can be read only with additional commands. They are gathered only
-for lessons with a check or a reading that has ``needs_disks`` (``lab.lessons.student``).
+for lessons with a check or a reading whose ``needs_disks`` is true (``lab.lessons.student``).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
-    """The members of the array are these disks, written ``disk01,disk02``, in any order; faulty members count."""
+    """The members of the array, including faulty ones, are these disks in any order, written ``disk01,disk02``."""
 
     disks: str
 
@@ -202,7 +202,7 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DiskCheck(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check of the state of one disk in the array."""
+    """A check on the state of one disk in the array."""
 
     states: ClassVar[tuple[str, ...]]
     disk: str

@@ -90,7 +90,7 @@ class ResultSaved(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
     """The ratio of one figure between two parts of a measurement is between ``at_least`` and ``at_most``.
 
-    With several repeats, the ratios of all pairs of repeats must agree; otherwise the measurement is inconclusive.
+    With several repeats, the ratios of all pairs of repeats must agree. Otherwise the measurement is inconclusive.
     """
 
     of: CellChoice
@@ -114,7 +114,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     def _band(self) -> str:
         """The suffix of the message that states the bounds.
 
-        The sentence with the requirement does not state them, because they would reveal the answer to the prediction.
+        The sentence that states the requirement omits them, because they would reveal the answer to the prediction.
         """
         if self.at_least and self.at_most != float("inf"):
             return "between"
@@ -216,7 +216,7 @@ _CLOSEST_UNITS_PERCENT = 1.0
 class LikelyMistake:
     """A number that students type by mistake.
 
-    ``key`` selects one of the messages of each language; ``facts`` fill its placeholders.
+    ``key`` selects a message in each language, and ``facts`` fill its placeholders.
     """
 
     value: float | None
@@ -352,9 +352,10 @@ class Reading:
         return "reading.result" if self.source.is_of_result else "reading"
 
     def parse(self, text: str) -> tuple[float, ...]:
-        """Return the number in typed text, which may have a decimal point or comma, and may have the unit.
+        """Parse a typed number, which may contain a decimal point or comma, and may be followed by the unit.
 
-        A comma before three digits may also separate thousands. Then both numbers are returned, the larger one first.
+        A comma before three digits may also separate thousands. Then both possible numbers are returned, the larger
+        one first.
 
         Raises SpecError for any other text. Its hint contains no example, because that might be the answer.
         """
@@ -410,7 +411,10 @@ class Reading:
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:
-        """Return the often confused unit in which the number would be correct, or an empty string if there is none."""
+        """Return the unit in which the number would be correct, among those often confused with this one.
+
+        Returns an empty string if there is none.
+        """
         kind: Mapping[str, float] = next((kind for kind in _SAME_KIND if self.unit in kind), {})
         most = max(self.within_percent, _CLOSEST_UNITS_PERCENT) / 100
         found = {

@@ -1,6 +1,7 @@
 """Snapshots of the lab for checks, as plain values, and the base class of checks.
 
-Superblocks are stored as mdadm --examine shows them, because administrators look there first, and mistakes show there.
+Superblocks are stored as mdadm --examine shows them, because administrators look at its output first, and because
+mistakes can be recognised by it.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def examine_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 def parse_examine(disk: str, text: str) -> MemberPicture:
     """Parse the output of ``mdadm --examine`` for one disk.
 
-    All lines of metadata 1.x are understood, and those lines of metadata 0.90 that 1.x has as well.
+    This understands metadata 1.x, and those lines of metadata 0.90 that 1.x has as well.
     """
     found: dict[str, str] = {}
     for line in text.split("\n"):
@@ -217,7 +218,7 @@ class CheckedState:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The outcome of a check. ``key`` selects one of the messages of each language; ``facts`` fill its placeholders."""
+    """The outcome of a check. ``key`` selects a message in each language, and ``facts`` fill its placeholders."""
 
     is_passed: bool
     key: str

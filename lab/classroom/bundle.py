@@ -1,4 +1,4 @@
-"""Bundles, which are files with results and practice that are signed so that changes are detected.
+"""Bundles, which contain results and practice, and are signed so that changes are detected.
 
 ::
 

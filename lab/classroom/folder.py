@@ -62,7 +62,7 @@ Kind = TypeVar("Kind", Progress, DrillOutcome)
 
 
 def practice_of(host: Host) -> dict[str, bytes]:
-    """Return the content of all lessons and drills done on this computer, by their path in a bundle.
+    """Return the files with all lessons and drills done on this computer, by their paths in a bundle.
 
     Raises LessonError if the progress in a lesson is damaged, and ResultError if there is no practice.
     """
@@ -137,10 +137,10 @@ def _words(progress: Progress) -> Iterator[str]:
 
 
 def work_digest(work: Progress | DrillOutcome) -> str:
-    """Return a hash of what was done and when, which copies share even if the figures of a copy were changed.
+    """Return a hash of what was done and when. Copies have the same hash even if their figures were changed.
 
-    Different work has different hashes, because start and end are in seconds, commands are in tenths of a second, and
-    disks have random UUIDs.
+    Other work has a different hash, because the start and the end are in seconds, commands are in tenths of a second,
+    and disks have random UUIDs.
     """
     if isinstance(work, Progress):
         seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}
@@ -181,7 +181,7 @@ _FEWEST_IOS = 100
 
 
 def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
-    """Yield the fingerprints of a result, whose documents ``files`` reads. Unreadable documents are skipped."""
+    """Yield the fingerprints of a result. ``files`` reads fio's documents; unreadable ones are skipped."""
     times = [cell.started_utc for cell in record.cells]
     yield _digest("times", [record.created_utc, times, record.timings.total_seconds])
     if record.conditions.is_virtual_time:

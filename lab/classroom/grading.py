@@ -301,10 +301,14 @@ def _refuse_doubles(students: Sequence[Student], path: Path) -> None:
 def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
     """Assign bundles to students. ``keys`` maps each file to the key that signed it, or to an empty string if unknown.
 
-    A bundle is assigned by the first of these rules that applies. The bundle was signed with a student's key on the
-    roster. The file name begins with the roster's ``file``, or contains the id, the login, the part of the email
-    address before the @, or the full name. The key also signed another of the student's bundles. A file that matches
-    several students by the same rule is not assigned.
+    The first of these rules that applies assigns a bundle:
+
+    - It was signed with the key that the roster has for the student.
+    - Its name begins with the roster's ``file``, or contains the id, the login, the part of the email address before
+      the @, or the full name.
+    - Its key signed another of the student's bundles.
+
+    A file that matches several students by the same rule is not assigned.
     """
     rules = {student: _words_of(student) for student in students}
     owners: dict[str, Student] = {}

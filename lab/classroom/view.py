@@ -1,4 +1,4 @@
-"""Evaluate the speed-ups that a class measured, and its practice, with tables and notes for the instructor.
+"""Evaluate what a class measured and practised, with tables and notes for the instructor.
 
 A speed-up is relative to the student's own disk. A student is identified by a key, so several bundles with one key
 belong to one student. Work that is found in bundles with several keys counts once and is reported. The page contains
@@ -485,7 +485,7 @@ def cautions(found: ClassView) -> Iterator[str]:
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Say if a built-in drill was not run from its original file, or if this is unknown; empty if it was."""
+    """Return a note if a built-in drill was not run from its original file, or if this is unknown; otherwise ``""``."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""

@@ -1,4 +1,4 @@
-"""Drills in progress, stored in the folder of the lab on which they run, and drills that have ended.
+"""Drills in progress, which are stored in the folder of the lab on which they run, and drills that have ended.
 
 ::
 
@@ -66,7 +66,7 @@ class _Begun(msgspec.Struct, frozen=True, kw_only=True):
 def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> None:
     """Check that an exam may begin now.
 
-    Raises DrillError if the time limit is invalid, or if there was an attempt before and ``again`` is false.
+    Raises DrillError if the time limit is invalid, or, unless ``again`` is true, if there has been an attempt before.
     """
     if not 0 < minutes <= MOST_MINUTES:
         raise DrillError(
@@ -76,7 +76,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     if before and not again:
         raise DrillError(
             f"an exam with {drill} was begun at {before[0].began_utc}, and only the first attempt counts",
-            hint="start it without --exam to practise; --again begins another attempt, and its number is recorded",
+            hint="start it without --exam to practise, or begin another attempt with --again; its number is recorded",
         )
 
 
@@ -103,7 +103,7 @@ def _before(host: Host, drill: str) -> list[_Begun]:
 
 
 def minutes_left(terms: ExamTerms, began_utc: str, now_utc: str) -> float:
-    """Return the minutes that are left by this computer's clock; a negative number once the time is up."""
+    """Return how many minutes are left by this computer's clock. The number is negative once the time is up."""
     passed = datetime.fromisoformat(now_utc) - datetime.fromisoformat(began_utc)
     return terms.minutes - passed.total_seconds() / 60
 
@@ -115,7 +115,7 @@ def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
 
 
 def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:
-    """Return the terms of an exam and by how much it has overrun, for its outcome; None for practice."""
+    """Return the terms of an exam with its overrun, as its outcome records them, or None for practice."""
     if terms is None:
         return None
     over = max(0.0, -minutes_left(terms, began_utc, now_utc))

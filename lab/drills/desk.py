@@ -283,10 +283,11 @@ def note_truth(
     *,
     next_chunk_bytes: int = 0,
 ) -> None:
-    """Record in ``folder`` where the data of an array are; its files must be complete and its file system unmounted.
+    """Record in ``folder`` where the data of an array are.
 
-    ``files`` is the result of ``map_files``, and ``next_chunk_bytes`` is the chunk size after a later reshape. Raises
-    DrillError if the data areas of the members do not begin at multiples of 4 KiB.
+    The files must be complete, and the file system must be unmounted. ``files`` is the result of ``map_files``, and
+    ``next_chunk_bytes`` is the chunk size after a later reshape. Raises DrillError if the data areas of the members do
+    not begin at multiples of 4 KiB.
     """
     name = node.removeprefix("/dev/")
     status = read_array(session.machine, name)
@@ -392,7 +393,7 @@ def _members(status: ArrayStatus) -> dict[int, str]:
 def _slots(
     disks: Sequence[LabDisk], status: ArrayStatus, pictures: Mapping[str, MemberPicture]
 ) -> list[list[list[int]]]:
-    """Return [index of the disk, first page of its data] of the disks that may be in each slot."""
+    """Return for each slot the disks that may be in it, as [index of the disk, first page of its data]."""
     places = {disk.node: number for number, disk in enumerate(disks)}
     offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
     if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):
@@ -725,7 +726,7 @@ class DrillDesk:
         self.close()
 
     def _can_be_judged(self) -> bool:
-        """Whether the records and the copies of the disks can be read, without which there is no verdict."""
+        """Whether the records and the copies of the disks, on which a verdict depends, can be read."""
         try:
             self.changed()
             self.truth()
@@ -755,7 +756,7 @@ class DrillDesk:
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
-        """Start the arrays as the machine would at boot, and record what this writes: it is not the student's work."""
+        """Start the arrays as the machine would at boot, and record what this writes, apart from the student's work."""
         arrival = Arrival(
             title=self.case.drill.drill.title,
             script=guest_files(self.case.folder) + self.case.drill.drill.arrive,

@@ -2,7 +2,7 @@
 
 This program runs in the agent of a machine, or in the client if the disks are files of the client.
 
-The location of the data is recorded when they are complete, and the data are searched for when the drill is judged. A
+The location of the data is recorded when they are complete, and they are searched for when the drill is judged. A
 *cell* is 4 KiB of one member with its required content, which is data, a copy of data, or parity. A *row* consists of
 the cells at the same offset on every member. In a row with parity, as many cells can be reconstructed as there are
 parity cells. The required content is stored as digests, so no array is assembled and no superblock is read.
@@ -224,7 +224,10 @@ def _rows(array: int, geometry: dict[str, Any], noted: list[int]) -> list[list[A
 
 
 def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int]) -> list[list[Any]]:
-    """Return the cells of a row. ``begins`` is the array's page with number 0, and the distance to number 1."""
+    """Return the cells of a row.
+
+    ``begins`` is the array's page with number 0, and the distance in pages to the page with the next number.
+    """
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
     }

@@ -120,7 +120,7 @@ class DrillWay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One drill, as in its file."""
+    """One drill, as its file describes it."""
 
     needs_kernel: NeededKernel | None = None
     """The kernels that the drill works with, or None for any kernel."""
@@ -145,7 +145,7 @@ class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EndedMistake(msgspec.Struct, frozen=True):
-    """A mistake that can be recognised, as an ended drill stores it."""
+    """A mistake that can be recognised, in the form in which an ended drill stores it."""
 
     id: str
     explain: str
@@ -214,7 +214,10 @@ def foreign_drill(path: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return a short digest of a drill file, which distinguishes files with the same id; empty if it cannot be read."""
+    """Return a short digest of a drill's file, or an empty string if it cannot be read.
+
+    The digest distinguishes files with the same id.
+    """
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST_LETTERS]
     except OSError:
@@ -276,7 +279,10 @@ def find_drill(word: str) -> Path:
 
 
 def find_playable(word: str, target: Target) -> Path:
-    """Find a drill like ``find_drill``, and check that it may run on this machine. Raises SpecError or DrillError."""
+    """Find a drill as ``find_drill`` does, and check that it may run on this machine.
+
+    Raises SpecError or DrillError.
+    """
     path = find_drill(word)
     if path not in catalogue().values() and not target.is_embedded:
         raise DrillError(

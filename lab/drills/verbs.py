@@ -28,8 +28,8 @@ class StartDrill(Verb, frozen=True, kw_only=True):
     seed: Annotated[
         str | None, Argument("Your name, or a word from your teacher: each word gives a different variant.")
     ] = None
-    reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
-    again: Annotated[bool, Argument("Start over, even if the drill is open; your work is lost.")] = False
+    reset: Annotated[bool, Argument("Make all lab disks blank first, which deletes their data.")] = False
+    again: Annotated[bool, Argument("Start over even if the drill is open. Your work is lost.")] = False
     exam: Annotated[
         float | None, Argument("Start an exam with this time limit in minutes: no hints, and the first attempt counts.")
     ] = None
@@ -77,14 +77,14 @@ class Debrief(Verb, frozen=True, kw_only=True):
 
 
 class LeaveDrill(Verb, frozen=True, kw_only=True):
-    """Give up the drill without a verdict; the disks stay as they are."""
+    """Give up the drill without a verdict, and leave the disks as they are."""
 
     words, key, label = "drill leave", "x", "Give up"
     tooltip = "Close the drill without a verdict"
 
 
 class ClearDisks(Verb, frozen=True, kw_only=True):
-    """Blank the disks that an ended drill used; this deletes their data."""
+    """Blank the disks that an ended drill used, which deletes their data."""
 
     words, key, label = "drill clear", "b", "Clear disks"
     tooltip = "Blank the disks that the last drill used"

@@ -452,7 +452,7 @@ def hint_words(drill: ReadyDrill, number: int) -> str:
 
 
 def committed_words(touched_bytes: int) -> str:
-    """Return the message after a commit; ``touched_bytes`` were written before it."""
+    """Return the message that follows a commit, before which ``touched_bytes`` were written."""
     written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
     return f"committed; {written} to the disks before"
 
@@ -559,7 +559,7 @@ def _written_words(outcome: DrillOutcome) -> str:
 
 
 def members(outcome: DrillOutcome) -> str:
-    """Return the superblock of each disk before and after as a Markdown list; 80 columns are too narrow for a table."""
+    """List the superblock of each disk before and after in Markdown, because 80 columns are too narrow for a table."""
     lines = []
     most_before, most_after = freshest_events(outcome.before), freshest_events(outcome.after)
     for name, before in outcome.before.items():
