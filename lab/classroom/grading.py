@@ -268,7 +268,7 @@ def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
     if "id" not in found or not {"name", "last"} & found.keys():
         raise SpecError(
             f"'{path}' has no columns for names and ids; its columns are: {visible(', '.join(heading[:12]))}",
-            hint=f"its first line must name the columns, for example:\n{_SAMPLE}",
+            hint=f"name the columns in its first line, for example:\n{_SAMPLE}",
         )
     return found
 

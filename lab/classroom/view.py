@@ -305,7 +305,7 @@ class LeftOut:
     @property
     def words(self) -> str:
         return (
-            f"left out: {self.workload}, {self.direction}, of {counted(self.results, 'result')}: not measured on "
+            f"left out: {self.workload}, {self.direction}, in {counted(self.results, 'result')}: not measured on "
             f"{self.baseline}, so there is no ratio"
         )
 
@@ -472,7 +472,7 @@ def cautions(found: ClassView) -> Iterator[str]:
         seed = f"the same seed '{each.seed}'" if each.seed else "no seed, so the same case,"
         shared.setdefault((seed, each.files), []).append(each.what)
     for (what, files), places in shared.items():
-        yield f"{what} at {listed(places)}: {listed(files)}"
+        yield f"{what} in {listed(places)}: {listed(files)}"
     others: dict[str, set[str]] = {}
     for work in found.practice.tries:
         if file_words(work.drill, work.drill_file) == ANOTHER_FILE:
@@ -537,7 +537,7 @@ def class_page(found: ClassView, title: str) -> Page:
         sections.append(_measured(name, measured.get(name, []), left_out))
     lead = f"{found.files} bundles of {counted(len(found.keys), 'student')}"
     if found.problems:
-        lead += f"; {len(found.problems)} cannot be used completely"
+        lead += f", of which {len(found.problems)} cannot be used in full"
     return Page(title, f"{lead}.", tuple(sections), footer=FOOTER)
 
 
@@ -632,6 +632,6 @@ def _measured(experiment: str, rows: Sequence[ClassRow], left_out: tuple[str, ..
         return PageSection(f"measured-{experiment}", experiment, problems=left_out)
     found = [RatioDistribution(row.array, row.baseline, row.workload, row.direction, row.values) for row in rows]
     group = PageGroup("Ratios over all results", plots=tuple(distribution_plots(found)))
-    lead = "Each array divided by the same result's own baseline."
+    lead = "The figures of each array are divided by those of the baseline in the same result."
     blocks = (group, all_figures((distribution_table(experiment, found),), is_open=True))
     return PageSection(f"measured-{experiment}", experiment, lead, blocks, problems=left_out)

@@ -121,8 +121,8 @@ def test_a_neighbours_seed_is_named(handed_in: Class) -> None:
     assert seeds[DRILL, "student-0"] == ("s000.zip", "t0-copy.zip")
     assert {seed for _, seed in seeds} == {f"student-{number}" for number in range(5)}
     text = "\n".join(cautions(handed_in.view))
-    assert "the same seed 'student-0' at 01-dropped-members" in text
-    assert "the same work at 01-dropped-members (its figures differ, so one of the two was edited): s004.zip" in text
+    assert "the same seed 'student-0' in 01-dropped-members" in text
+    assert "the same work in 01-dropped-members (its figures differ, so one of the two was edited): s004.zip" in text
 
 
 def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
@@ -276,7 +276,7 @@ def test_a_load_not_measured_on_the_single_disk_is_reported_as_left_out(
     for number in (0, 1):
         lacking = without_base(student(number, FACTORS[number]), "rand-write-4k")
         bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
-    sentence = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is no ratio"
+    sentence = "left out: rand-write-4k, write, in 2 results: not measured on single, so there is no ratio"
     page = tmp_path / "class.html"
     assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
     assert f"\nx, {sentence}" in capsys.readouterr().out
@@ -288,8 +288,8 @@ def test_a_load_not_measured_on_the_single_disk_is_reported_as_left_out(
         lacking = without_base(without_base(student(number, factor), "rand-write-4k"), "rand-read-4k")
         bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
     assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
-    assert capsys.readouterr().out.count("of 5 results: not measured on single") == 2
-    assert page.read_text().count("of 5 results: not measured on single") == 2
+    assert capsys.readouterr().out.count("in 5 results: not measured on single") == 2
+    assert page.read_text().count("in 5 results: not measured on single") == 2
 
 
 def with_other_figures(record: ResultRecord, cells: int, **figures: float) -> ResultRecord:
@@ -328,7 +328,7 @@ def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) 
     (copy,) = found.copies
     assert copy.files == ("s1.zip", "thief.zip")
     assert copy.is_altered is (disguise not in ("a space", "no line end", "another order"))
-    assert any("the same measurement at x" in caution and "thief.zip" in caution for caution in cautions(found))
+    assert any("the same measurement in x" in caution and "thief.zip" in caution for caution in cautions(found))
     assert "a measurement (x) as in s1.zip" in grading_sheet(found)
 
 
