@@ -537,7 +537,7 @@ def class_page(found: ClassView, title: str) -> Page:
         sections.append(_measured(name, measured.get(name, []), left_out))
     lead = f"{found.files} bundles of {counted(len(found.keys), 'student')}"
     if found.problems:
-        lead += f", of which {len(found.problems)} cannot be used in full"
+        lead += f". Of the bundles, {len(found.problems)} cannot be used in full"
     return Page(title, f"{lead}.", tuple(sections), footer=FOOTER)
 
 
