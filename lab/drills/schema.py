@@ -95,7 +95,7 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     is_consistent: bool = False
     """A scrub of the array must find no mismatches."""
     name: str = ""
-    """The name that only the members' superblocks must have, such as ``server:data``; empty for any name."""
+    """The name in the superblocks of the members and of no other disk, such as ``server:data``; empty for any."""
     keep: str = ""
     """Disks of other arrays, such as ``disk01,disk02``, which must remain members of those arrays."""
 
