@@ -130,7 +130,7 @@ def classroom(
         Path | None, Parameter(help="Also write this .csv file for grading, with one line per bundle or student.")
     ] = None,
     roster: Annotated[
-        Path | None, Parameter(help="A .csv file with the students' names and ids, such as Moodle and Canvas export.")
+        Path | None, Parameter(help="A .csv file with the students' names and ids, as exported by Moodle or Canvas.")
     ] = None,
     points: Annotated[
         str | None, Parameter(help="The scale for points, which is 'standard' or a .toml file (docs/instructor.md).")
