@@ -1,4 +1,4 @@
-"""``raidlab findings``: scripts that reproduce findings, on several kernels and versions of mdadm."""
+"""``raidlab findings``: runs scripts that reproduce findings, on several kernels and versions of mdadm."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def run(
 ) -> int:
     """Run scripts on blank disks, on every kernel with every mdadm, and print how often each finding was reproduced.
 
-    A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already has are
-    not repeated, unless the script has changed. Half of the runs start arrays read-only and, independently of that,
-    half run with udev.
+    A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already contains
+    are not repeated, unless the script has changed. Arrays start read-only in half of the runs; independently of that,
+    udev is running in half of them.
     """
     context = current()
     if not scripts:
-        hint = f"name at least one: raidlab findings run docs/findings/*.sh {_OUTPUT}"
-        raise SpecError("no script is named", hint=hint)
+        hint = f"give at least one: raidlab findings run docs/findings/*.sh {_OUTPUT}"
+        raise SpecError("no script was given", hint=hint)
     if output is None:
-        # A default file would contain the runs of earlier calls, which would then not be repeated.
-        raise SpecError("no file is named for the record of the runs", hint=f"add {_OUTPUT}, or another file")
+        # There is no default file: it would contain the runs of earlier calls, which would then not be repeated.
+        raise SpecError("no file was given for the record of the runs", hint=f"add {_OUTPUT}, or another file name")
     chosen = [read_script(path) for path in scripts]
     names = [script.name for script in chosen]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SpecError(
             f"several scripts are named {', '.join(twice)}",
-            hint="give each script only once, or rename one: the record distinguishes scripts by their names",
+            hint="give each script only once, or rename one, because the record distinguishes scripts by their names",
         )
     if not output.absolute().parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
@@ -77,10 +77,10 @@ def show(
     *,
     into: Annotated[
         Path | None,
-        Parameter(help="Fill in a Markdown page: columns such as 'Linux 6.1' and 'UML 6.1', rows that name a script."),
+        Parameter(help="Fill in the tables of a Markdown page with columns such as 'Linux 6.1' and rows for scripts."),
     ] = None,
 ) -> int:
-    """Print how often each finding was reproduced, by kernel and mdadm."""
+    """Print how often each finding was reproduced on each kernel with each mdadm."""
     context = current()
     stored = read_record(record)
     if into is not None:
@@ -92,7 +92,7 @@ def show(
 
 
 def _machine(context: Context, kernel: str, mdadm: str) -> Target:
-    """The machine that the user named, or qemu:, with this kernel and mdadm."""
+    """Return the target that the user chose, or else qemu:, with this kernel and mdadm."""
     target = context.target if named_target() else parse_target("qemu:")
     if not target.is_embedded:
         raise SpecError(
@@ -100,7 +100,7 @@ def _machine(context: Context, kernel: str, mdadm: str) -> Target:
         )
     for key, value in (("kernel", kernel), ("mdadm", mdadm)):
         if value and key in target.options:
-            raise SpecError(f"the {key} is named twice: {target}, and --{key} {value}", hint="name it once")
+            raise SpecError(f"the {key} is given twice: {target}, and --{key} {value}", hint="give it only once")
         target = target.with_option(key, value) if value else target
-    # Parsing it again rejects a kernel together with a root image, which has its own.
+    # Parsing the target again rejects a kernel together with a root image, which contains its own kernel.
     return parse_target(str(target))

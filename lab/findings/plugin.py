@@ -1,4 +1,4 @@
-"""What the runner of the scripts of findings adds to raidlab."""
+"""The command that the runner of findings' scripts adds to raidlab."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Scripts that reproduce findings, the record of their runs, and the table of outcomes.
 
-A script's second or third line is a comment such as ``# As root: NAME.sh MEMBER MEMBER SPARE``: the script is given as
-many blank disks as there are words after its name, without those in brackets. Its exit status is the outcome.
+A script's second or third line is a comment such as ``# As root: NAME.sh MEMBER MEMBER SPARE``. The script is given one
+blank disk for each word after its name, except for words in brackets. Its exit status is the outcome.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ class Script:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the script and of the number of its disks; a comment can be reworded without another run.
+        """SHA-256 digest of the script without its comments, and of the number of its disks.
 
-        Every line that begins with ``#`` counts as a comment, even in a here-document.
+        Rewording a comment does not require new runs. Every line that begins with ``#`` counts as a comment, even in a
+        here-document.
         """
         return hashlib.sha256(f"{self.disks}\n{_COMMENT.sub('', self.text)}".encode()).hexdigest()
 
@@ -77,7 +78,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: SecondsOrZero
     """Duration by the machine's clock."""
     starts_read_only: bool
-    """Whether assembled arrays were read-auto (md_mod's parameter start_ro)."""
+    """Whether arrays were read-auto after they were assembled (md_mod's parameter start_ro)."""
     has_udev: bool
     """Whether udev's daemon was running."""
 
@@ -103,7 +104,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def column(self) -> str:
-        """Its kernel's series: ``Linux 6.12``, or ``UML 6.1`` for an embedded kernel."""
+        """The table column of this cell: its kernel's series as ``Linux 6.12``, or ``UML 6.1`` if it is embedded."""
         release = re.match(r"\d+\.\d+", self.kernel)
         kind = "UML" if parse_target(self.target).kind is TargetKind.UML else "Linux"
         return f"{kind} {release[0] if release else self.kernel}"
@@ -116,12 +117,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     format_version: FormatVersion = FORMAT_VERSION
 
     def cell(self, script: Script, target: str) -> Cell | None:
-        """The runs of this script on this target, with the same digest; None if there are none."""
+        """Return the runs of this version of the script on this target, or None if there are none."""
         same = (cell for cell in self.cells if (cell.script, cell.target) == (script.name, target))
         return next((cell for cell in same if cell.digest == script.digest), None)
 
     def with_cell(self, new: Cell) -> Record:
-        """The record with this cell, which replaces any earlier one of the same script and target."""
+        """Return the record with this cell, which replaces any earlier cell for the same script and target."""
         others = [cell for cell in self.cells if (cell.script, cell.target) != (new.script, new.target)]
         return Record(cells=tuple(sorted([*others, new], key=lambda cell: (cell.script, cell.target))))
 
@@ -134,31 +135,31 @@ def read_script(path: Path) -> Script:
     if not 0 < len(disks) <= MOST_DISKS:
         raise SpecError(
             f"'{path}' does not say which disks it needs",
-            hint=f"add a comment to it: # As root: {path.name} MEMBER MEMBER   (a word per disk, at most {MOST_DISKS})",
+            hint=f"add a comment to it: # As root: {path.name} MEMBER MEMBER   (1 word per disk, at most {MOST_DISKS})",
         )
     return Script(path.name, text, len(disks))
 
 
 def read_record(path: Path) -> Record:
-    """Read a record; an empty one if there is no file. Raises SpecError for any other kind of file."""
+    """Read a record; it is empty if the file does not exist. Raises SpecError if the file is not such a record."""
     if not os.path.lexists(path):
         return Record()
     found = read_own_json(path, Record)
     if found.format_version != FORMAT_VERSION:
         raise SpecError(
             f"'{path}' has format {found.format_version}, but this raidlab reads {FORMAT_VERSION}",
-            hint="name another file, or use the raidlab version that wrote it",
+            hint="give another file, or use the raidlab version that wrote it",
         )
     return found
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Store the record durably."""
+    """Write the record to durable storage."""
     write_file(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
 
 
 def words_of(cells: Sequence[Cell]) -> str:
-    """The outcomes of one script on one kernel; versions of mdadm with the same outcomes share an entry."""
+    """Describe the outcomes of one script on one kernel; mdadm versions with the same outcomes share an entry."""
     groups: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.mdadm_version):
         kinds = {run.outcome for run in cell.runs}
@@ -180,7 +181,7 @@ def _counted(runs: Sequence[Run]) -> str:
 
 
 def record_table(record: Record) -> Table:
-    """One row for each script, one column for each kernel."""
+    """Return a table with one row for each script and one column for each kernel."""
     cells = _by_column(record)
     columns = list(dict.fromkeys(column for _, column in cells))
     rows = [
@@ -191,7 +192,7 @@ def record_table(record: Record) -> Table:
 
 
 def with_outcomes(page: str, record: Record) -> str:
-    """Fill in the tables of a Markdown page: rows that name a script, columns such as ``Linux 6.1`` and ``UML 6.1``."""
+    """Fill in the tables of a Markdown page that have rows for scripts and columns such as ``Linux 6.1``."""
     return "\n".join(_filled(page.split("\n"), _by_column(record)))
 
 

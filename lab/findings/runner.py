@@ -1,4 +1,4 @@
-"""Runs scripts of findings on machines that raidlab starts; a run that leaves something behind ends its machine."""
+"""Runs scripts of findings on machines that raidlab starts. A machine with leftovers of a run is not used again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exit 1
 _BLANK = 'for disk; do blkdiscard --force --zeroout "$disk" || exit; done'
 _BLOCK_DEVICES = "/sys/block"
 _DMSETUP_WARNING = "Udev is running and DM_DISABLE_UDEV"
-"""The scripts remove their dm devices last, and dmsetup then prints this warning, which does not explain an outcome."""
+"""A warning of dmsetup when the scripts finally remove their dm devices; it does not explain an outcome."""
 
 
 def measure(
@@ -51,10 +51,10 @@ def measure(
     on_notice: Callable[[str], None],
     on_machine: Callable[[Machine], None],
 ) -> Iterator[Cell]:
-    """Run each script until the record in ``output`` has ``repeats`` runs of it.
+    """Run each script until the record in ``output`` contains ``repeats`` runs of it.
 
-    Yields a script's cell after each run, once it is stored. A script that has changed since its runs were stored is
-    run again. Raises LabError if no machine can be started.
+    After each run, the script's cell is stored and then yielded. Stored runs of an earlier version of a script do not
+    count. Raises LabError if no machine can be started.
     """
     while due := _due(scripts, target, repeats, output):
         disks = specs(max(script.disks for script, _ in due), DiskKind.FILE, size_bytes=DISK_BYTES)
@@ -76,7 +76,7 @@ def measure(
 
 
 def _due(scripts: Sequence[Script], target: Target, repeats: int, output: Path) -> list[tuple[Script, int]]:
-    """The runs that the record lacks, with their numbers: the first run of each script, then the second, and so on."""
+    """Return the runs that are missing from the record: the first run of each script, then the second, and so on."""
     record = read_record(output)
     cells = [(script, record.cell(script, str(target))) for script in scripts]
     return [
@@ -88,7 +88,7 @@ def _due(scripts: Sequence[Script], target: Target, repeats: int, output: Path) 
 
 
 class ScriptMachine:
-    """One machine with blank disks."""
+    """A machine with disks that are blanked before each run of a script."""
 
     def __init__(self, machine: Machine, nodes: Sequence[str]) -> None:
         self._machine = machine
@@ -99,9 +99,10 @@ class ScriptMachine:
         self._has_udev = False
 
     def run(self, script: Script, number: int, limit_seconds: float) -> tuple[Cell, bool]:
-        """Run a script on blank disks; returns its cell, and whether the machine can run another.
+        """Run a script on blank disks. Return its cell, and whether the machine can run another script.
 
-        Every second run starts arrays read-only until their first write; udev runs in every second pair of runs.
+        In every second run, arrays start read-only until they are first written to. In every second pair of runs, udev
+        is running.
         """
         starts_read_only, has_udev = number % 2 == 0, number // 2 % 2 == 1
         seconds, is_prepared = 0.0, False
@@ -142,7 +143,7 @@ class ScriptMachine:
     def _prepare(self, disks: int, *, starts_read_only: bool, has_udev: bool) -> None:
         if has_udev != self._has_udev:
             argv = ("sh", "-c", _START_UDEV) if has_udev else ("udevadm", "control", "--exit")
-            verb = "started" if has_udev else "ended"
+            verb = "started" if has_udev else "stopped"
             if self._machine.run(argv, timeout_seconds=_START_SECONDS, check=False).status:
                 raise ToolMissing(f"udev's daemon could not be {verb} on the machine", hint="apt install udev")
             self._has_udev = has_udev

@@ -1,1 +1,1 @@
-"""Exports fio's documents for fio-plot, with the commands that draw them."""
+"""Exports fio's documents for fio-plot, and prints the commands that draw them."""

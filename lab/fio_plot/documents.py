@@ -1,12 +1,12 @@
-"""fio's documents in the folder structure of bench-fio, for fio-plot.
+"""Exports fio's JSON documents for fio-plot, in the folder structure of bench-fio.
 
 ::
 
     <folder>/<result>/<array>[-<phase>]/<block size>/<rw>-<queue depth>-<jobs>.json
 
-fio-plot (https://github.com/louwrentius/fio-plot) reads all ``.json`` files of a folder, and the options ``rw``,
-``iodepth``, ``numjobs`` and ``bs`` of each. It draws documents with the same options at the same position, so only the
-repeat with the median IOPS is exported.
+fio-plot (https://github.com/louwrentius/fio-plot) reads all ``.json`` files in a folder, and takes the options ``rw``,
+``iodepth``, ``numjobs`` and ``bs`` from each. It draws documents with the same options at the same position, so only
+the repeat with the median IOPS is exported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Drawn:
 
     files: tuple[Path, ...]
     left_out: tuple[str, ...]
-    """Workloads that were left out, with the reason."""
+    """The workloads that were left out, each with the reason."""
 
 
 def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
@@ -57,7 +57,7 @@ def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
             # Two workloads may differ only in options that fio-plot ignores.
             path = path.parent.with_name(f"{path.parent.name}-{_word(row.workload)}") / path.name
         if path in files:
-            # Reads and writes of one mixed job share a document.
+            # The reads and the writes of a mixed job share one document.
             continue
         make_folder(path.parent)
         write_file(path, text.encode())
@@ -72,12 +72,12 @@ def _place(row: Row, options: Mapping[str, str]) -> Path:
 
 
 def _word(text: str) -> str:
-    """The text as a safe file name, since records from other computers may contain anything."""
+    """Turn a text into a safe file name, since records from other computers may contain anything."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".") or "-"
 
 
 def _block_words(text: str) -> str:
-    """A block size in bench-fio's notation, such as ``4k`` for ``4096``; the largest unit is ``m``."""
+    """Write a block size in bench-fio's notation, such as ``4k`` for ``4096``; the largest unit is ``m``."""
     count = digits(text) or 0
     for unit, factor in (("m", 1 << 20), ("k", 1 << 10)):
         if count and count % factor == 0:
@@ -86,7 +86,10 @@ def _block_words(text: str) -> str:
 
 
 def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
-    """The options and text of the repeat with the median IOPS. Raises ResultError if fio-plot cannot read it."""
+    """Return the options and the document of the repeat with the median IOPS.
+
+    Raises ResultError if fio-plot cannot read the document.
+    """
     values = [row.section(cell).iops for cell in row.cells]
     cell = row.cells[values.index(statistics.median_low(values))]
     if not cell.raw_file:
@@ -97,17 +100,17 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
         job, common = document["jobs"][0], document.get("global options", {})
         options = {**common, **job["job options"]}
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        raise ResultError("it has no single fio document: data were written and read back, or dd was used") from None
+        raise ResultError("no single fio document covers it: it wrote data and read them back, or used dd") from None
     missing = [name for name in _NEEDED if not isinstance(options.get(name), str)]
     if missing:
-        raise ResultError(f"fio {document.get('fio version', '')} lacks {', '.join(missing)}")
+        raise ResultError(f"the document of {document.get('fio version', 'fio')} lacks {', '.join(missing)}")
     if any(digits(options[name]) is None for name in ("iodepth", "numjobs")):
-        raise ResultError("its queue depth or number of jobs is not a number")
+        raise ResultError("its iodepth or numjobs is not a number")
     return options, text
 
 
 def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
-    """A fio-plot command for each kind of I/O, which draws all arrays on which it was measured."""
+    """Yield a fio-plot command for each kind of I/O; it draws all arrays on which that kind was measured."""
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
     for each in drawn:
         for path in each.files:
@@ -124,7 +127,7 @@ def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
 
 
 def export(names: Sequence[str], folder: Path) -> None:
-    """Export for ``raidlab export --fio-plot``. Raises ResultError if there is nothing to draw."""
+    """Carry out ``raidlab export --fio-plot``. Raises ResultError if there is nothing to draw."""
     context = current()
     found = list(each_result(names or ("latest",), ResultStore(context.host.state.results)))
     problems = [each for each in found if isinstance(each, str)]
@@ -133,7 +136,7 @@ def export(names: Sequence[str], folder: Path) -> None:
     for problem in (*problems, *(f"left out: {reason}" for each in drawn for reason in each.left_out)):
         context.narrator.notice(problem)
     if not files:
-        raise ResultError("there is no document that fio-plot can draw", hint="'raidlab results' lists the results")
+        raise ResultError("there is no document that fio-plot can draw", hint="list the results with 'raidlab results'")
     lines = tuple(commands(drawn))
     if context.json:
         out_json({"files": files, "commands": lines, "problems": problems})

@@ -1,4 +1,4 @@
-"""The export for fio-plot as a part of raidlab."""
+"""The export for fio-plot, as a plugin of raidlab."""
 
 from __future__ import annotations
 

@@ -42,8 +42,10 @@ from lab.md_tests.runner import (
 
 
 def md_tests(
-    checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, built unless --on names an mdadm.")],
-    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; default: all.")],
+    checkout: Annotated[
+        Path, Parameter(help="Folder with mdadm's sources; mdadm must be built there, unless --on specifies one.")
+    ],
+    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*' (default: all tests).")],
     list_tests: Annotated[
         bool, Parameter(name="--list", negative="", help="List the tests and their known failures, and run none.")
     ] = False,
@@ -66,9 +68,9 @@ def md_tests(
 ) -> int:
     """Run mdadm's own tests and report each outcome: passed, failed, or failed but marked as broken upstream.
 
-    They run only in an embedded kernel: uml: (in virtual time if such a kernel was built) or qemu:. The checkout is
-    only read, and each result is stored immediately. The exit status is 0 if each test passed, was skipped, or failed
-    but is marked as broken upstream.
+    The tests run only in an embedded kernel: uml: (in virtual time if such a kernel was built) or qemu:. The checkout
+    is not modified, and each result is stored immediately. The exit status is 0 if every test passed, was skipped, or
+    failed but is marked as broken upstream.
     """
     context = current()
     suite = find_suite(checkout)
@@ -131,7 +133,7 @@ def _run(
             on_machine=listen,
             on_start=show,
         )
-        # A finalizer would swallow an interruption.
+        # Close the generator explicitly: a finalizer would swallow a KeyboardInterrupt.
         with closing(results):
             for result in results:
                 notice(result_line(result))

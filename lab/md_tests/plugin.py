@@ -1,4 +1,4 @@
-"""What the runner of mdadm's test suite adds to raidlab."""
+"""The command that the runner of mdadm's test suite adds to raidlab."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Prepares an embedded machine for mdadm's test suite. All changes end with the machine.
 
-Runs in the agent of a machine, with the standard library only. Its arguments are:
+It runs in a machine's agent, and uses only the standard library. Its arguments are:
 
     FOLDER_ON_THE_COMPUTER DATA_DEVICE WITNESS_SOURCE WITNESS_KIND WITNESS_OPTIONS
 
-It copies the suite from the computer's folder, which the machine sees at the same path. It mounts the device, which has
-a file system, on /var/tmp, where the suite keeps its files. It mounts the only folder of the computer that the machine
-may write to (mount(2): source, type and options), so that a test's log survives a crash of the machine. It hides the
-computer's configuration of mdadm and udev. Raises OSError with the system's message.
+The program copies the suite from the computer's folder, which the machine sees at the same path. It mounts the device,
+which contains a file system, on /var/tmp, where the suite keeps its files. It mounts the only folder of the computer
+that the machine may write to (mount(2): source, type and options), so that a test's log survives a crash of the
+machine. It hides the computer's configuration of mdadm and udev. It raises OSError with the system's message.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ RUN_FOLDER = "/run/raidlab"
 SUITE = f"{RUN_FOLDER}/suite"
 LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
-"""The folder of mdadm and mdmon, first in the agent's PATH."""
+"""The folder that contains mdadm and mdmon; it is the first one in the agent's PATH."""
 WITNESS = f"{RUN_FOLDER}/suite-witness"
-"""The folder of the running test's log; writes go straight to the computer's file (hostfs_write_end; uncached 9p)."""
+"""The folder for the running test's log. Writes go straight to the computer's file (hostfs_write_end; uncached 9p)."""
 DATA = "/var/tmp"  # the suite's default
 # sys/mount.h
 MS_BIND = 4096
 COVERED = ("/etc/mdadm", "/etc/mdadm.conf.d", "/etc/udev/rules.d")
-"""Folders with configuration of the computer's arrays for mdadm and udev."""
+"""Folders in which mdadm and udev would find the configuration of the computer's arrays."""
 CONFIG = "/etc/mdadm.conf"
-# Without systemd, mdadm starts mdmon itself. The suite calls SELinux's tools, but ignores their results.
+# If systemctl fails, mdadm starts mdmon itself. The suite calls SELinux's tools, but ignores their results.
 STAND_INS = {
     "systemctl": "#!/bin/sh\nexit 1\n",
     "getenforce": "#!/bin/sh\necho Disabled\n",
@@ -49,13 +49,13 @@ def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0
 
 
 def content(path: str) -> bytes:
-    """The content of a file."""
+    """Read a whole file."""
     with open(path, "rb") as file:
         return file.read()
 
 
 def put(path: str, data: bytes, mode: int) -> None:
-    """Write a file with this content and mode."""
+    """Write ``data`` to a file, and set its mode."""
     with open(path, "wb") as file:
         file.write(data)
     os.chmod(path, mode)
@@ -73,7 +73,7 @@ def copy_tree(source: str, target: str) -> None:
 
 
 def cover_configuration() -> None:
-    """Hide the computer's configuration files for mdadm and udev, if they exist."""
+    """Hide the computer's configuration of mdadm and udev from the machine, and install the suite's udev rules."""
     for folder in COVERED:
         if os.path.isdir(folder):
             mount("tmpfs", folder, "tmpfs", "mode=755")
@@ -87,19 +87,19 @@ def cover_configuration() -> None:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Prepare the machine; returns an empty string."""
+    """Prepare the machine, and return an empty string."""
     folder, device, source, kind, options = arguments
     copy_tree(folder, SUITE)
     os.makedirs(LOGS)
     mount(device, DATA, "ext4")
     os.makedirs(WITNESS)
     mount(source, WITNESS, kind, options)
-    # First in the agent's PATH, where the machine's init has put the mdadm to be tested.
+    # This folder comes first in the agent's PATH; the machine's init has put the mdadm to be tested there.
     for name, text in STAND_INS.items():
         put(f"{BIN}/{name}", text.encode(), 0o755)
     cover_configuration()
-    # Some tests need a disk in use, for which they take the root device in /proc/mounts; the data disk is in use too.
-    # With 9p the root device is only a word, which these tests take as a file name relative to the suite's folder.
+    # Some tests need a disk that is in use, and take the root device from /proc/mounts. The data disk is in use too.
+    # With 9p the root device is just a name, which these tests treat as a file name relative to the suite's folder.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
     root = os.path.join(SUITE, next(source for source, place, *_ in mounts if place == "/"))
     if not os.path.lexists(root):

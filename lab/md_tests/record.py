@@ -45,7 +45,7 @@ class SuiteOutcome(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
-    """The test was stopped at its time limit, by the machine's or this computer's clock, or at its log's size limit."""
+    """The test reached its time limit (by the machine's or this computer's clock) or its log's size limit."""
     LOST = "machine lost"
     """The kernel crashed or stopped responding."""
     UNSTARTED = "not started"
@@ -56,7 +56,7 @@ GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED}
 
 
 class LimitReached(StrEnum):
-    """The limit at which a test was stopped; the values follow a number in messages."""
+    """The limit at which a test was stopped. In messages, the values follow a number."""
 
     MACHINE = "s of the machine's time"
     COMPUTER = "s of this computer's time"
@@ -68,7 +68,7 @@ class EndOfTest:
     """How the run of one test ended."""
 
     status: int | None = None
-    """Exit status of the suite's script; None if it was stopped."""
+    """The exit status of the suite's script; None if the script was stopped."""
     output: str = ""
     """The output of the script."""
     log: str = ""
@@ -92,7 +92,7 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """The reason for the outcome, in one line."""
     upstream: str = ""
-    """The first line of its ``.broken`` file; empty without such a file."""
+    """The first line of the test's ``.broken`` file; empty if it has none."""
     kernel: tuple[str, ...] = ()
     """The first lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
     machine_seconds: float | None = None
@@ -101,11 +101,11 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     last_lines: tuple[str, ...] = ()
     """The end of the log, if the test did not pass."""
     logs: tuple[str, ...] = ()
-    """File names in the run's folder ``logs``."""
+    """The names of its log files in the run's folder ``logs``."""
 
     @property
     def is_good(self) -> bool:
-        """Whether the test passed, was skipped or is known to fail, without a kernel complaint."""
+        """Whether the test passed, was skipped or failed as expected, and the kernel did not complain."""
         return self.outcome in GOOD and not self.kernel
 
 
@@ -118,7 +118,7 @@ _ERROR = re.compile(r"^\s*(?:\*\*(?:Error|Fatal)\*\*\s*:?|(?:FATAL )?ERROR:)\s*(
 _SAVING = re.compile(r"^\++ save_log( fail)?$", re.MULTILINE)
 """The trace line at which a failed test begins to save its log."""
 _HOUSEKEEPING = re.compile(r"^\++ (?:trap|exit|return|rv=|case |(?:cat|rm -f) \S*/stderr$)")
-"""Traced commands to ignore: those of the suite's function ``mdadm`` after its program, and those at a test's end."""
+"""Traced commands to ignore: what the suite's function ``mdadm`` runs after mdadm, and what ends a test."""
 _OWN_MDADM = re.compile(r"^/\S+/mdadm ")
 _COMPLAINT = re.compile(
     r"^(?:\[[ 0-9.]+\] )?("
@@ -132,7 +132,7 @@ _COMPLAINT = re.compile(
 
 
 def judged(test: str, end: EndOfTest, broken: str | None = None) -> SuiteResult:
-    """The result of ``test``; ``broken`` is the content of its ``.broken`` file, None without one."""
+    """Return the result of ``test``. ``broken`` is the content of its ``.broken`` file, or None if it has none."""
     outcome, why = _outcome(test, end)
     lines = last_lines(end.log) if outcome not in (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED) else ()
     if outcome in (SuiteOutcome.FAILED, SuiteOutcome.HUNG) and broken is not None:
@@ -181,7 +181,7 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
 
 
 def reason_of_failure(log: str) -> str:
-    """The reason for a failure: the test's own error message, else the last message in the log and the last command."""
+    """Return why a test failed: its own error message, or else the last message in its log and the last command."""
     own = _SAVING.split(log, maxsplit=1)[0]
     if errors := _ERROR.findall(own):
         return str(errors[-1])
@@ -193,13 +193,13 @@ def reason_of_failure(log: str) -> str:
 
 
 def last_lines(log: str) -> tuple[str, ...]:
-    """The end of a test's log, without the commands with which the suite saves the log of a failed test."""
+    """Return the end of a test's log, without the commands with which the suite saves the log of a failed test."""
     lines = [line.rstrip() for line in _SAVING.split(log, maxsplit=1)[0].splitlines() if line.strip()]
     return tuple(line[:MOST_WHY_CHARACTERS] for line in lines[-_MOST_LINES:])
 
 
 def kernel_complaints(console: str) -> tuple[str, ...]:
-    """The distinct first lines of the kernel's complaints (WARNING, BUG, Oops, panic, hung tasks)."""
+    """Return the first line of each kernel complaint (WARNING, BUG, Oops, panic, hung task), without duplicates."""
     found = dict.fromkeys(match.strip()[:MOST_WHY_CHARACTERS] for match in _COMPLAINT.findall(console))
     return tuple(found)[:_MOST_COMPLAINTS]
 
@@ -217,10 +217,10 @@ def _commands(log: str) -> Iterator[str]:
 SCRIPT = "test"
 FUNCTIONS = "tests/func.sh"
 RULES_FOLDER = "udev-rules"
-"""The folder of mdadm's udev rules in a copy of the suite; their names are those that its Makefile installs."""
+"""The folder for mdadm's udev rules in a copy of the suite; the rules have the names that its Makefile gives them."""
 PROGRAMS = ("mdadm", "mdmon")
 MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
-"""Programs that only some tests need; without them, these tests skip themselves or fail."""
+"""Programs that only some tests need; these tests skip themselves or fail if the programs are missing."""
 _RULES = {
     "01-md-raid-creating.rules": "udev-md-raid-creating.rules",
     "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
@@ -229,7 +229,7 @@ _RULES = {
 """Name in /lib/udev/rules.d -> name in mdadm's sources (target install-udev of its Makefile)."""
 _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
-"""Suffixes of other files in the tests' folder: notes on failures, instructions for the suite, and backups."""
+"""Suffixes of files in the tests' folder that are not tests: notes on failures, fault injection, and backups."""
 _PATTERN = re.compile(r"[*?\[]")
 _SIZE = "^{name}=([0-9]{{1,9}})$"
 _MOST_FILE_BYTES = 32 * MIB
@@ -251,7 +251,7 @@ _TOOLS = {
     "hostname": "hostname",
     "modprobe": "kmod",
 }
-"""Program -> package of Debian and Ubuntu, for programs that the suite checks for (check_env in func.sh) or needs."""
+"""Program that the suite checks for (check_env in func.sh) or needs -> Debian or Ubuntu package that provides it."""
 _UDEVD = ("/lib/systemd/systemd-udevd", "/usr/lib/systemd/systemd-udevd", "/sbin/udevd")
 
 
@@ -264,21 +264,21 @@ class Suite:
     broken: Mapping[str, str]
     """Test -> content of its ``.broken`` file, which says that the test fails sometimes or always."""
     file_kib: tuple[int, int] | None
-    """Size of the files for the first eight loop devices, and for the others, in KiB; None if func.sh sets none."""
+    """Sizes in KiB of the files for the first eight loop devices and for the others; None if func.sh sets none."""
 
 
 def find_suite(folder: Path) -> Suite:
-    """The suite in a source folder, built or not. Raises SpecError for a folder without the suite."""
+    """Find the suite in a source folder, built or not. Raises SpecError if the folder does not contain the suite."""
     quoted = f"'{folder}'"
     if not folder.is_dir():
         raise SpecError(
-            f"{quoted} is not a folder", hint="name a folder with mdadm's sources, such as a clone of its repository"
+            f"{quoted} is not a folder", hint="give a folder with mdadm's sources, such as a clone of its repository"
         )
     lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
     if lacking:
         raise SpecError(
-            f"{quoted} has no {lacking[0]}: it is not a folder of mdadm's sources",
-            hint="name the top-level folder of a git clone of mdadm (github.com/md-raid-utilities/mdadm)",
+            f"{quoted} does not contain mdadm's sources: {lacking[0]} is missing",
+            hint="give the top-level folder of a git clone of mdadm (github.com/md-raid-utilities/mdadm)",
         )
     names = sorted(path.name for path in (folder / "tests").iterdir())
     tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
@@ -295,10 +295,9 @@ def is_test(name: str) -> bool:
 
 
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
-    """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests if it is empty.
+    """Return the tests that match ``words`` (names, or patterns such as ``'00*'``), or all tests if it is empty.
 
-    The order is that of the suite. Raises SpecError, which suggests the nearest name, for a word that does not match
-    any test.
+    The order is that of the suite. Raises SpecError, which suggests the nearest name, if a word matches no test.
     """
     found: set[str] = set()
     for word in words:
@@ -327,7 +326,7 @@ def is_stale(suite: Suite) -> bool:
 
 
 def require_tools(processes: Processes, files: HostFiles) -> str:
-    """The path of udev's daemon. Raises ToolMissing if a program that the suite needs is not installed."""
+    """Return the path of udev's daemon. Raises ToolMissing if a program that the suite needs is not installed."""
     for tool, package in _TOOLS.items():
         if processes.find(tool) is None:
             raise ToolMissing(f"mdadm's tests call {tool}, which is not installed", hint=f"apt install {package}")
@@ -341,9 +340,9 @@ def require_tools(processes: Processes, files: HostFiles) -> str:
 
 
 def copy_suite(suite: Suite, destination: Path) -> str:
-    """Copy the files that the tests need to a new folder; returns the SHA-256 of all of them.
+    """Copy the files that the tests need to a new folder, and return one SHA-256 digest of them all.
 
-    Later changes to the checkout do not affect the run. Raises SpecError for a file that is not a regular file.
+    Later changes to the checkout do not affect the run. Raises SpecError if one of them is not a regular file.
     """
     files = list(_needed_files(suite.folder))
     for name, data, is_program in files:
@@ -354,7 +353,7 @@ def copy_suite(suite: Suite, destination: Path) -> str:
 
 
 def digest_of(suite: Suite) -> str:
-    """The digest that ``copy_suite`` returns for this suite."""
+    """Return the digest that ``copy_suite`` returns for this suite."""
     return _digest(_needed_files(suite.folder))
 
 
@@ -364,7 +363,7 @@ def _digest(files: Iterable[tuple[str, bytes, bool]]) -> str:
 
 
 def _needed_files(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
-    """Name, content, and whether it is executable, of all files that the tests need, in a fixed order."""
+    """Yield the name, the content and whether it is executable for each file that the tests need, in a fixed order."""
     yield SCRIPT, _data(folder / SCRIPT), True
     for path in sorted((folder / "tests").rglob("*")):
         # An editor's lock file, for example, is a dangling symbolic link.
@@ -392,7 +391,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _file_sizes(functions: str) -> tuple[int, int] | None:
-    """The values of ``size`` and ``ddfsize`` in func.sh, in KiB; None if either is missing."""
+    """Return the values of ``size`` and ``ddfsize`` in func.sh, in KiB, or None if either is missing."""
     found = [re.search(_SIZE.format(name=name), functions, re.MULTILINE) for name in ("size", "ddfsize")]
     sizes = [int(match[1]) for match in found if match]
     return (sizes[0], sizes[1]) if len(sizes) == 2 else None
@@ -411,13 +410,13 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     checkout: str
     digest: str
-    """SHA-256 of all files of the checkout that the run uses."""
+    """SHA-256 digest of all files in the checkout that the run uses."""
     target: str
     tests: tuple[Name, ...]
     mdadm: str = ""
-    """The version that the tested mdadm prints; empty before the first start of the machine."""
+    """The version that the tested mdadm prints; empty until a machine has been started."""
     kernel: str = ""
-    """The kernel release of the machine; empty before its first start."""
+    """The machine's kernel release; empty until a machine has been started."""
     format_version: FormatVersion = FORMAT_VERSION
 
 
@@ -453,7 +452,7 @@ class SuiteJournal:
         self._runs.write_header(self.run, self.run.id)
 
     def add(self, result: SuiteResult, logs: Mapping[str, str]) -> SuiteResult:
-        """Store a result durably, with its logs; returns it with the names of the logs. Raises ResultError."""
+        """Store a result and its logs durably, and return the result with the logs' names. Raises ResultError."""
         names = tuple(f"{result.test}.{ending}" for ending, text in logs.items() if text)
         for ending, text in logs.items():
             if text:
@@ -468,7 +467,7 @@ class SuiteJournal:
 
 
 def suite_runs(host: Host) -> RunFolders:
-    """The runs of mdadm's tests in a state folder."""
+    """Return the runs of mdadm's tests that are stored in the state folder."""
     return RunFolders(
         host.state.root / FOLDER,
         "run of mdadm's tests",
@@ -481,7 +480,7 @@ def suite_runs(host: Host) -> RunFolders:
 
 @contextmanager
 def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iterator[SuiteJournal]:
-    """Create a run and hold its lock inside the context. A run without results is removed."""
+    """Create a run, and hold its lock inside the context. A run without results is removed at the end."""
     runs, created = suite_runs(host), utc_second_text(host.clock)
     with runs.begin(stem(host.clock.utc_now())) as folder:
         journal: SuiteJournal | None = None
@@ -507,7 +506,7 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
 
 @contextmanager
 def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
-    """The latest run of this checkout. Raises SpecError if there is none, or if the checkout has changed since."""
+    """Resume the latest run of this checkout. Raises SpecError if there is none, or the checkout has changed since."""
     checkout, runs = str(suite.folder.resolve()), suite_runs(host)
     newest_first = runs.headers(SuiteRun, FORMAT_VERSION).values()
     run = next((each for each in newest_first if each.checkout == checkout), None)
@@ -531,7 +530,7 @@ _HEAD = ("test", "outcome", "machine_seconds", "computer_seconds", "kernel", "wh
 
 
 def result_table(journal: SuiteJournal) -> Table:
-    """One row per test; the notes count the outcomes."""
+    """Return a table with one row per test, and with notes that count the outcomes."""
     run = journal.run
     virtual = " in virtual time" if "time=virtual" in run.target else ""
     rows = [
@@ -551,7 +550,7 @@ def result_table(journal: SuiteJournal) -> Table:
 
 
 def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
-    """The number of tests by outcome, the tests not run, and the folder of the logs."""
+    """Return the notes: the number of tests by outcome, how many have not run yet, and where the logs are."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
     passed = [result for result in journal.results if result.outcome is SuiteOutcome.PASSED]
     if surprises := [result.test for result in passed if result.upstream]:
@@ -564,7 +563,7 @@ def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
 
 
 def counts(journal: SuiteJournal) -> dict[str, int]:
-    """Outcome -> number of tests, and the number of tests with kernel complaints if there are any."""
+    """Count the tests by outcome, and those with kernel complaints if there are any."""
     found = Counter(result.outcome for result in journal.results)
     counted = {outcome.value: found[outcome] for outcome in SuiteOutcome if found[outcome]}
     complaints = sum(bool(result.kernel) for result in journal.results)
@@ -572,7 +571,7 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
 
 
 def explanation(result: SuiteResult) -> str:
-    """The kernel complaint, the reason for the outcome, and upstream's note, in one line."""
+    """Return the kernel's first complaint, the reason for the outcome, and upstream's note, in one line."""
     parts = [f"kernel: {result.kernel[0]}"] if result.kernel else []
     parts += [result.why] if result.why else []
     parts += [f"upstream: {result.upstream}"] if result.upstream else []
@@ -580,13 +579,13 @@ def explanation(result: SuiteResult) -> str:
 
 
 def result_line(result: SuiteResult) -> str:
-    """The result as one line for the progress output."""
+    """Return the result as one line for the progress output."""
     why = explanation(result)
     return f"{result.test}: {result.outcome}{f' ({shortened(why, _MOST_WHY)})' if why else ''}"
 
 
 def as_value(journal: SuiteJournal) -> dict[str, Any]:
-    """The run and its results as a JSON value."""
+    """Return the run and its results as a JSON value."""
     return {
         **msgspec.to_builtins(journal.run),
         "left": list(journal.left),
@@ -597,7 +596,7 @@ def as_value(journal: SuiteJournal) -> dict[str, Any]:
 
 
 def csv_text(journal: SuiteJournal) -> str:
-    """The results as CSV, one line per test."""
+    """Return the results as CSV, one line per test."""
     rows = [
         (
             *(result.test, result.outcome.value),
@@ -610,7 +609,7 @@ def csv_text(journal: SuiteJournal) -> str:
 
 
 def list_table(suite: Suite, tests: tuple[str, ...]) -> Table:
-    """The tests, with the first lines of their ``.broken`` files."""
+    """Return a table of the tests with the first lines of their ``.broken`` files."""
     rows = [(test, suite.broken.get(test, "").partition("\n")[0].strip()) for test in tests]
     title = f"{len(tests)} of {len(suite.tests)} tests in {suite.folder}"
     return replace(Table.listing(("test", "known failure"), rows), title=title)

@@ -1,6 +1,6 @@
 """Runs tests of mdadm's suite in embedded machines, one after another.
 
-A machine is reused only after a test that passed or was skipped, without a kernel complaint or a remaining array.
+A machine is reused only after a test that passed or was skipped, if the kernel did not complain and no array remains.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ LOOP_DEVICES = 16
 _PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
 _MOST_LOG_BYTES = MIB
 MOST_LIVE_LOG_BYTES = 64 * MIB
-"""Maximum size of a running test's log on this computer; normal logs have a few MiB, those of endless loops more."""
+"""Maximum size of a running test's log on this computer. Normal logs have a few MiB; endless loops write more."""
 _LOG_POLL_SECONDS = 0.5
 _START_UDEV_SECONDS = 30.0
 _COMMAND_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
 """``w`` prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
-# Allow IMSM, Intel's metadata, without an Intel controller; env-imsm-template sets the same variables, but only later.
+# Allow IMSM, Intel's metadata, without an Intel controller. env-imsm-template sets these variables too, but too late.
 _SCRIPT = """
 cd "$1" || exit 9
 test -z "$3" || truncate --size "$3K" "$4"/mdtest{0,1,2,3,4,5,6,7} || exit 9
@@ -51,7 +51,7 @@ exec bash ./test --tests="$2" --save-logs --logdir="$6"
 
 @dataclass(frozen=True, slots=True)
 class SuiteLimits:
-    """The time limits of one test, in seconds of the machine's clock and of this computer's clock."""
+    """The time limits of one test, in seconds by the machine's clock and by this computer's clock."""
 
     machine_seconds: float
     computer_seconds: float
@@ -63,13 +63,13 @@ class Witness:
 
     console: Path
     folder: Path
-    """The machine can write here, so the content is untrusted."""
+    """The folder of the log; its contents are untrusted, since the machine can write to it."""
     mounted: tuple[str, str, str]
-    """How the machine mounts the folder (mount(2)): source, type, options."""
+    """The arguments with which the machine mounts the folder (mount(2)): source, type and options."""
 
 
 class SuiteMachine:
-    """One machine; it must not be reused after a test that neither passed nor was skipped."""
+    """A machine that runs tests; it must not be reused after a test that neither passed nor was skipped."""
 
     def __init__(self, lab: Lab, witness: Witness, file_kib: tuple[int, int] | None) -> None:
         self._lab = lab
@@ -80,15 +80,15 @@ class SuiteMachine:
         self.mdadm = (version.stdout or version.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
-        """Run one test until it ends, it reaches a limit, or the machine is lost; the loss does not raise an error.
+        """Run one test until it ends, reaches a limit, or the machine is lost; the loss does not raise an error.
 
-        Also returns the logs, by the endings of their names: ``log`` of the test, ``kernel.log``, and ``state.log``,
-        which the suite saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
+        The logs are also returned, by the suffixes of their file names: the test's ``log``, ``kernel.log``, and
+        ``state.log``, which the suite saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
         """
         clock = self._lab.host.clock
         begun, start = clock.monotonic_seconds(), self._witness.console.stat().st_size
         state = ""
-        # A log for each test: through hostfs, the machine cannot truncate a file by name.
+        # Each test has its own log, because the machine cannot truncate a file by name through hostfs.
         log_path = self._witness.folder / f"{test}.log"
 
         def log_bytes() -> int:
@@ -130,7 +130,7 @@ class SuiteMachine:
         return EndOfTest(done.status, done.stdout + done.stderr, machine_seconds=done.duration_seconds), saved
 
     def _state_of_stuck(self) -> str:
-        """The content of /proc/mdstat. The kernel also prints its blocked tasks to the console."""
+        """Return the content of /proc/mdstat, and make the kernel print its blocked tasks to the console."""
         machine = self._lab.machine
         shown = ""
         with suppress(CommandTimedOut):
@@ -139,7 +139,7 @@ class SuiteMachine:
         return shown
 
     def has_arrays(self) -> bool:
-        """Whether arrays remain, so that the suite would refuse the next test; also True if this is unknown."""
+        """Whether arrays remain, in which case the suite refuses to run another test; True if this is unknown."""
         try:
             text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
         except LabError:
@@ -148,11 +148,11 @@ class SuiteMachine:
 
 
 class ComputerLimit:
-    """Closes a machine whose test exceeds this computer's limit; callers that wait for the machine get MachineLost.
+    """Closes a machine when its test exceeds this computer's limit; calls that wait for the machine raise MachineLost.
 
-    In virtual time, the machine's clock stands still while a program computes, so a limit by that clock cannot end an
-    endless loop. ``before`` is called just before the machine is closed, and its result is stored in ``seen``, since
-    the files of the machine are removed with it.
+    In virtual time, the machine's clock stands still while a program computes, so a limit by that clock cannot stop an
+    endless loop. ``before`` is called just before the machine is closed, because the machine's files are then removed.
+    Its result is stored in ``seen``.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ def open_suite_machine(
         lab.execute(_format_plan(disk))
         witness = _witness_of(machine)
         machine.call(_PREPARE, (str(copy), disk.node, *witness.mounted))
-        # Some of these are built in, and newer kernels have removed some; the suite detects which are available.
+        # Some of these are built in, and newer kernels no longer have some; the suite detects which are available.
         machine.run(("modprobe", "loop", f"max_loop={LOOP_DEVICES}"), check=False)
         for module in MODULES:
             machine.run(("modprobe", module), check=False)
@@ -230,7 +230,7 @@ def open_suite_machine(
 def _format_plan(disk: LabDisk) -> Plan:
     step = Step(
         ("mkfs.ext4", "-q", "-F", "-O", "^has_journal", disk.node),
-        "The suite's files for loop devices, its logs and its backups of reshapes go there.",
+        "The suite stores its files for loop devices, its logs and its backup files of reshapes there.",
         danger=Danger.DATA,
         writes_devices=(disk.node,),
     )
@@ -244,7 +244,7 @@ def _mount_debugfs(machine: Machine) -> None:
 
 
 def _witness_of(machine: Machine) -> Witness:
-    """The files of a machine, in the folder that its command line names (lab/machine/embedded.py)."""
+    """Return a machine's files, in the folder that its kernel command line names (lab/machine/embedded.py)."""
     words = (machine.read(["/proc/cmdline"])["/proc/cmdline"] or "").split()
     given = {name: value for name, _, value in (word.partition("=") for word in words)}
     if "uml_dir" in given:
@@ -262,7 +262,7 @@ def _witness_of(machine: Machine) -> Witness:
 
 
 def _end_of(path: Path, start: int = 0) -> str:
-    """The content of a regular file from ``start``, at most the last ``_MOST_LOG_BYTES``; empty if unavailable."""
+    """Return a regular file's text from ``start``, at most its last ``_MOST_LOG_BYTES``; empty if unreadable."""
     try:
         with open(open_plain(path, is_own=True, error=LabError), "rb") as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))
@@ -278,9 +278,9 @@ _REUSABLE = (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED)
 
 
 def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
-    """The machine for the tests: the embedded kernel, by default in virtual time if such a kernel was built.
+    """Return the target for the tests: the embedded kernel, by default in virtual time if such a kernel was built.
 
-    A stock kernel in QEMU is also possible. Raises SpecError if the user chose a machine of another kind.
+    A stock kernel in QEMU is also allowed. Raises SpecError if the user chose a machine of a different kind.
     """
     if not target.is_embedded:
         if is_chosen:
@@ -309,9 +309,9 @@ def run_tests(
     on_machine: Callable[[Machine], None],
     on_start: Callable[[str], None],
 ) -> Generator[SuiteResult, None, None]:
-    """Run the tests that have no result yet; yields each result once it is stored.
+    """Run the tests that have no result yet, and yield each result once it is stored.
 
-    Raises LabError if no machine can be started, or if the suite does not start on a new one.
+    Raises LabError if no machine can be started, or if the suite does not start on a new machine.
     """
     while journal.left:
         with open_suite_machine(

@@ -1,1 +1,1 @@
-"""The lint of published studies: rules for their texts, and for recipes of shell commands."""
+"""The lint of published studies, with rules for their texts and for their shell commands."""

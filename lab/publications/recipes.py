@@ -1,11 +1,11 @@
-"""The lint of publications and of shell recipes: the use of mdadm, losetup, dd and fio in a shell text, and its rules.
+"""The lint of publications and of shell recipes, which checks how a shell text uses mdadm, losetup, dd and fio.
 
 Other commands are ignored. mdadm commands are followed in order, so a disk is free again after its array has been
-stopped or the disk has been wiped. Commands whose execution is uncertain cause no findings.
+stopped or the disk has been wiped. A command causes no findings if it is uncertain whether it is executed.
 
-mdadm command lines: the mode, the array, the devices, and the action on each device. The options are listed in
-mdadm_options.toml. As in getopt_long(3), a long option may be abbreviated to a unique prefix, and short options may
-be combined.
+An mdadm command line is parsed into the mode, the array, the devices, and the action on each device. The options are
+listed in mdadm_options.toml. As in getopt_long(3), a long option may be abbreviated to a unique prefix, and short
+options may be combined.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class MdadmCall:
     mode: str = ""
     """``create``, ``assemble``, ``build``, ``grow``, ``manage``, ``misc``, ``incremental`` or ``monitor``."""
     names: list[Word] = field(default_factory=list)
-    """Arrays and devices, in order; in the modes that create or change an array, the first is the array."""
+    """The arrays and devices in order. In the modes that create or change an array, the first one is the array."""
     values: dict[str, str] = field(default_factory=dict)
-    """Long name of an option -> its value; empty for an option without a value."""
+    """Long name of an option -> its value, which is empty if the option has none."""
     actions: list[tuple[str, Word]] = field(default_factory=list)
-    """Actions of manage and grow mode on devices: add, re-add, fail, remove or replace, and the device."""
+    """The actions of manage and grow mode (such as add, re-add, fail, remove or replace), each with its device."""
     problem: str = ""
-    """The reason why the command is not analysed, as a clause; else empty."""
+    """The reason why the command is not analysed, as a clause; empty if it is analysed."""
 
     @property
     def array(self) -> str:
@@ -83,12 +83,12 @@ class MdadmCall:
 
     @property
     def devices(self) -> list[Word]:
-        """All names except that of the array and keywords such as ``missing``."""
+        """All names except the array's and keywords such as ``missing``."""
         return [word for word in self.names[1:] if word.text not in NO_DEVICE]
 
 
 def parse_mdadm(words: Sequence[Word]) -> MdadmCall:
-    """Parse the arguments of ``mdadm``."""
+    """Parse the arguments of an mdadm command."""
     call = MdadmCall()
     if bare := next((word.unknown for word in words if word.is_bare), ""):
         call.problem = f"it contains {bare}"
@@ -135,9 +135,9 @@ def _letters(call: MdadmCall, letters: str, rest: list[Word], action: str) -> st
 
 
 def _option(call: MdadmCall, name: str, value: str | None, rest: list[Word], action: str) -> str:
-    """Process one option; returns the action on the devices that follow."""
+    """Process one option, and return the action that applies to the devices after it."""
     table = _table()
-    # In the modes that create an array, some of these names are not modes but device properties or switches.
+    # In the modes that create an array, some of these names do not choose a mode: they are properties or switches.
     if not call.mode or (call.mode == "manage" and table.modes.get(name) == "misc" and not call.actions):
         call.mode = table.modes.get(name, call.mode)
     if name in table.options.with_value and value is None:
@@ -159,7 +159,7 @@ _WAITING_OPTIONS = {"wait", "stop", "readonly", "action"}
 _RESYNC_SOURCES = ("mdstat", "sync_", "resync", "md/array_state", "--detail", "-D")
 _WAITERS = re.compile(r"wait|sync.|idle|settled|ready")
 _LONG_SLEEP_SECONDS = 60.0
-"""Shorter sleeps are for udev, and do not wait for a resync."""
+"""A shorter sleep is assumed to wait for udev, not for a resync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Created:
     array: str
     level: str
     members: tuple[str, ...]
-    """The device names that are known."""
+    """The members whose device names are known."""
     assumes_clean: bool
 
 
@@ -179,13 +179,13 @@ class Recipe:
 
     commands: tuple[ShellCommand, ...]
     files: Mapping[str, str] = field(default_factory=dict)
-    """Name -> content of job files that the script writes."""
+    """Name of a job file that the script writes -> its content."""
     created: list[Created] = field(default_factory=list)
     reused: dict[str, list[str]] = field(default_factory=dict)
-    """Device -> arrays of which it is a member at the same time."""
+    """Device that is a member of several arrays at the same time -> these arrays."""
     added: list[str] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
-    """Loop device -> file."""
+    """Loop device -> its backing file."""
     has_other_loops: bool = False
     """Whether the script sets up loop devices whose names are unknown."""
     mounted: dict[str, list[str]] = field(default_factory=dict)
@@ -195,20 +195,20 @@ class Recipe:
     while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
     """fio commands, each with the arrays whose first resync may still be running (``_Syncs.running``)."""
     noticed: list[tuple[str, Seen]] = field(default_factory=list)
-    """Rules, and what was seen to break them while the commands were followed."""
+    """The violations that were seen while the commands were followed, each with the id of its rule."""
 
     def skip(self, line: int, why: str) -> None:
-        """Record a command that is not analysed, and the reason."""
+        """Record that a command is not analysed, and the reason."""
         self.noticed.append((NOT_ANALYSED, Seen(f"line {line}", f"not analysed: {why}", NOT_JUDGED)))
 
     @property
     def arrays(self) -> dict[str, tuple[str, ...]]:
-        """Array -> members, from the last command that creates it."""
+        """Array -> its members, according to the last command that creates it."""
         return {each.array: each.members for each in self.created}
 
 
 def parse_recipe(text: str) -> Recipe:
-    """Parse a shell text. Raises SpecError for unterminated quotes, and for loops that are too long."""
+    """Parse a shell text. Raises SpecError if a quote is not closed, or if the text or its loops are too long."""
     script = read_script(text)
     recipe = Recipe(tuple(script.commands), script.files)
     disks, syncs = _Disks(recipe), _Syncs(recipe.commands)
@@ -250,7 +250,7 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
 
 
 def _key(array: str) -> str:
-    """A common name for /dev/md0, /dev/md/0, /dev/md/md0 and md0."""
+    """Return one common name for /dev/md0, /dev/md/0, /dev/md/md0 and md0."""
     name = array.removeprefix("/dev/").removeprefix("md/")
     return f"md{name}" if name.isdigit() else name
 
@@ -261,9 +261,9 @@ class _Disks:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._in_use: dict[str, tuple[str, str]] = {}
-        """Disk -> key of the array (``_key``), and its name as written."""
+        """Disk in use -> the key of its array (``_key``), and the array's name as written."""
         self._members: dict[str, list[Word] | None] = {}
-        """Key of an array -> its members, or None if they are unknown."""
+        """Key of an array -> its members, or None if they are not known."""
 
     def take(self, command: ShellCommand, call: MdadmCall) -> None:
         if call.problem:
@@ -287,7 +287,7 @@ class _Disks:
             self._in_use.pop(word, None)
 
     def _forget(self) -> None:
-        """Discard everything that is known, after a command with unknown effects."""
+        """Discard all knowledge about disks and members after a command whose effects are unknown."""
         self._in_use.clear()
         self._members = dict.fromkeys(self._members, None)
 
@@ -336,7 +336,7 @@ class _Disks:
             if action in ("fail", "remove", "replace"):
                 if members is not None and not any(_may_be(device, each) for each in members):
                     known = ", ".join(sorted(each.text for each in members))
-                    seen = Seen(device, f"{action} on {array}, which has {known}", "a member")
+                    seen = Seen(device, f"{action} on {array}, whose members are {known}", "a member")
                     self._recipe.noticed.append((NOT_A_MEMBER, seen))
                 if action == "remove":
                     self._in_use.pop(device, None)
@@ -366,7 +366,7 @@ class _Disks:
 class _Syncs:
     """Tracks which arrays are in their first resync, as far as that is certain.
 
-    If a script waits in a loop, branch or function, the time of the wait is unknown, and no array is reported.
+    If a script waits in a loop, a branch or a function, it is unknown when it waits, so no array is reported.
     """
 
     def __init__(self, commands: Sequence[ShellCommand]) -> None:
@@ -399,13 +399,13 @@ def _resyncs(call: MdadmCall) -> bool:
 
 
 def _may_wait(command: ShellCommand) -> bool:
-    """Whether a command may wait for a resync, or may end it."""
+    """Whether a command may wait for a resync or end one."""
     if command.program == "mdadm":
         return bool(_WAITING_OPTIONS & set(parse_mdadm(command.words[1:]).values))
     if command.program == "sleep":
         seconds = sum(seconds_of(word) or _LONG_SLEEP_SECONDS for word in command.argv[1:])
         return command.is_conditional or seconds >= _LONG_SLEEP_SECONDS
-    # A single cat of /proc/mdstat does not wait.
+    # Reading /proc/mdstat once, outside a loop, does not wait.
     reads_progress = any(part in word for word in command.argv for part in _RESYNC_SOURCES)
     is_set = command.writes_to.startswith("/sys/") or command.program in ("tee", "read")
     return is_set or (reads_progress and command.is_conditional) or bool(_WAITERS.search(command.program))
@@ -423,7 +423,7 @@ def _may_be(device: str, member: Word) -> bool:
 
 
 def dd_bytes(command: ShellCommand) -> int | None:
-    """The number of bytes that a dd command copies, bs x count; None without both."""
+    """Return the number of bytes that a dd command copies (bs x count), or None unless it has both options."""
     block, count = command.option("bs"), command.option("count")
     if block is None or count is None or digits(count) is None:
         return None
@@ -454,16 +454,16 @@ def _take_losetup(recipe: Recipe, command: ShellCommand) -> None:
 
 
 def lint_script_file(text: str) -> Iterator[LintFinding]:
-    """The lint findings of a shell script. Raises SpecError if it cannot be parsed or has no commands."""
+    """Lint a shell script. Raises SpecError if it cannot be parsed or contains no commands."""
     if not read_script(text).commands:
         raise SpecError("the script has no commands", hint="check that this is the right file, and that it was saved")
     yield from lint_shell(text)
 
 
 def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
-    """The lint findings of a shell text and of its fio commands. Raises SpecError if it cannot be parsed.
+    """Lint a shell text, including its fio commands. Raises SpecError if the text cannot be parsed.
 
-    ``job_file`` is the content of a job file that the text names but does not write; empty if it is unknown.
+    ``job_file`` is the content of a job file that the text uses but does not write; it is empty if unknown.
     """
     recipe = parse_recipe(text)
     yield from run_checks(SHELL_CHECKS, recipe)
@@ -474,10 +474,10 @@ def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
 
 
 def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) -> Iterator[FioJob]:
-    """The jobs of a fio command: its own options, and the job files that it names."""
+    """Yield the jobs of a fio command: one from its own options, and one for each job file in its arguments."""
     where = f"line {command.line}: "
     if bare := command.bare_unknown():
-        why = f"fio line at line {command.line} is not analysed: it contains {bare}"
+        why = f"the fio command in line {command.line} is not analysed: it contains {bare}"
         yield FioJob(skipped=[(f"line {command.line}", why)])
         return
     job = read_command(command.argv[1:], where)
@@ -507,12 +507,12 @@ def _resync_running(recipe: Recipe) -> Iterator[Seen]:
         measured = [section for job in jobs for section in job.sections if _measures(section)]
         for key, (array, created_line) in syncing.items():
             if any(_is_on((array, *recipe.mounted.get(key, ())), section) for section in measured):
-                observed = f"{array} is in its first resync: nothing after line {created_line} waits for it"
+                observed = f"{array} is in its first resync, because nothing after line {created_line} waits for it"
                 yield Seen(f"line {command.line}: fio", observed, f"mdadm --wait {array} before it")
 
 
 def _measures(section: FioSection) -> bool:
-    """Whether a job measures, as opposed to writing a file or device once to prepare it for reads."""
+    """Whether a job measures, rather than only writes a file or device once to prepare it for reads."""
     return section.moves_data and ("runtime" in section.options or section.direction != "write")
 
 
@@ -557,21 +557,21 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _device_missing(recipe: Recipe) -> Iterator[Seen]:
-    # The text cannot tell whether disks other than loop devices exist.
+    # Only loop devices are checked: the text does not show whether other disks exist.
     used = [member for each in recipe.created for member in each.members] + recipe.added
     for device in dict.fromkeys(used):
         is_loop = device.startswith("/dev/loop") and recipe.loops and not recipe.has_other_loops
         if is_loop and device not in recipe.loops:
-            yield Seen(device, "is used, and no losetup sets it up", "an image and a losetup for it")
+            yield Seen(device, "is used, but no losetup command sets it up", "an image and a losetup for it")
     for device, file in recipe.loops.items():
         if recipe.made_files and file not in recipe.made_files:
             yield Seen(device, f"its image {file} is never created", "create it first")
 
 
 def _measured_dd(recipe: Recipe) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Source, target and arguments of each dd command that writes to a measured target.
+    """Yield the source, target and arguments of each dd command whose speed may be measured.
 
-    Images of loop devices, and disks that are wiped for an array, are not measured.
+    Creating an image for a loop device, or wiping a disk for an array, is not a measurement.
     """
     members = {member for each in recipe.created for member in each.members} | set(recipe.added)
     for command in recipe.commands:
@@ -618,12 +618,12 @@ SHELL_CHECKS: Mapping[str, Check[Recipe]] = {
 
 FOLDER = Path(__file__).with_name("texts")
 LEAST_MEMORY_BYTES = 2 * GIB
-"""The least memory that a computer in such a study can have."""
+"""The smallest memory that a computer in such a study could have."""
 _INTEGRITY = "integrity"
 
 
 class PublishedConclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conclusion about a parameter, with the measured values of the other parameter that was varied with it."""
+    """A conclusion about one parameter, and the values of a second parameter (``partner``) at which it was measured."""
 
     about: str
     partner: str
@@ -631,7 +631,7 @@ class PublishedConclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One published study. A field is empty or None if the text does not state it."""
+    """One published study. A field is empty or None if the text does not state its value."""
 
     study: str
     source: str
@@ -640,22 +640,22 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     image_bytes: int | None = None
     """Size of each file behind a loop device."""
     file_bytes: int | None = None
-    """Total amount of data that a job reads or writes."""
+    """Size of the file that a job reads or writes."""
     members: dict[str, int] = {}
     """Array -> number of disks."""
     printed_members: dict[str, tuple[str, ...]] = {}
-    """Array -> devices, according to a table in the text."""
+    """Array -> its devices, according to a table in the text."""
     runs: int | None = None
-    """Runs of each configuration; None if not stated."""
+    """The number of runs of each configuration; None if it is not stated."""
     shows_spread: bool = False
     shows_percentiles: bool = False
     promises: tuple[str, ...] = ()
-    """Metrics and checks that the text announces."""
+    """The metrics and checks that the text announces."""
     reports: tuple[str, ...] = ()
-    """Metrics and checks that the text reports."""
+    """The metrics and checks that the text reports."""
     conclusions: tuple[PublishedConclusion, ...] = ()
     averages_over: tuple[str, ...] = ()
-    """Dimensions over which the text takes means."""
+    """The dimensions over which the text averages."""
     percentiles_of: str = ""
     """``averages`` if percentiles were computed from averaged logs."""
     backing: str = ""
@@ -668,27 +668,27 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     declared_bytes: int | None = None
     """The data volume that the text states."""
     cpu_unit: str = ""
-    """``percent`` if CPU use is given in no other unit."""
+    """``percent`` if CPU use is given only in percent."""
     compares_raw: bool = False
-    """Whether MB/s or IOPS of two platforms are compared directly."""
+    """Whether the text compares MB/s or IOPS of two platforms directly."""
     shows_mttdl: bool = False
 
 
 @cache
 def built_in_names() -> tuple[str, ...]:
-    """The names of the built-in publications."""
+    """Return the names of the built-in publications."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
 def find_publication(name: str) -> Publication:
-    """A built-in publication. Raises SpecError, with the nearest name, for an unknown one."""
+    """Read a built-in publication. Raises SpecError, which suggests the nearest name, if the name is unknown."""
     if name not in built_in_names():
         raise unknown_word("publication", name, built_in_names())
     return read_toml(FOLDER / f"{name}.toml", Publication)
 
 
 def lint_publication(published: Publication) -> tuple[LintFinding, ...]:
-    """The lint findings of a publication's text and commands. Raises SpecError for commands that cannot be parsed."""
+    """Lint a publication's text and commands. Raises SpecError if the commands cannot be parsed."""
     found = list(run_checks(CHECKS, published))
     if published.commands:
         found += lint_shell(published.commands, published.fio_job)
@@ -743,7 +743,7 @@ def _file_fits_cache(published: Publication) -> Iterator[Seen]:
 
 
 def _io_not_on_members(published: Publication) -> Iterator[Seen]:
-    # The measurement would show this when a caching layer holds the whole file.
+    # If a caching layer holds the whole file, the members are not read.
     for seen in _file_fits_cache(published):
         yield Seen(seen.subject, "reads are answered by the cache, not by the members", "fio's bytes = members' bytes")
 
@@ -774,7 +774,7 @@ def _volume_mismatch(published: Publication) -> Iterator[Seen]:
 
 
 def _if(holds: Callable[[Publication], bool], observed: str, needed: str) -> Check[Publication]:
-    """A check of one statement about the study; ``observed`` may contain the study's fields in braces."""
+    """Make a check that reports a study if ``holds``; ``observed`` may contain fields of the study in braces."""
 
     def check(published: Publication) -> Iterator[Seen]:
         if holds(published):

@@ -1,9 +1,9 @@
-"""Parses shell scripts far enough to know the commands that they run, with their arguments; nothing is executed.
+"""Parses shell scripts far enough to find the commands that they run, with their arguments. Nothing is executed.
 
-It processes quotes, continuation lines, comments, here-documents, pipes and lists, variables that the script itself
-sets, braces, ``for`` loops over words, ``sh -c '…'``, ``eval``, and commands inside ``$(…)``. Values that are known
-only at run time (the output of a command, an argument, an environment variable) remain in a word as written, and are
-marked as unknown.
+The parser understands quotes, continuation lines, comments, here-documents, pipes and lists, variables that the script
+itself sets, braces, ``for`` loops over words, ``sh -c '…'``, ``eval``, and commands inside ``$(…)``. Values that are
+known only at run time (the output of a command, an argument, an environment variable) remain in a word as written, and
+are marked as unknown.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Programs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @cache
 def programs() -> _Programs:
-    """The programs that are known here (programs.toml)."""
+    """Return the programs that the lint knows (programs.toml)."""
     return read_toml(Path(__file__).with_name("programs.toml"), _Programs)
 
 
@@ -69,12 +69,12 @@ class Piece:
     raw: str = ""
     is_quoted: bool = False
     inner: str = ""
-    """The commands of a substitution."""
+    """The commands in a command substitution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word or an operator, and its line."""
+    """A word or an operator, and the line that it is on."""
 
     line: int
     operator: str = ""
@@ -84,19 +84,19 @@ class Token:
 
     @property
     def plain(self) -> str:
-        """The word if nothing in it is quoted or expanded; else empty."""
+        """The word, or an empty text if a part of it is quoted or expanded."""
         first = self.pieces[0] if len(self.pieces) == 1 else Piece()
         return first.text if not (first.is_quoted or first.name or first.raw) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command. ``unknown`` is the part that is known only at run time, as written."""
+    """A word of a command. ``unknown`` is the first part that is known only at run time, as it is written."""
 
     text: str
     unknown: str = ""
     is_bare: bool = False
-    """Whether the word is only an unquoted unknown part, which may expand to any number of words."""
+    """Whether the word may expand to any number of words, because its value is unknown and it is not quoted."""
     has_glob: bool = False
 
 
@@ -112,7 +112,7 @@ class ShellCommand:
     stdin: str | None = None
     """The content of a here-document or here-string."""
     is_conditional: bool = False
-    """Whether it is in a branch, a function or a loop of unknown length, so it may run any number of times."""
+    """Whether it may run any number of times, because it is in a branch, a function or a loop of unknown length."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -123,7 +123,10 @@ class ShellCommand:
         return self.words[0].text.rpartition("/")[2]
 
     def option(self, name: str) -> str | None:
-        """The value of an option, in the form ``--name=value``, ``--name value`` or ``name=value``."""
+        """Return the value of an option, which is written as ``name=value`` or ``name value``; None without it.
+
+        ``name`` includes any dashes.
+        """
         argv = self.argv
         for index, word in enumerate(argv):
             if word.startswith(f"{name}="):
@@ -133,23 +136,23 @@ class ShellCommand:
         return None
 
     def bare_unknown(self) -> str:
-        """The first word that may expand to any number of words; empty if there is none."""
+        """Return the first unknown part that may expand to any number of words; empty if there is none."""
         return next((word.unknown for word in self.words if word.is_bare), "")
 
 
 @dataclass
 class Script:
-    """The commands of a script in their order, with loops expanded."""
+    """The commands of a script, in order and with loops expanded."""
 
     commands: list[ShellCommand] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
-    """Name -> content of files that are written from here-documents."""
+    """Name of a file that is written from a here-document -> its content."""
     steps: int = 0
-    """Number of statements and words processed, with loops expanded."""
+    """The number of statements and words that were processed, with loops expanded."""
 
 
 def read_script(text: str) -> Script:
-    """Parse a script. Raises SpecError for unterminated quotes, and for loops that are too long."""
+    """Parse a script. Raises SpecError if a quote is not closed, or if the script or its loops are too long."""
     if len(text) > _MOST_TEXT:
         raise SpecError("the script is too long", hint="lint parts of it separately")
     script = Script()
@@ -213,7 +216,7 @@ class _Lexer:
         self._pending = []
 
     def _pieces(self, *, quoted: bool = False) -> Iterator[Piece]:
-        """The pieces up to the end of the word, or of the double quotes."""
+        """Yield the pieces up to the end of the word, or up to the closing double quote."""
         gathered = ""
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -288,7 +291,7 @@ class _Lexer:
         return body
 
     def _balanced(self, start: int, opens: str, closes: str) -> str:
-        """The text between the bracket at ``start`` and its closing bracket; brackets in quotes are ignored."""
+        """Return the text between the bracket at ``start`` and its closing bracket, ignoring brackets in quotes."""
         depth, at, quote = 0, start, ""
         while at < len(self._text):
             char = self._text[at]
@@ -311,13 +314,13 @@ class _Lexer:
         begin = self._text.rfind("\n", 0, start) + 1
         line = self._text[begin:].partition("\n")[0]
         return SpecError(
-            f"a line of the recipe cannot be parsed: a quote or bracket is not closed: {shortened(line)}",
-            hint="fix its quotes",
+            f"a quote or bracket in the recipe is not closed: {shortened(line)}",
+            hint="close it on that line",
         )
 
 
 class _Runner:
-    """Interprets tokens, and collects commands with the known values of variables."""
+    """Interprets tokens, and collects the commands with the values of variables that are known."""
 
     def __init__(
         self, script: Script, variables: dict[str, str | None], *, depth: int = 0, is_conditional: bool = False
@@ -331,7 +334,7 @@ class _Runner:
             at = self._statement(tokens, at)
 
     def _statement(self, tokens: Sequence[Token], at: int) -> int:
-        """Process one command, loop or branch; returns the index of the next."""
+        """Process one command, loop or branch, and return the index of the next one."""
         self._script.steps += 1
         if self._script.steps > _MOST_STEPS:
             raise _too_long()
@@ -363,7 +366,7 @@ class _Runner:
         return end
 
     def _inner(self, tokens: Sequence[Token]) -> None:
-        """Process tokens that may run any number of times; variables that they change become unknown."""
+        """Process tokens that may run any number of times, so variables that they change become unknown."""
         before = dict(self._variables)
         self._run_inside(tokens, is_conditional=True)
         for name, value in self._variables.items():
@@ -418,7 +421,7 @@ class _Runner:
             self._nested(inner, command.line)
 
     def _text_of_shell(self, command: ShellCommand) -> str | None:
-        """The script that ``sh -c``, ``eval`` or a shell's here-document runs; None for other commands."""
+        """Return the script that ``sh -c``, ``eval`` or a shell's here-document runs; None for all other commands."""
         words = command.words
         if command.program == "eval" and not any(word.unknown for word in words):
             return " ".join(word.text for word in words[1:])
@@ -441,7 +444,7 @@ class _Runner:
         for place, token in enumerate(tokens):
             if token.operator:
                 take = token.operator
-                # A number before a redirection is a file descriptor.
+                # A number directly before a redirection is a file descriptor, not a word.
                 if take in _REDIRECTIONS and place and words and words[-1].text.isdigit() and tokens[place - 1].plain:
                     words.pop()
                 continue
@@ -476,7 +479,7 @@ class _Runner:
         return re.sub(rf"\$(?:({_NAME})|\{{({_NAME})\}})", known, text)
 
     def _assigned(self, words: list[Word]) -> list[Word]:
-        """Record the assignments before a command or without one; returns the remaining words."""
+        """Record the assignments at the beginning of a command, and return the remaining words."""
         start = 1 if words and words[0].text in _DECLARES else 0
         place = start
         while place < len(words) and (found := _ASSIGNMENT.match(words[place].text)):
@@ -533,7 +536,7 @@ def _too_long() -> SpecError:
 
 
 def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
-    """The index of the token that closes the construct at ``start``; the last token if there is none."""
+    """Return the index of the token that closes the construct at ``start``, or of the last token if none closes it."""
     opens = {"done": ("for", "while", "until", "select"), "fi": ("if",), "esac": ("case",), "}": ("{",)}[closer]
     depth, is_first = 0, True
     for place in range(start, len(tokens)):
@@ -551,7 +554,7 @@ def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
 
 
 def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
-    """The commands of a ``case`` without its word and patterns; a nested ``case`` is unchanged."""
+    """Remove the word and the patterns of a ``case``, but not those of a ``case`` nested in it."""
     remaining: list[Token] = []
     is_pattern, depth = True, 0
     for token in tokens:
@@ -565,7 +568,7 @@ def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _without_prefixes(words: list[Word]) -> list[Word]:
-    """The command without prefixes such as ``sudo``, ``time`` and ``env X=1``, and their options."""
+    """Remove prefixes such as ``sudo``, ``time`` and ``env X=1`` from a command, with the options of these prefixes."""
     while prefix := programs().prefixes.get(words[0].text.rpartition("/")[2]):
         rest = words[1:]
         while rest and (rest[0].text.startswith("-") or _ASSIGNMENT.match(rest[0].text)):
@@ -581,15 +584,15 @@ def _without_prefixes(words: list[Word]) -> list[Word]:
 _ACTING = "{},*?["
 _ACTS = re.compile(r"[{*?[]")
 _HIDDEN = {ord(char): chr(0xE000 + place) for place, char in enumerate(_ACTING)}
-"""Substitutes for quoted brackets and wildcards, which are not expanded."""
+"""Placeholders for quoted braces, commas and wildcards, which are not expanded."""
 _SHOWN = {0xE000 + place: char for place, char in enumerate(_ACTING)}
 
 
 def _braces(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """The words that ``{a,b}`` and ``{1..4}`` expand to, and whether each has a wildcard."""
+    """Expand ``{a,b}`` and ``{1..4}``, and return each resulting word with whether it contains a wildcard."""
     text = "".join([part for part, _ in parts])
     if not _ACTS.search(text):
-        # The usual case, which must be fast in loops over thousands of words.
+        # This is the usual case, and must be fast because loops may run over thousands of words.
         return [(text, False)]
     text = "".join(part.translate(_HIDDEN) if is_quoted else part for part, is_quoted in parts)
     return [(word.translate(_SHOWN), any(sign in word for sign in "*?[")) for word in _brace_words(text)]
@@ -627,7 +630,7 @@ def _closing(word: str, opening: int) -> int:
 
 
 def _split(inner: str) -> list[str]:
-    """Split at the commas outside nested braces."""
+    """Split at the commas that are not in nested braces."""
     parts, depth = [""], 0
     for char in inner:
         depth += {"{": 1, "}": -1}.get(char, 0)

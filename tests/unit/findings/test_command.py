@@ -26,12 +26,12 @@ RECORD = ("--output", "RECORD")
 @pytest.mark.parametrize(
     ("on", "words", "message"),
     [
-        ("qemu:", [*RECORD], "no script is named"),
-        ("qemu:", ["SCRIPT"], "no file is named for the record of the runs"),
+        ("qemu:", [*RECORD], "no script was given"),
+        ("qemu:", ["SCRIPT"], "no file was given for the record of the runs"),
         ("qemu:", ["SCRIPT"], "next: add --output runs.json"),
         ("local:", ["SCRIPT", *RECORD], "do not run on local:"),
-        ("qemu:?kernel=6.1", ["SCRIPT", "--kernel", "6.12", *RECORD], "the kernel is named twice"),
-        ("uml:?mdadm=4.2", ["SCRIPT", "--mdadm", "4.4", *RECORD], "the mdadm is named twice"),
+        ("qemu:?kernel=6.1", ["SCRIPT", "--kernel", "6.12", *RECORD], "the kernel is given twice"),
+        ("uml:?mdadm=4.2", ["SCRIPT", "--mdadm", "4.4", *RECORD], "the mdadm is given twice"),
         ("qemu:", ["SCRIPT", "SCRIPT", *RECORD], "several scripts are named a.sh"),
         ("qemu:?root=amd64", ["SCRIPT", "--kernel", "6.1", *RECORD], "a root image has its own kernel"),
     ],

@@ -39,7 +39,7 @@ def test_a_script_breaks_these_rules_and_no_others(text: str, broken: str) -> No
 def test_a_line_that_is_not_analysed_is_named_with_the_reason() -> None:
     (found,) = lint_shell("#!/bin/sh\n\n\n\n\n\nfio --name=x $(cat options)\n")
     assert (found.rule_id, found.subject) == ("not-analysed", "line 7")
-    assert "fio line at line 7 is not analysed: it contains $(…)" in found.observed
+    assert "the fio command in line 7 is not analysed: it contains $(…)" in found.observed
     assert found.is_note
 
 

@@ -74,7 +74,7 @@ def test_what_fio_plot_cannot_read_is_named_and_the_rest_written(tmp_path: Path)
     drawn = exported([*cells, cell("raid5", "lost", 0, read_iops=1.0)], files, tmp_path)
     assert len(drawn.files) == 1
     assert len(drawn.left_out) == 5
-    assert "raid5/wd: fio fio-2.0 lacks iodepth, numjobs" in drawn.left_out
+    assert "raid5/wd: the document of fio-2.0 lacks iodepth, numjobs" in drawn.left_out
 
 
 def test_arrays_are_compared_in_one_picture(tmp_path: Path) -> None:
