@@ -1,4 +1,4 @@
-"""``raidlab findings``: runs scripts that reproduce findings, on several kernels and versions of mdadm."""
+"""The command ``raidlab findings``, which runs scripts that reproduce findings on several kernels and mdadms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``raidlab md-tests``: runs mdadm's own test suite, one test after another, in an embedded machine."""
+"""The command ``raidlab md-tests``, which runs mdadm's own test suite, one test after another, in embedded machines."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def md_tests(
     context = current()
     suite = find_suite(checkout)
     if resume and tests:
-        raise SpecError("--resume runs the remaining tests of the stored run", hint="leave out the tests, or --resume")
+        raise SpecError(
+            "--resume cannot be combined with tests, because it runs the remaining tests of the stored run",
+            hint="leave out either the tests or --resume",
+        )
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="create it first")
     chosen = chosen_tests(suite, tests)

@@ -1,4 +1,4 @@
-"""mdadm's own test suite: its tests in a source folder, the outcome of each, and the record of a run."""
+"""Finds the tests of mdadm's own suite in a source folder, judges their outcomes, and records runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SuiteOutcome(StrEnum):
 
     PASSED = "passed"
     KNOWN = "failed, as upstream knows"
-    """The test is marked as broken upstream: it has a ``.broken`` file."""
+    """The test is marked as broken upstream, that is, it has a ``.broken`` file."""
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
@@ -94,7 +94,7 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
     upstream: str = ""
     """The first line of the test's ``.broken`` file; empty if it has none."""
     kernel: tuple[str, ...] = ()
-    """The first lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
+    """The first lines of the kernel's complaints during the test (WARNING, BUG, Oops, panic, hung tasks)."""
     machine_seconds: float | None = None
     """Duration by the machine's clock; None if the machine was lost."""
     computer_seconds: float = 0.0
@@ -111,14 +111,14 @@ class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SKIPS_REST = re.compile(r"^skipping\.\.\. ", re.MULTILINE)
-"""Printed by tests that exit successfully because the kernel lacks a feature, such as linear arrays."""
+"""What a test prints before it exits successfully because the kernel lacks a feature, such as linear arrays."""
 _SKIP_REASON = re.compile(r"^\tSKIPPING, REASON: (.*?)\s*$", re.MULTILINE)
 _TRACE = re.compile(r"^\++ ")
 _ERROR = re.compile(r"^\s*(?:\*\*(?:Error|Fatal)\*\*\s*:?|(?:FATAL )?ERROR:)\s*(\S.*?)\s*$", re.MULTILINE)
 _SAVING = re.compile(r"^\++ save_log( fail)?$", re.MULTILINE)
 """The trace line at which a failed test begins to save its log."""
 _HOUSEKEEPING = re.compile(r"^\++ (?:trap|exit|return|rv=|case |(?:cat|rm -f) \S*/stderr$)")
-"""Traced commands to ignore: what the suite's function ``mdadm`` runs after mdadm, and what ends a test."""
+"""Traced commands that are ignored, because the suite's function ``mdadm`` runs them after mdadm or they end a test."""
 _OWN_MDADM = re.compile(r"^/\S+/mdadm ")
 _COMPLAINT = re.compile(
     r"^(?:\[[ 0-9.]+\] )?("
@@ -226,7 +226,7 @@ _RULES = {
     "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
     "64-md-raid-assembly.rules": "udev-md-raid-assembly.rules",
 }
-"""Name in /lib/udev/rules.d -> name in mdadm's sources (target install-udev of its Makefile)."""
+"""Names of udev rules in /lib/udev/rules.d, with their names in mdadm's sources (install-udev in its Makefile)."""
 _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
 """Suffixes of files in the tests' folder that are not tests: notes on failures, fault injection, and backups."""
@@ -251,7 +251,7 @@ _TOOLS = {
     "hostname": "hostname",
     "modprobe": "kmod",
 }
-"""Program that the suite checks for (check_env in func.sh) or needs -> Debian or Ubuntu package that provides it."""
+"""Programs that the suite checks for (check_env in func.sh) or needs, with their packages in Debian and Ubuntu."""
 _UDEVD = ("/lib/systemd/systemd-udevd", "/usr/lib/systemd/systemd-udevd", "/sbin/udevd")
 
 
@@ -262,7 +262,7 @@ class Suite:
     folder: Path
     tests: tuple[str, ...]
     broken: Mapping[str, str]
-    """Test -> content of its ``.broken`` file, which says that the test fails sometimes or always."""
+    """The content of the ``.broken`` file of each test that has one because it fails sometimes or always."""
     file_kib: tuple[int, int] | None
     """Sizes in KiB of the files for the first eight loop devices and for the others; None if func.sh sets none."""
 
@@ -290,7 +290,7 @@ def find_suite(folder: Path) -> Suite:
 
 
 def is_test(name: str) -> bool:
-    """Whether a file in ``tests`` is a test, by the rules of the suite's loop over ``[0-9][0-9]*``."""
+    """Whether the suite's loop over ``[0-9][0-9]*`` would run the file with this name in ``tests``."""
     return is_name(name) and _TEST.fullmatch(name) is not None and not name.endswith(_NO_TESTS)
 
 
@@ -404,7 +404,7 @@ _NEW_RUN = "start a new run: omit --resume"
 
 
 class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The header of a run: the suite, the machine and the tests."""
+    """The header of a run, which describes the suite, the machine and the tests."""
 
     id: Name
     created_utc: str
@@ -421,7 +421,7 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteJournal:
-    """One run: its header, its results so far, and the folders with its copy of the suite and its logs."""
+    """One run, with its header, its results so far, and the folders for its copy of the suite and for its logs."""
 
     def __init__(self, runs: RunFolders, run: SuiteRun) -> None:
         folder = runs.path(run.id)

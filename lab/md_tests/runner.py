@@ -26,7 +26,7 @@ from lab.plans import Danger, Plan, Step
 from lab.units import GIB, MIB
 
 DATA_DISK_BYTES = 2 * GIB
-"""The suite's sparse files for loop devices take up to 544 MB of it."""
+"""Size of the machine's data disk; the suite's sparse files for loop devices take up to 544 MB of this."""
 MODULES = ("raid0", "raid1", "raid10", "raid456", "linear", "multipath")
 LOOP_DEVICES = 16
 _PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
@@ -37,7 +37,7 @@ _LOG_POLL_SECONDS = 0.5
 _START_UDEV_SECONDS = 30.0
 _COMMAND_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
-"""``w`` prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
+"""Writing ``w`` to this file prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
 # Allow IMSM, Intel's metadata, without an Intel controller. env-imsm-template sets these variables too, but too late.
 _SCRIPT = """
 cd "$1" || exit 9

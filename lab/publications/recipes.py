@@ -71,7 +71,7 @@ class MdadmCall:
     names: list[Word] = field(default_factory=list)
     """The arrays and devices in order. In the modes that create or change an array, the first one is the array."""
     values: dict[str, str] = field(default_factory=dict)
-    """Long name of an option -> its value, which is empty if the option has none."""
+    """The values of the options, by their long names; empty for an option without a value."""
     actions: list[tuple[str, Word]] = field(default_factory=list)
     """The actions of manage and grow mode (such as add, re-add, fail, remove or replace), each with its device."""
     problem: str = ""
@@ -179,17 +179,17 @@ class Recipe:
 
     commands: tuple[ShellCommand, ...]
     files: Mapping[str, str] = field(default_factory=dict)
-    """Name of a job file that the script writes -> its content."""
+    """The contents of the job files that the script writes, by their names."""
     created: list[Created] = field(default_factory=list)
     reused: dict[str, list[str]] = field(default_factory=dict)
-    """Device that is a member of several arrays at the same time -> these arrays."""
+    """The arrays of each device that is a member of several arrays at the same time."""
     added: list[str] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
-    """Loop device -> its backing file."""
+    """The backing file of each loop device."""
     has_other_loops: bool = False
     """Whether the script sets up loop devices whose names are unknown."""
     mounted: dict[str, list[str]] = field(default_factory=dict)
-    """Array or other device -> folders on which it is mounted."""
+    """The folders on which each array or other device is mounted."""
     buffered_loops: tuple[str, ...] = ()
     made_files: frozenset[str] = frozenset()
     while_syncing: list[tuple[ShellCommand, dict[str, tuple[str, int]]]] = field(default_factory=list)
@@ -203,7 +203,7 @@ class Recipe:
 
     @property
     def arrays(self) -> dict[str, tuple[str, ...]]:
-        """Array -> its members, according to the last command that creates it."""
+        """The members of each array, according to the last command that creates it."""
         return {each.array: each.members for each in self.created}
 
 
@@ -261,9 +261,9 @@ class _Disks:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._in_use: dict[str, tuple[str, str]] = {}
-        """Disk in use -> the key of its array (``_key``), and the array's name as written."""
+        """For each disk in use, the key of its array (``_key``) and the array's name as written."""
         self._members: dict[str, list[Word] | None] = {}
-        """Key of an array -> its members, or None if they are not known."""
+        """The members of each array, by the array's key; None if they are not known."""
 
     def take(self, command: ShellCommand, call: MdadmCall) -> None:
         if call.problem:
@@ -371,7 +371,7 @@ class _Syncs:
 
     def __init__(self, commands: Sequence[ShellCommand]) -> None:
         self.running: dict[str, tuple[str, int]] = {}
-        """Key of an array (``_key``) -> its name as written, and the line that creates it."""
+        """For each array's key (``_key``), the array's name as written and the line that creates it."""
         self._waits_somewhere = any(command.is_conditional and _may_wait(command) for command in commands)
 
     def take(self, command: ShellCommand, call: MdadmCall | None) -> None:
@@ -642,9 +642,9 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     file_bytes: int | None = None
     """Size of the file that a job reads or writes."""
     members: dict[str, int] = {}
-    """Array -> number of disks."""
+    """The number of disks in each array."""
     printed_members: dict[str, tuple[str, ...]] = {}
-    """Array -> its devices, according to a table in the text."""
+    """The devices of each array, according to a table in the text."""
     runs: int | None = None
     """The number of runs of each configuration; None if it is not stated."""
     shows_spread: bool = False

@@ -62,7 +62,7 @@ def programs() -> _Programs:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a word: text, a variable (``name``), or a value that is known only at run time (``raw``)."""
+    """A part of a word, which is text, a variable (``name``), or a value that is known only at run time (``raw``)."""
 
     text: str = ""
     name: str = ""
@@ -123,7 +123,7 @@ class ShellCommand:
         return self.words[0].text.rpartition("/")[2]
 
     def option(self, name: str) -> str | None:
-        """Return the value of an option, which is written as ``name=value`` or ``name value``; None without it.
+        """Return the value of an option written as ``name=value`` or ``name value``, or None if it is not given.
 
         ``name`` includes any dashes.
         """
@@ -146,7 +146,7 @@ class Script:
 
     commands: list[ShellCommand] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
-    """Name of a file that is written from a here-document -> its content."""
+    """The contents of the files that are written from here-documents, by their names."""
     steps: int = 0
     """The number of statements and words that were processed, with loops expanded."""
 
@@ -379,7 +379,7 @@ class _Runner:
             inner.run(tokens)
 
     def _loop(self, tokens: Sequence[Token]) -> None:
-        """Process ``NAME in WORDS ; do BODY``."""
+        """Process a ``for`` loop, given as its tokens ``NAME in WORDS ; do BODY``."""
         start = next((place for place, each in enumerate(tokens) if each.plain == "do"), None)
         if start is None:
             return
@@ -589,7 +589,7 @@ _SHOWN = {0xE000 + place: char for place, char in enumerate(_ACTING)}
 
 
 def _braces(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Expand ``{a,b}`` and ``{1..4}``, and return each resulting word with whether it contains a wildcard."""
+    """Expand ``{a,b}`` and ``{1..4}``, and return each word together with whether it contains a wildcard."""
     text = "".join([part for part, _ in parts])
     if not _ACTS.search(text):
         # This is the usual case, and must be fast because loops may run over thousands of words.
