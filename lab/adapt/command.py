@@ -18,7 +18,7 @@ from lab.units import human_bytes
 
 def capacity(
     sizes: Annotated[
-        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; default: the lab's free disks.")
+        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; by default those of the free disks.")
     ] = None,
     *,
     reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,

@@ -119,7 +119,7 @@ class FoundVolume(FoundArray):
 
 
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
-    """The volumes that the labels describe.
+    """Return the volumes that the labels describe.
 
     If several startable volumes have the same name, only the one with the lowest UUID can be started.
     """
@@ -177,7 +177,7 @@ def _refusal(label: Label, present: Mapping[int, str]) -> str:
     if lost:
         gone = ", ".join(str(disk) for disk in sorted(missing))
         arrays = f"{len(lost)} of its {len(composition.windows)} arrays"
-        return f"disks {gone} are missing or failed, more than {arrays} survive"
+        return f"disks {gone} are missing or failed, which is more than {arrays} can survive"
     return ""
 
 
@@ -285,8 +285,8 @@ class VolumeArray(ArrayStatus):
     unit: ClassVar[str] = "disk"
     waits_words: ClassVar[str] = "rebuild is paused"
     cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
-    """Add each operation that ``Volume`` leaves to the refusal of ``Array``: ``_unless_allowed`` in lab.actions.arrays
-    disables the keys of verbs that need it.
+    """Add each operation that ``Volume`` does not implement, so that ``Array`` refuses it. ``_unless_allowed`` in
+    lab.actions.arrays disables the keys of the verbs that need such an operation.
     """
 
     label: Label
@@ -328,7 +328,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def failures_survived(self) -> int:
-        """The number of further disk failures that it is certain to survive: 0 while an array is degraded, else 1."""
+        """The number of further disk failures that the volume is certain to survive: 0 while degraded, else 1."""
         return int(not self.has_degraded_window and not self.lost)
 
     @property
@@ -336,7 +336,7 @@ class VolumeArray(ArrayStatus):
         return any(window.is_degraded for window in self.windows)
 
     def disk(self, node: str) -> VolumeDisk:
-        """The disk with this node. Raises ArrayError if the volume has none."""
+        """Return the disk with this node. Raises ArrayError if the volume has none."""
         for disk in self.disks:
             if disk.node == node:
                 return disk
@@ -344,7 +344,7 @@ class VolumeArray(ArrayStatus):
         raise ArrayError(f"{node} is not a disk of {self.name}", hint=f"its disks are {nodes}")
 
     def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
-        """The windows that would lose data if this disk failed now."""
+        """Return the windows that would lose data if this disk failed now."""
         return tuple(
             each.window.number
             for each in self.windows
@@ -417,8 +417,8 @@ class VolumeArray(ArrayStatus):
         return f"{sync.number} of {sync.count}" if sync and sync.at_once == 1 and sync.count > 1 else ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
-        """The disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that is large enough."""
-        # Add one disk at a time: a rebuild runs through its arrays one after another.
+        """Choose the disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that fits."""
+        # Add one disk at a time, because a rebuild goes through the arrays one after another.
         if self.sync_action.is_busy or not self.is_degraded or self.lost:
             return None
         if self.is_interrupted:
@@ -499,7 +499,7 @@ _SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
 
 
 def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeArray:
-    """The state of one running volume; ``arrays``: all md arrays. Raises ArrayError if it is not running."""
+    """Read the state of a volume; ``arrays`` are all md arrays. Raises ArrayError if the volume is not running."""
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
@@ -527,7 +527,7 @@ def volume_of(
     optimal_io_bytes: int,
     mapped_name: str,
 ) -> VolumeArray:
-    """The state of a running volume, derived from the states of its disks and arrays."""
+    """Derive the state of a running volume from the states of its disks and arrays."""
     sync = sync_of(windows, disks, label)
     arrays = [window.array for window in windows if window.array]
     return VolumeArray(
@@ -592,7 +592,7 @@ def _flags(disk: VolumeDisk) -> frozenset[str]:
 
 
 def sync_of(windows: Sequence[WindowStatus], disks: Sequence[VolumeDisk], label: Label) -> VolumeSync | None:
-    """The running sync of a volume, or None."""
+    """Return the running sync of a volume, or None."""
     at_work = [window for window in windows if window.array and window.array.sync_action.is_busy]
     if not at_work:
         return None
@@ -659,7 +659,7 @@ class Volume(Array):
         return read_volume(machine, self._known, self._stack, read_arrays(machine))
 
     def volume(self) -> VolumeArray:
-        """The state of the volume and its arrays. Raises ArrayError, with the reason, if it is not running."""
+        """Return the state of the volume and its arrays. Raises ArrayError, with the reason, if it is not running."""
         return cast(VolumeArray, self.status())
 
     def start(self, found: FoundArray, *, force: bool) -> Plan:
@@ -865,7 +865,7 @@ def _arrays(volume: VolumeArray, windows: Iterable[int]) -> dict[int, str]:
 
 
 def _awake_first(volume: VolumeArray, arrays: Mapping[int, str], title: str, steps: Iterable[Step]) -> Plan:
-    """Take assembled arrays out of read-auto first: in that state md does not record failures."""
+    """Take assembled arrays out of read-auto first, because in that state md does not record failures."""
     why = "An assembled array waits for its first write; from now on md records changes."
     first = (
         Step(("mdadm", "--readwrite", each.device), why, writes_devices=(each.device,))

@@ -40,30 +40,30 @@ def names_volume(name: str) -> bool:
 
 
 def volume_device(name: str) -> str:
-    """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``. Raises SpecError for an invalid name."""
+    """Return the node of a volume, such as ``/dev/mapper/adapt0``. Raises SpecError if the name is invalid."""
     if not names_volume(name):
         raise SpecError(f"'{name}' is not a volume name", hint="write 'adapt' and a number below 100, such as adapt0")
     return f"{MAPPER}{name}"
 
 
 def slice_name(name: str, disk: int, window: int) -> str:
-    """The name of the slice of ``disk`` in ``window``: ``adapt0-d03w01``."""
+    """Return the name of the slice of ``disk`` in ``window``, such as ``adapt0-d03w01``."""
     return f"{name}-d{disk:02d}w{window:02d}"
 
 
 def slice_device(name: str, disk: int, window: int) -> str:
-    """The node of a slice."""
+    """Return the node of a slice."""
     return f"{MAPPER}{slice_name(name, disk, window)}"
 
 
 def parse_slice_name(text: str) -> tuple[str, int, int] | None:
-    """The volume, disk and window in the name of a slice; None for any other text."""
+    """Parse the name of a slice into volume, disk and window. Return None for any other text."""
     match = _SLICE.fullmatch(text)
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 
 LABEL_OFFSET_BYTES = 4 * KIB
-"""The place of md's 1.2 superblock, so creating an array on the whole disk overwrites the label."""
+"""The offset of md's 1.2 superblock, so creating an array on the whole disk overwrites the label."""
 LABEL_BYTES = 8 * KIB
 LABEL_COPIES = 2
 LABEL_AREA_BYTES = LABEL_OFFSET_BYTES + LABEL_COPIES * LABEL_BYTES
@@ -109,7 +109,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     own_uuid: str = ""
 
     def window_uuid(self, number: int) -> str:
-        """UUID of the md array of a window; it is unique to volume and window, so md cannot mix up their slices."""
+        """Return the UUID of a window's md array, unique to volume and window, so that md never mixes up slices."""
         return uuid_from(f"{self.uuid} window {number}")
 
     def disk_of(self, own_uuid: str) -> int | None:
@@ -117,18 +117,18 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def uuid_from(text: str) -> str:
-    """A UUID derived from ``text``, in mdadm's format."""
+    """Derive a UUID in mdadm's format from ``text``."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return ":".join(digest[start : start + 8] for start in range(0, 32, 8))
 
 
 def new_uuid() -> str:
-    """A random UUID in mdadm's format."""
+    """Generate a random UUID in mdadm's format."""
     return uuid_from(secrets.token_hex())
 
 
 def checksum_of(volume: VolumeLayout) -> str:
-    """SHA-256 of all windows, segments and pieces of a layout."""
+    """Return the SHA-256 of all windows, segments and pieces of a layout."""
     digest = hashlib.sha256()
     for window in volume.composition.windows:
         digest.update(f"w{window.number} {window.tier} {window.disks} {window.lines}\n".encode())
@@ -139,7 +139,7 @@ def checksum_of(volume: VolumeLayout) -> str:
 
 
 def encode(label: Label) -> str:
-    """One copy as text: a line with a checksum, and a line of JSON; at most ``LABEL_BYTES``, ASCII.
+    """Encode one copy as a line with a checksum and a line of JSON, at most ``LABEL_BYTES`` of ASCII.
 
     Raises ValueError if the text would be longer.
     """
@@ -151,7 +151,7 @@ def encode(label: Label) -> str:
 
 
 def decode(data: bytes) -> Label | None:
-    """The label in one copy; None if it is missing, damaged, or in another format version."""
+    """Decode the label in one copy. Return None if it is missing, damaged, or in another format version."""
     head, newline, rest = data.partition(b"\n")
     words = head.split()
     if not newline or len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
@@ -167,20 +167,20 @@ def decode(data: bytes) -> Label | None:
 
 
 def newest(labels: Iterable[Label | None]) -> Label | None:
-    """The label with the highest sequence number, or None."""
+    """Return the label with the highest sequence number, or None."""
     found = [label for label in labels if label]
     return max(found, key=lambda label: label.sequence, default=None)
 
 
 def copies_in(area: bytes) -> tuple[Label | None, ...]:
-    """The copies in the first ``LABEL_AREA_BYTES`` of a disk."""
+    """Decode the copies in the first ``LABEL_AREA_BYTES`` of a disk."""
     return tuple(
         decode(area[start : start + LABEL_BYTES]) for start in range(LABEL_OFFSET_BYTES, LABEL_AREA_BYTES, LABEL_BYTES)
     )
 
 
 def copy_offset_bytes(sequence: int) -> int:
-    """Offset in bytes, on each disk, of the copy with this sequence number."""
+    """Return the offset in bytes, on each disk, of the copy with this sequence number."""
     return LABEL_OFFSET_BYTES + sequence % LABEL_COPIES * LABEL_BYTES
 
 
@@ -189,7 +189,7 @@ CONCISE_BYTES = 60_000
 
 @lru_cache(maxsize=8)
 def layout_of(label: Label) -> VolumeLayout:
-    """The layout of a volume. Raises ArrayError if this version computes a different layout than the original one."""
+    """Compute the layout of a volume. Raises ArrayError if it differs from the layout that was created."""
     composition = Composition.of([disk.lines for disk in label.disks], label.reference, label.rule)
     volume = VolumeLayout.of(composition, label.run_stripes, label.piece_lines)
     if checksum_of(volume) != label.layout_checksum:
@@ -201,7 +201,7 @@ def layout_of(label: Label) -> VolumeLayout:
 
 
 def slice_table(label: Label, disk: int, window: int, node: str) -> str:
-    """The table of one slice: its header, then its pieces, all on the disk at ``node``."""
+    """Return the table of one slice, which maps its header and then its pieces to the disk at ``node``."""
     layout = layout_of(label)
     own = [each.number for each in layout.composition.windows_on(disk)]
     chunk, header = label.chunk_bytes // SECTOR_BYTES, label.slice_header_bytes // SECTOR_BYTES
@@ -215,7 +215,7 @@ def slice_table(label: Label, disk: int, window: int, node: str) -> str:
 
 
 def slices_on(label: Label, disk: int) -> tuple[int, ...]:
-    """The windows with a slice on this disk."""
+    """Return the windows with a slice on this disk."""
     return tuple(window.number for window in layout_of(label).composition.windows_on(disk))
 
 
@@ -235,7 +235,7 @@ class SliceTables:
 
 
 def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, ...]:
-    """The tables of all slices of some disks.
+    """Return the tables of all slices of some disks.
 
     dmsetup (2.03.16) reads at most 64 KiB of the concise format and ignores the rest; plain tables have no such limit.
     """
@@ -257,7 +257,7 @@ def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, .
 
 
 def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
-    """The table of the volume; ``arrays`` maps its windows to md names."""
+    """Return the table of the volume; ``arrays`` maps its windows to md names."""
     chunk = label.chunk_bytes // SECTOR_BYTES
     devices = {window: array_device(name) for window, name in arrays.items()}
     return "".join(
@@ -268,17 +268,17 @@ def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
 
 
 def needed_bytes(label: Label, disk: int) -> int:
-    """Minimum size in bytes of a disk in this place."""
+    """Return the minimum size in bytes of a disk in this place."""
     return label.reserve_bytes + label.disks[disk].lines * label.chunk_bytes
 
 
 def volume_bytes(label: Label) -> int:
-    """Capacity of the volume in bytes."""
+    """Return the capacity of the volume in bytes."""
     return layout_of(label).composition.data_blocks * label.chunk_bytes
 
 
 def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
-    """Window -> free md name, for a volume that is to be started. Raises SpecError if there are not enough names."""
+    """Choose free md names for the windows of a volume to be started. Raises SpecError if there are too few names."""
     windows = layout_of(label).composition.windows
     free = [name for number in range(FIRST_INNER_NUMBER, 1000) if (name := f"md{number}") not in taken]
     if len(free) < len(windows):

@@ -29,7 +29,7 @@ class AdaptLevel(StrEnum):
 
 
 EQUAL_WITHIN = 0.01
-"""Relative difference up to which disk sizes count as equal; drives of one nominal size differ by a few sectors."""
+"""Relative difference up to which disk sizes count as equal; drives of the same nominal size can differ slightly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
 
 
 def data_width(active: int, reference: int) -> int:
-    """Data blocks of a stripe on ``active`` disks: the largest divisor of ``reference`` below ``active``.
+    """Return the data blocks of a stripe on ``active`` disks, the largest divisor of ``reference`` below ``active``.
 
     An aligned write of ``reference`` blocks then consists of whole stripes in every tier, so no parity update reads
     anything. Returns 0 if no stripe is possible.
@@ -61,7 +61,7 @@ def data_width(active: int, reference: int) -> int:
 
 
 def reference_blocks(reference: int | None, disk_count: int) -> int:
-    """The number of data blocks in the reference stripe; if ``reference`` is None, in a stripe over all disks.
+    """Return the number of data blocks in the reference stripe; if ``reference`` is None, in a stripe over all disks.
 
     Raises SpecError if a stripe over all disks cannot have that many.
     """
@@ -76,11 +76,11 @@ def reference_blocks(reference: int | None, disk_count: int) -> int:
 
 
 def usable_lines(capacities: Sequence[int], utilisation: Sequence[float | Fraction] | None = None) -> tuple[int, ...]:
-    """The number of lines that each disk contributes.
+    """Return the number of lines that each disk contributes.
 
     ``utilisation`` is the share of each disk that is used, relative to the others: above 0, at most 1, and exactly 1
-    for the largest share. By default all disks are used in full, which gives the largest capacity. Raises SpecError for
-    invalid factors.
+    for the largest share. By default all disks are used in full, which gives the largest capacity. Raises SpecError if
+    factors are invalid.
     """
     if utilisation is None:
         return tuple(capacities)
@@ -91,7 +91,7 @@ def usable_lines(capacities: Sequence[int], utilisation: Sequence[float | Fracti
 
 
 def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) -> tuple[Fraction, ...]:
-    """The factors as fractions. Raises SpecError if they are invalid."""
+    """Return the factors as fractions. Raises SpecError if they are invalid."""
     if len(utilisation) != disk_count:
         raise SpecError(
             f"{len(utilisation)} utilisation factors for {disk_count} disks", hint="write one for each disk, in order"
@@ -147,7 +147,7 @@ class Composition:
     def of(
         cls, lines: Sequence[int], reference: int | None = None, rule: AdaptLevel = AdaptLevel.ADAPT5
     ) -> Composition:
-        """The arrays for disks of ``lines`` lines. Raises SpecError if the disks cannot hold the reference stripe."""
+        """Compose the arrays for disks of ``lines`` lines. Raises SpecError if they cannot hold ``reference``."""
         wide = reference_blocks(reference, len(lines))
         windows: list[TierWindow] = []
         for number, tier in enumerate(tiers(lines)):
@@ -179,7 +179,7 @@ class Composition:
         return max((len(self.windows_on(disk)) for disk in range(len(self.lines))), default=0)
 
     def lost_windows(self, failed: frozenset[int]) -> tuple[TierWindow, ...]:
-        """The arrays that lose data if these disks fail; a RAID 5 survives one missing member."""
+        """Return the arrays that lose data if these disks fail; a RAID 5 survives one missing member."""
         return tuple(window for window in self.windows if len(failed.intersection(window.disks)) > 1)
 
 
@@ -223,7 +223,7 @@ Placement = dict[tuple[int, int], tuple[Piece, ...]]
 
 
 def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
-    """The segments of the volume, from its beginning to its end, in runs of ``stripes`` stripes.
+    """Return the segments of the volume, from its beginning to its end, in runs of ``stripes`` stripes.
 
     With interleaved tiers, all tiers are used evenly, and the tier changes only between reference stripes; within a
     tier, the windows alternate. With the SHR-like rule, tiers are concatenated.
@@ -244,7 +244,7 @@ def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
 
 
 def shortest_run(composition: Composition, limit: int = COMFORTABLE_TARGETS) -> int:
-    """The smallest length of a run, in stripes, with which a volume needs at most ``limit`` segments."""
+    """Return the smallest length of a run, in stripes, with which a volume needs at most ``limit`` segments."""
     if composition.rule is AdaptLevel.SHR:
         return 1
     longest = max((window.lines for window in composition.windows), default=1)
@@ -320,7 +320,7 @@ def _even(composition: Composition, stripes: int) -> Iterator[Run]:
 
 
 def _in_turn(windows: Sequence[TierWindow], stripes: int, total: int) -> Iterator[Run]:
-    """Runs of a tier's windows in rotation, ``total`` blocks in all."""
+    """Yield runs of a tier's windows in rotation, ``total`` blocks in all."""
     width, lines = windows[0].width, windows[0].lines
     left = total
     for row in range(0, lines, stripes):
@@ -335,7 +335,7 @@ def _in_turn(windows: Sequence[TierWindow], stripes: int, total: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class VolumeLayout:
-    """A composition with the order and placement of its parts: the input of the device-mapper tables."""
+    """A composition with the order and placement of its parts, from which the device-mapper tables are computed."""
 
     composition: Composition
     run_stripes: int
@@ -345,7 +345,7 @@ class VolumeLayout:
 
     @classmethod
     def of(cls, composition: Composition, run_stripes: int, piece_lines: int) -> VolumeLayout:
-        """The layout of a volume with runs of ``run_stripes`` stripes and pieces of ``piece_lines`` lines."""
+        """Return the layout of a volume with runs of ``run_stripes`` stripes and pieces of ``piece_lines`` lines."""
         order = segments(composition, run_stripes)
         return cls(composition, run_stripes, piece_lines, order, placement(composition, order, piece_lines))
 
@@ -364,10 +364,10 @@ class System(StrEnum):
 
 
 def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = None) -> Fraction:
-    """The capacity, in data blocks, of disks with these numbers of lines; 0 if the rule cannot be applied to them.
+    """Return the capacity, in data blocks, of disks with these numbers of lines; 0 if the rule does not apply to them.
 
-    ``reference`` is the reference stripe of adapt5; by default, the widest one. Raises SpecError if it is not possible
-    on these disks.
+    ``reference`` is the reference stripe of adapt5, by default the widest. Raises SpecError if these disks cannot hold
+    it.
     """
     if rule is AdaptLevel.SHR:
         return Fraction(sum(tier.rows * (len(tier.disks) - 1) for tier in tiers(lines)))
@@ -381,12 +381,12 @@ def capacity(rule: AdaptLevel, lines: Sequence[int], reference: int | None = Non
 
 
 def best_reference(lines: Sequence[int]) -> int:
-    """The reference stripe with which adapt5 has the largest capacity; if there are several, the widest."""
+    """Return the reference stripe with which adapt5 has the largest capacity; if there are several, the widest."""
     return max(range(1, len(lines)), key=lambda reference: (capacity(AdaptLevel.ADAPT5, lines, reference), reference))
 
 
 def small_write_share(width: int, blocks: int) -> Fraction:
-    """The share of writes that cover a stripe of ``width`` data blocks only partly, so that md must read blocks first.
+    """Return the share of writes that cover a stripe of ``width`` data blocks only partly, so that md must read first.
 
     Each write has ``blocks`` blocks and is aligned to its size; its alignment to stripes repeats after ``width``.
     """

@@ -114,9 +114,7 @@ def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
 def erase(label: Label, nodes: Iterable[str]) -> Iterator[Step]:
     """Erase the labels and the superblocks of all slices of a stopped volume."""
     for node in nodes:
-        why = (
-            f"Overwrites the label and the superblocks at the beginning of {node}: it is no longer part of any volume."
-        )
+        why = f"Overwrites the label and the superblocks at the beginning of {node}, which then belongs to no volume."
         yield _erased(label, node, why)
 
 
@@ -142,7 +140,7 @@ def fail(
 
 
 def without(label: Label, disk: int) -> Label:
-    """The next label, in which ``disk`` has failed."""
+    """Return the next label, in which ``disk`` has failed."""
     return _changed(label, disk, replace(label.disks[disk], is_failed=True))
 
 
@@ -171,14 +169,14 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
 def rebuild(label: Label, disk: int, arrays: Mapping[int, str], present: Collection[int] = ()) -> Iterator[Step]:
     """Rebuild these windows on the slices of a disk, one after another.
 
-    The slices of ``present`` are already members of their arrays: md continues their rebuild by itself.
+    The slices of ``present`` are already members of their arrays, and md continues their rebuild by itself.
     """
     for number, name in arrays.items():
         if number not in present:
             yield from add_member(name, slice_device(label.name, disk, number)).steps
         yield Step(
             ("sh", "-c", _WAIT_FOR_REBUILD, "wait", md_path(name), array_device(name)),
-            "The arrays share this disk: the next rebuild begins when this one is complete.",
+            "The arrays share this disk, so the next rebuild begins when this one is complete.",
             timeout_seconds=SYNC_TIMEOUT_SECONDS,
             only_waits=True,
         )
@@ -190,7 +188,7 @@ def scrub(arrays: Mapping[int, str], action: str) -> Iterator[Step]:
         yield from scrub_array(name, action).steps
         if action != "stop":
             argv = ("sh", "-c", _WAIT_FOR_SCRUB, "wait", md_path(name), array_device(name), action)
-            why = "The arrays share disks: the next one is read when this one is done."
+            why = "The arrays share disks, so the next one is read when this one is done."
             yield Step(argv, why, timeout_seconds=SYNC_TIMEOUT_SECONDS, only_waits=True)
 
 

@@ -88,7 +88,7 @@ class VolumeSpec(Spec):
         return tuple(_problems(self))
 
     def geometry(self) -> Geometry:
-        """The reserved space and the arrays. Raises SpecError for an invalid specification, or if a disk is too small.
+        """Compute the reserved space and the arrays. Raises SpecError if they are invalid or a disk is too small.
 
         The same space is reserved on all disks, so the differences between their sizes do not change.
         """
@@ -100,7 +100,7 @@ class VolumeSpec(Spec):
             if not all(lines):
                 small = self.disks[lines.index(0)]
                 raise SpecError(
-                    f"array {self.name}: {small.name} is too small: {human_bytes(reserve)} of each disk are "
+                    f"array {self.name}: {small.name} is too small: {human_bytes(reserve)} of each disk is "
                     "reserved for metadata",
                     hint="use larger disks, or fewer different sizes",
                 )
@@ -216,12 +216,12 @@ def _penalty_words(costs: Sequence[int]) -> str:
 def _note(spec: VolumeSpec, geometry: Geometry) -> str:
     if are_equal(spec.disks) and spec.utilisation is None:
         return (
-            f"These disks have the same size, so this is a plain RAID 5 of all {len(spec.disks)} with a table "
-            "above it. It gains capacity only with disks of different sizes"
+            f"These disks have the same size, so this is a plain RAID 5 of all {len(spec.disks)} under a "
+            "device-mapper table. It gains capacity only with disks of different sizes"
         )
     if len(geometry.composition.windows) == 1:
         return (
-            "Only one disk is larger: nothing can make its extra capacity redundant, so this is a plain RAID 5. "
+            "Only one disk is larger, and nothing can make its extra capacity redundant, so this is a plain RAID 5. "
             "Two larger disks would hold more"
         )
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
@@ -237,7 +237,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
 
 
 def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
-    """The reference stripe with the largest capacity, and its gain in bytes; None if it is in use or one was set."""
+    """Return the reference stripe with the largest capacity and its gain in bytes; None if it is used or one is set."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
     composition = spec.geometry().composition
@@ -249,7 +249,7 @@ def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
 
 
 def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow, ...]:
-    """The rows of slices of all tiers, beginning with the tier that spans all disks."""
+    """Return the rows of slices of all tiers, beginning with the tier that spans all disks."""
     rows = []
     for number in dict.fromkeys(window.tier for window in windows):
         tier = [window for window in windows if window.tier == number]
@@ -258,7 +258,7 @@ def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow
 
 
 def _rows_of(tier: Sequence[TierWindow], disk_count: int) -> list[tuple[int | None, ...]]:
-    """The rows of one tier: for each disk its window in that row, or None if the disk is not in the tier.
+    """Return the rows of one tier. A row holds the window of each disk, or None if the disk is not in the tier.
 
     All disks of a tier have the same number of slices.
     """
@@ -268,14 +268,14 @@ def _rows_of(tier: Sequence[TierWindow], disk_count: int) -> list[tuple[int | No
 
 
 def unused_lines(composition: Composition) -> tuple[int, ...]:
-    """For each disk, the number of lines that no array uses."""
+    """Return, for each disk, the number of lines that no array uses."""
     return tuple(
         own - sum(window.lines for window in composition.windows_on(disk)) for disk, own in enumerate(composition.lines)
     )
 
 
 def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
-    """Disks that exist only in calculations, from sizes such as ``1T``. Raises SpecError for an invalid size."""
+    """Make disks that exist only in calculations, from sizes such as ``1T``. Raises SpecError if a size is invalid."""
     return tuple(
         LabDisk(name=text, kind=DiskKind.FILE, node=f"/dev/disk{number}", size_bytes=parse_bytes(text))
         for number, text in enumerate(sizes)
@@ -283,7 +283,7 @@ def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
 
 
 def compare_systems(spec: VolumeSpec) -> tuple[SystemPreview, ...]:
-    """The capacity of the disks under each system, without metadata. Raises SpecError if no array is possible."""
+    """Compute the disks' capacity under each system, without metadata. Raises SpecError if no array is possible."""
     disks, chunk_bytes = spec.disks, spec.chunk_bytes
     composition = replace(spec, rule=AdaptLevel.ADAPT5, utilisation=None).geometry().composition
     blocks = composition.reference
@@ -316,13 +316,13 @@ def _composed(system: System, title: str, composition: Composition, chunk_bytes:
 
 
 _LINES_APART = 4096
-"""Maximum length of a slice, in lines, up to which each line is placed separately, as in the paper's pattern."""
+"""Length of a slice, in lines, up to which each line is placed separately, as in the paper's pattern."""
 _PIECES = 768
-"""Number of pieces of a longer slice, so that data used together are within about a hundredth of each disk."""
+"""Number of pieces that a longer slice is cut into, so that data used together are within a hundredth of each disk."""
 
 
 def new_label(spec: VolumeSpec) -> Label:
-    """The label of a new volume, in the stage before its arrays are created."""
+    """Return the label of a new volume, in the stage before its arrays are created."""
     geometry = spec.geometry()
     composition = geometry.composition
     volume = VolumeLayout.of(composition, shortest_run(composition), piece_lines(composition))
@@ -344,6 +344,6 @@ def new_label(spec: VolumeSpec) -> Label:
 
 
 def piece_lines(composition: Composition) -> int:
-    """Number of lines in a piece of a slice."""
+    """Return the number of lines in a piece of a slice."""
     longest = max((window.lines for window in composition.windows), default=1)
     return 1 if longest <= _LINES_APART else -(-longest // _PIECES)

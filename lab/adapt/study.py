@@ -1,7 +1,7 @@
 """The claims C1 to C13 of the AdaptRaid study, with a verdict from the measurements.
 
-A claim holds if all of its comparisons are as claimed: its p-value is the largest of theirs (an intersection-union
-test, Berger 1982, for which no adjustment is needed). It does not hold if any comparison contradicts it; since the
+A claim holds if all of its comparisons are as claimed. Its p-value is the largest of theirs (an intersection-union
+test, Berger 1982, which needs no adjustment). A claim does not hold if any comparison contradicts it. Since the
 smallest of many p-values may be small by chance, these p-values are combined by Simes' method. The two verdicts exclude
 each other, and all measured claims are one family of tests (lab.results.statistics).
 """
@@ -59,7 +59,7 @@ class Configuration:
 
     @classmethod
     def of(cls, array: str) -> Configuration | None:
-        """The configuration in an array's id such as ``adapt5-k4`` or ``adapt5-k4-s30``; None for any other id."""
+        """Parse an array's id such as ``adapt5-k4`` or ``adapt5-k4-s30``. Return None for any other id."""
         found = _ARRAY.fullmatch(array)
         if not found:
             return None
@@ -81,7 +81,7 @@ class Measurements:
         }
 
     def row(self, place: Configuration, workload: str, direction: str = "") -> Row | None:
-        """The repeats of one cell, or None; the direction follows from the workload's name, except for traces."""
+        """Return the repeats of a cell, or None. The workload's name implies the direction, except for traces."""
         way = direction or (READ if workload.startswith("r") else WRITE)
         return self._rows.get((place, workload, way))
 
@@ -93,16 +93,16 @@ class Measurements:
         return iops_of(row) if row else {}
 
     def ratio(self, above: Configuration, below: Configuration, workload: str) -> RatioTest | None:
-        """The ratio of requests per second of two arrays; None if they have no repeat in common."""
+        """Compare the requests per second of two arrays as a ratio; None if they have no repeat in common."""
         return _paired(self._iops(above, workload), self._iops(below, workload))
 
     def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
-        """The ratio of the mean latencies of two arrays in the trace; None if they have no repeat in common."""
+        """Compare the mean latencies of two arrays in the trace as a ratio; None if they have no repeat in common."""
         first, second = (self.row(place, TRACE, direction) for place in (above, below))
         return _paired(times_of(first), times_of(second)) if first and second else None
 
     def gap_ratio(self, ours: Configuration, other: Configuration, wide: str, narrow: str) -> RatioTest | None:
-        """The ratio of ``ours`` to ``other`` in workload ``wide``, divided by that in ``narrow``, paired by repeat."""
+        """Divide the ratio of ``ours`` to ``other`` in workload ``wide`` by that in ``narrow``, paired by repeat."""
         values = [self._iops(place, workload) for workload in (wide, narrow) for place in (ours, other)]
         shared = [n for n in values[0] if all(n in each for each in values)]
         ratios = [{n: above[n] / below[n] for n in shared} for above, below in (values[:2], values[2:])]
@@ -110,12 +110,12 @@ class Measurements:
 
 
 def iops_of(row: Row) -> dict[int, float]:
-    """Repeat -> requests per second, without repeats where this is 0."""
+    """Return the requests per second of each repeat, without the repeats in which there were none."""
     return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
 
 
 def times_of(row: Row) -> dict[int, float]:
-    """Repeat -> mean latency in seconds."""
+    """Return the mean latency of each repeat in seconds."""
     return {n: value for n, value in row.by_repeat(lambda section: section.mean_seconds).items() if value > 0}
 
 
@@ -199,17 +199,17 @@ class Claim:
 
 
 def above(test: RatioTest, least: float = 1.0) -> PValues:
-    """P-values of the claim that the ratio is above ``least``, and of its opposite."""
+    """Return the p-values of the claim that the ratio is above ``least``, and of its opposite."""
     return PValues(test.p_value(Side.GREATER, at=least), test.p_value(Side.LESS, at=least))
 
 
 def below(test: RatioTest) -> PValues:
-    """P-values of the claim that the ratio is below 1, and of its opposite."""
+    """Return the p-values of the claim that the ratio is below 1, and of its opposite."""
     return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER))
 
 
 def equal(test: RatioTest) -> PValues:
-    """P-values of the claim that the ratio is within ``FLAT_MARGIN`` of 1, and of its opposite in either direction."""
+    """Return the p-values of the claim that the ratio is within ``FLAT_MARGIN`` of 1, and of its opposite."""
     most = 1 + FLAT_MARGIN
     beyond = (test.p_value(Side.GREATER, at=most), test.p_value(Side.LESS, at=1 / most))
     return PValues(test.equivalence_p_value(FLAT_MARGIN), min(1.0, 2 * min(beyond)))
@@ -230,7 +230,7 @@ def _exact(where: str, value: str, agrees: bool) -> ClaimedComparison:
 def _against(
     found: Measurements, other: System, counts: Iterable[int], workloads: Sequence[str], test: _Test = above
 ) -> _Comparisons:
-    """AdaptRaid5 against another system with the same number of fast disks."""
+    """Compare AdaptRaid5 with another system that has the same number of fast disks."""
     for k in counts:
         for workload in workloads:
             ratio = found.ratio(Configuration(System.ADAPT5, k), Configuration(other, k), workload)
@@ -239,14 +239,14 @@ def _against(
 
 
 def _within(found: Measurements, system: System, k: int, before: int, workload: str, test: _Test) -> _Comparisons:
-    """A system with ``k`` fast disks against the same system with ``before`` of them."""
+    """Compare a system with ``k`` fast disks with the same system with ``before`` of them."""
     ratio = found.ratio(Configuration(system, k), Configuration(system, before), workload)
     if ratio:
         yield _finding(f"{workload.upper()} k={k} ÷ k={before}", ratio, test(ratio))
 
 
 def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """RAID 5 with at least one slow disk, at each number of fast disks, against RAID 5 with the fewest."""
+    """Compare RAID 5 with at least one slow disk, for each number of fast disks, with RAID 5 with the fewest."""
     for workload in workloads:
         counts = [k for k in found.counts(System.RAID5, workload) if k < 9]
         for k in counts[1:]:
@@ -254,7 +254,7 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """OnlyFast against OnlyFast with the next smaller good number of fast disks: slower at bad numbers, else faster."""
+    """Compare OnlyFast with OnlyFast at the next smaller good number; at bad numbers it is slower, else faster."""
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:
@@ -287,7 +287,7 @@ def _capacities(found: Measurements) -> _Comparisons:
 
 
 def _overheads(record: ResultRecord) -> _Comparisons:
-    """The cost of the divisor rule, computed exactly from the sizes of the experiment's disks."""
+    """Compute the exact cost of the divisor rule from the sizes of the experiment's disks."""
     sizes = {disk.name[:4]: disk.size_bytes // 512 for disk in record.conditions.disks}
     if {"fast", "slow"} - set(sizes):
         return
@@ -298,7 +298,7 @@ def _overheads(record: ResultRecord) -> _Comparisons:
 
 
 def _closer(found: Measurements) -> _Comparisons:
-    """R8: AdaptRaid5 is the fastest, by a smaller margin than in W8."""
+    """Check that AdaptRaid5 is the fastest in R8, by a smaller margin than in W8."""
     yield from _against(found, System.RAID5, range(2, 9), ["r8"])
     yield from _against(found, System.ONLY_FAST, range(2, 9), ["r8"])
     for k in range(2, 9):
@@ -319,7 +319,7 @@ def _trace(found: Measurements) -> _Comparisons:
 
 
 def _sweep(found: Measurements) -> _Comparisons:
-    """With many fast disks, each increase in the utilisation of the slow disks increases the latency."""
+    """Check that with many fast disks, each increase in the use of the slow disks increases the latency."""
     places = [place for place in found.arrays if place.slow_percent is not None and place.fast >= 5]
     places.sort(key=lambda place: (place.fast, place.slow_percent or 0))
     for before, place in itertools.pairwise(places):
@@ -333,7 +333,7 @@ def _sweep(found: Measurements) -> _Comparisons:
 
 
 def claims(found: Measurements) -> Iterator[Claim]:
-    """All claims with their verdicts, in the study's order."""
+    """Yield all claims with their verdicts, in the study's order."""
     claims = _claims(found)
     asked = [claim for claim in claims if claim.findings and not claim.is_exact]
     sure = dict(zip((claim.number for claim in asked), adjusted([claim.p_values for claim in asked]), strict=True))
@@ -351,13 +351,13 @@ def claims(found: Measurements) -> Iterator[Claim]:
 
 
 def _why_not(claim: Claim, family: int) -> str:
-    """How many repeats a significant contrary comparison needs, as text, if there are too few; else empty."""
+    """State how many repeats a significant contrary comparison needs; empty if there are enough repeats."""
     repeats = min(finding.n for finding in claim.findings)
     needed = repeats_needed(family * len(claim.findings), are_paired=True)
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
     if is_unsure or repeats >= needed:
         return ""
-    return f"a significant contrary comparison among these needs {needed} repeats, but there are {repeats}"
+    return f"a significant contrary comparison among these needs {needed} repeats, but there are only {repeats}"
 
 
 def _claims(found: Measurements) -> tuple[Claim, ...]:
@@ -392,7 +392,7 @@ def _claims(found: Measurements) -> tuple[Claim, ...]:
 
 
 def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
-    """The claims, their verdicts and evidence; notes give possible explanations for those that do not hold."""
+    """Return a table of the claims with their verdicts and evidence; notes explain those that do not hold."""
     columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("how far", False))
     judged = list(claims(found))
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)
@@ -408,7 +408,7 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
 
 
 def by_fast_disks(record: ResultRecord) -> PageGroup:
-    """The study's Figs. 6 to 12: capacity, and requests per second of three systems."""
+    """Return the plots of the study's Figs. 6 to 12, the capacity and requests per second of three systems."""
     return PageGroup("By the number of fast disks", plots=tuple(_plots(record)))
 
 
@@ -456,7 +456,7 @@ def _axes(unit: str) -> dict[str, object]:
 
 
 def capacity_table(found: Measurements) -> Table:
-    """Fig. 6, with the sizes of the created devices."""
+    """Return the table for Fig. 6, with the sizes of the created devices."""
     columns = (Column("fast disks"), *(Column(title) for title in SYSTEMS.values()), Column("÷ RAID 5"))
     body = []
     for k in sorted({place.fast for place in found.arrays}):
@@ -469,7 +469,7 @@ def capacity_table(found: Measurements) -> Table:
 
 
 def workload_table(found: Measurements, workload: str) -> Table | None:
-    """One figure of the study: requests per second by number of fast disks; None without measurements."""
+    """Return the requests per second in one figure of the study, by number of fast disks; None if not measured."""
     counts = sorted({k for system in SYSTEMS for k in found.counts(system, workload)})
     if not counts:
         return None
@@ -489,7 +489,7 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
 
 
 def trace_table(found: Measurements) -> Table | None:
-    """Figs. 13 to 15: mean latencies of a trace's reads and writes; None if no trace was replayed."""
+    """Return the mean latencies of a trace's reads and writes, for Figs. 13 to 15; None if no trace was replayed."""
     body = []
     for place, array in sorted(found.arrays.items(), key=lambda each: (each[0].fast, each[0].system, each[1].name)):
         cells = [found.row(place, TRACE, way) for way in (READ, WRITE)]
@@ -501,7 +501,7 @@ def trace_table(found: Measurements) -> Table | None:
     if not body:
         return None
     columns = (Column("fast disks"), Column("system", False), Column("use of slow disks"), Column("capacity"))
-    note = "the trace is synthetic: generated by a seeded program, not recorded; the study's HP99 is not available"
+    note = "the trace was generated by a seeded program, not recorded, because the study's HP99 is not available"
     title = "A synthetic trace (instead of the one in the study's Figs 13 to 15)"
     return Table(title, (*columns, Column("mean read ms"), Column("mean write ms")), tuple(body), (note,))
 
@@ -511,7 +511,7 @@ def _milliseconds(row: Row | None) -> Estimate | None:
 
 
 def tables(record: ResultRecord, published: Published | None = None) -> tuple[Table, ...]:
-    """All tables of a result, in the order of the report; ``published`` has explanations for claims that fail."""
+    """Return all tables of a result in the report's order. ``published`` explains the claims that do not hold."""
     found = Measurements(record)
     made = [capacity_table(found), *(workload_table(found, workload) for workload in WORKLOADS)]
     made += [trace_table(found), claims_table(found, published.explanations if published else {})]

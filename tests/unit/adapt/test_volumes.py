@@ -218,7 +218,7 @@ def test_a_missing_disk_leaves_it_degraded_and_two_stop_it() -> None:
     assert (found.refusal, 1 in found.working_slots) == ("", False)
     del labels["/dev/ubd04"]
     (found,) = volumes_in(labels)
-    assert found.refusal == "disks 1, 4 are missing or failed, more than 1 of its 5 arrays survive"
+    assert found.refusal == "disks 1, 4 are missing or failed, which is more than 1 of its 5 arrays can survive"
 
 
 def test_a_disk_that_was_replaced_does_not_come_back() -> None:
@@ -266,7 +266,7 @@ def test_an_interrupted_creation_and_a_second_volume_of_one_name_do_not_start() 
         (changed(EXAMPLE, reference=5), "a reference stripe of 5 blocks is not possible on 5 disks"),
         (changed(EXAMPLE, utilisation=(1, 1)), "2 utilisation factors for 5 disks"),
         (VolumeSpec(disks_of(60, 60, 1)), "disk02 has 1 MiB but needs 3 MiB"),
-        (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk are reserved for metadata"),
+        (VolumeSpec(disks_of(60, 50, 40, 30, 20, 10, 5)), "too small: 11 MiB of each disk is reserved for metadata"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(spec: VolumeSpec, message: str) -> None:
