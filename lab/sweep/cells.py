@@ -71,14 +71,14 @@ class CellTask(msgspec.Struct, frozen=True, kw_only=True):
     """As written in the sweep's file; empty for the installed kernel."""
     is_virtual_time: bool
     depends_on: dict[str, str]
-    """The values that were hashed into the key; a worker with other values refuses the task."""
+    """The values that were hashed into the key; a worker with different values refuses the task."""
     allowed_rules: tuple[str, ...] = ()
     most_seconds: float = 3600.0
     """Time limit by the worker's clock, well above the expected time; the cell fails when it is exceeded."""
 
 
 class CellDone(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a measured cell; ``digest`` and ``rows`` describe its figures, ``stamps`` are its warnings."""
+    """The summary of a measured cell. ``digest`` and ``rows`` describe its figures, and ``stamps`` are its warnings."""
 
     key: str
     format: int = _CELL_FORMAT
@@ -92,7 +92,7 @@ class CellDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
-    """SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
+    """Return the SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
 
     ``depends_on`` is the result of lab.measure.job.depends_on, plus the computer in real time.
     """
@@ -102,7 +102,7 @@ def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time:
 
 
 def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer: str, seconds: float) -> bytes:
-    """The content of a cell's file: the summary and the record, compressed."""
+    """Compress the summary and the record of a cell into the content of its file."""
     stamps = tuple(stamp for stamp in record.stamps if not stamp.startswith("simulated-origin"))
     planned_on = task.depends_on.get("computer", computer)
     if computer != planned_on:
@@ -120,14 +120,14 @@ def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer:
 
 
 def unpacked_cell(data: bytes, source: str) -> CellDone:
-    """The summary in a cell's file. Raises ResultError if the file is damaged or has another format version."""
+    """Return the summary in a cell's file. Raises ResultError if the file is damaged or in another format version."""
     try:
         head = gunzip(data, MOST_RECORD_BYTES, source).partition(b"\n")[0]
         done = decode_json(head, CellDone)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise ResultError(f"{source} is damaged: {error}", hint="delete it; the cell is then measured again") from None
     if done.format != _CELL_FORMAT:
-        raise ResultError(f"{source} was written by another raidlab version", hint="delete it")
+        raise ResultError(f"{source} was written by a different raidlab version", hint="delete it")
     return done
 
 
@@ -184,11 +184,11 @@ class CellStore:
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
     def keys(self, candidates: Iterable[str]) -> set[str]:
-        """The keys in ``candidates`` that have a file; the files are not read."""
+        """Return the keys in ``candidates`` that have a file; the files are not read."""
         return {key for key in candidates if os.path.lexists(self.path(key))}
 
     def read(self, key: str) -> bytes | None:
-        """The content of a cell's file, or None if it cannot be read. Raises ResultError for another user's file."""
+        """Read a cell's file. Return None if this fails. Raises ResultError if the file belongs to another user."""
         path = self.path(key)
         try:
             return read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
@@ -196,7 +196,7 @@ class CellStore:
             return None
 
     def load(self, key: str) -> CellDone | None:
-        """The summary of a cell, or None if its file is missing or damaged, so that the cell is measured again."""
+        """Return the summary of a cell. Return None if its file is missing or damaged, so it is measured again."""
         try:
             data = self.read(key)
             done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
@@ -213,7 +213,7 @@ class CellStore:
 
 
 def toml_of(experiment: Experiment) -> str:
-    """A cell as an experiment file for ``raidlab run``, with which it can be measured again on its own."""
+    """Return an experiment file for ``raidlab run`` that measures a cell again on its own."""
     tree = msgspec.to_builtins(experiment)
     plain = msgspec.to_builtins(
         Experiment(format_version=FORMAT_VERSION, id="", title="", question="", arrays=(_NO_ARRAY,), jobs=(_NO_JOB,))
@@ -232,19 +232,19 @@ _NO_JOB = JobPlan(workload="")
 
 
 def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    """A line for each value that differs from that in ``plain``."""
+    """Return a line for each value that differs from the one in ``plain``."""
     changed = {name: value for name, value in tree.items() if value != plain[name] and value is not None}
     # Strings, numbers, booleans and lists of these have the same notation in JSON and TOML.
     return [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in changed.items()]
 
 
 def sweeps_folder(host: Host) -> Path:
-    """The folder of all sweeps and their cells."""
+    """Return the folder of all sweeps and their cells."""
     return host.state.root / "sweeps"
 
 
 def cell_store(host: Host) -> CellStore:
-    """This computer's store of measured cells."""
+    """Return this computer's store of measured cells."""
     return CellStore(sweeps_folder(host) / "cells")
 
 
@@ -289,17 +289,17 @@ class SweepFolder:
         return self._runs.read_header(self.id, SweepRecord)
 
     def in_its_time(self, target: Target) -> Target:
-        """``target`` with the kind of time of this sweep, even if a new sweep would now use the other kind.
+        """Return ``target`` with this sweep's kind of time, even if a new sweep would now use the other kind.
 
-        Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again;
-        ResultError as ``record`` does.
+        Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again, and
+        ResultError if the header is damaged.
         """
         time, asked = _time_of(self.record), target.options.get("time")
         if target.kind is not TargetKind.UML or asked == time:
             return target
         if asked:
             raise SpecError(
-                f"{self.id} was begun in {time} time, and {target} asks for {asked} time",
+                f"{self.id} was begun in {time} time, but {target} asks for {asked} time",
                 hint=f"continue with --on 'uml:?time={time}'; 'raidlab sweep FILE' without --resume begins a new one",
             )
         return target.with_option("time", time)
@@ -316,7 +316,7 @@ class SweepFolder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the lock of the sweep. Raises MachineBusy, ResultError."""
+        """Hold the lock of the sweep. Raises MachineBusy if another process holds it, ResultError if this fails."""
         with self._runs.held(self.id):
             self.failures.repair()
             yield
@@ -327,11 +327,11 @@ class SweepFolder:
             self._progress.replace(progress)
 
     def failed(self) -> tuple[FailedCell, ...]:
-        """The cells that could not be measured, each with its last failure."""
+        """Return the cells that could not be measured, each with its last failure."""
         return tuple({each.cell: each for each in self.failures.read()}.values())
 
     def current_progress(self) -> SweepProgress | None:
-        """The progress: from the progress file while the sweep runs, else from the stored cells. None if unknown.
+        """Read the progress from the progress file while the sweep runs, else from the stored cells. None if unknown.
 
         The progress file of a killed client is out of date, and another sweep may have measured missing cells. Cell
         files are not read, so damaged ones count.
@@ -355,7 +355,7 @@ class SweepFolder:
         )
 
     def state_words(self) -> tuple[str, str]:
-        """Progress and state for display: ``12 of 40`` and ``running, 3 min left``."""
+        """Return the progress and the state for display, such as ``12 of 40`` and ``running, 3 min left``."""
         is_running, progress = self.is_running, self.current_progress()
         if progress is None:
             return "", "running" if is_running else "interrupted"
@@ -370,7 +370,7 @@ class SweepFolder:
         return cells, "complete" if progress.done >= progress.planned else "interrupted"
 
     def result(self) -> SweepResult:
-        """All results of the sweep. Raises ResultError."""
+        """Return all results of the sweep. Raises ResultError if the header is damaged."""
         record = self.record
         sweep = decode_sweep(record.toml, f"{record.id}/sweep")
         keys = [cell.key for cell in record.cells]
@@ -390,7 +390,7 @@ class SweepFolder:
         )
 
     def digests(self) -> dict[str, str]:
-        """Key -> digest of the figures, for all measured cells."""
+        """Return the digest of the figures of each measured cell, by key."""
         found = {cell.key: self._cells.load(cell.key) for cell in self.record.cells}
         return {key: done.digest for key, done in found.items() if done}
 
@@ -411,15 +411,15 @@ class SweepStore:
         self._host = host
 
     def ids(self) -> tuple[str, ...]:
-        """The ids of all sweeps, newest first. Raises ResultError if the folder cannot be read."""
+        """Return the ids of all sweeps, newest first. Raises ResultError if the folder cannot be read."""
         return self._runs.ids()
 
     def find(self, name: str) -> SweepFolder:
-        """A sweep by id, unique prefix of an id, or ``latest``. Raises ResultError if there is none."""
+        """Find a sweep by its id, a unique prefix of the id, or ``latest``. Raises ResultError if none is found."""
         return self._folder(self._runs.find(name))
 
     def of_text(self, text: str, time: str | None = None) -> SweepFolder | None:
-        """The newest sweep with this file, or None; ``time`` (``real`` or ``virtual``) restricts the kind of time."""
+        """Return the newest sweep of this file, or None. ``time``, if given, is ``real`` or ``virtual``."""
         meant = as_meant(text)
         for each in self.ids():
             with suppress(ResultError):
@@ -429,7 +429,7 @@ class SweepStore:
         return None
 
     def of_id(self, sweep_id: str) -> SweepFolder | None:
-        """The newest sweep whose file has this id, whatever else the file contains."""
+        """Return the newest sweep whose file has this id, whatever else the file contains."""
         name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(id_word(sweep_id))}(-[0-9]+)?")
         return next((self._folder(each) for each in self.ids() if name.fullmatch(each)), None)
 
@@ -447,7 +447,7 @@ class SweepStore:
         return self._folder(folder.name)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
-        """Replace the cells in the header after a change of the conditions on which they, and so their keys, depend."""
+        """Replace the cells in the header after the conditions on which their keys depend have changed."""
         record = msgspec.structs.replace(folder.record, cells=cells)
         self._runs.write_header(record, folder.id)
 
@@ -477,14 +477,14 @@ class MeasuredCell(msgspec.Struct, frozen=True):
 
 @cache
 def computer() -> str:
-    """Host name of this computer, with the model and number of its processors."""
+    """Return the host name of this computer, with the model and number of its processors."""
     lines = (Host.real().files.read("/proc/cpuinfo") or "").splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{os.uname().nodename} ({models[0]}, {len(models)} processors)" if models else os.uname().nodename
 
 
 def kernel_path(word: str) -> str:
-    """Path of the kernel for a value of the ``kernel`` axis; empty for the installed kernel.
+    """Return the path of the kernel for a value of the ``kernel`` axis; empty for the installed kernel.
 
     ``word`` is a version, a path, or empty. Raises ToolMissing, with the build command in its hint, unless exactly one
     built kernel has the version.
@@ -506,10 +506,10 @@ def kernel_path(word: str) -> str:
 
 
 def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
-    """The conditions on which this computer's figures depend, as name -> value (lab.measure.conditions).
+    """Return the conditions on which this computer's figures depend, by name (lab.measure.job.depends_on).
 
-    ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing for a missing program or
-    kernel, SpecError if the path of the state folder prevents a machine from starting.
+    ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing if a program or a kernel is
+    missing, and SpecError if the path of the state folder prevents a machine from starting.
     """
     host, path = Host.real(COMMAND), kernel_path(kernel)
     image = find_kernel(host.processes, host.files, virtual_time=is_virtual_time, chosen=path)
@@ -520,7 +520,7 @@ def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[st
 
 
 def measured(payload: bytes) -> bytes:
-    """Measure a cell, or take it from this computer's store; returns ``MeasuredCell`` as msgpack.
+    """Measure a cell, or take it from this computer's store. Return a ``MeasuredCell`` as msgpack.
 
     ``payload`` is a CellTask as JSON. A newly measured cell is added to the store first. Raises ToolMissing if this
     computer does not match ``CellTask.depends_on``, and LabError if the run fails.
@@ -566,7 +566,7 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
 def claimed(key: str, host: Host, most_seconds: float) -> Iterator[None]:
     """Hold the lock of a cell on this computer.
 
-    Another worker that needs the same cell waits for ``most_seconds`` at most, and then finds it in the store. Raises
+    Another worker that needs the same cell waits for at most ``most_seconds``, then finds it in the store. Raises
     WaitTimedOut after that time, and RunCancelled if the process is to end while it waits. Each cell locks one byte of
     one common file, so no lock files accumulate. The locks also exclude each other between threads.
     """
@@ -589,7 +589,7 @@ def claimed(key: str, host: Host, most_seconds: float) -> Iterator[None]:
 
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
-    """The cell's record, without raw documents and this computer's paths, so it is the same on any computer."""
+    """Measure a cell. Raw documents and this computer's paths are removed, so the record is the same everywhere."""
     target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
     if path := kernel_path(task.kernel):
         target = target.with_option("kernel", path)
@@ -606,7 +606,7 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
 
 @contextmanager
 def work_folder(host: Host) -> Iterator[Path]:
-    """A state folder for one cell's machine, removed on exit; folders left by killed workers are removed first."""
+    """Make a state folder for one cell's machine, and remove it on exit. First remove those of killed workers."""
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"

@@ -31,7 +31,7 @@ CONFIGURATION: dict[str, Any] = {
     # A worker that sends no heartbeat for this long is stopped and replaced; it normally sends one every half second.
     "distributed.scheduler.worker-ttl": "60 seconds",
     "distributed.scheduler.allowed-failures": 2,
-    # A worker has one task at a time, and gets the next when that is done.
+    # A worker has one task at a time, and gets the next one when that task is done.
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.memory.target": False,
@@ -155,10 +155,13 @@ def parse_cluster(text: str) -> ClusterSpec:
         hosts = tuple(host.strip() for host in rest.split(","))
         for host in hosts:
             if not _HOST.fullmatch(host):
-                raise SpecError(f"'{shortened(host)}' cannot be a host", hint="write ssh:HOST,HOST, as known to ssh")
+                raise SpecError(
+                    f"'{shortened(host)}' cannot be a host", hint="write ssh:HOST,HOST with hosts that ssh can reach"
+                )
         if len(set(hosts)) < len(hosts):
             raise SpecError(
-                "a host is named twice", hint="[cluster.ssh] workers sets the number of workers on each host"
+                "a host is given twice",
+                hint="give each host once; [cluster.ssh] workers sets the number of workers on each",
             )
         return ClusterSpec(ClusterKind.SSH, hosts=hosts, text=text)
     if text == ClusterKind.SLURM:

@@ -33,7 +33,7 @@ def sweep(
     name: Annotated[
         str | None,
         Parameter(
-            help="A sweep, the path of a .toml file, or the id of a stored sweep to show; by default all are listed."
+            help="A sweep, the path of a .toml file, or the id of a stored sweep to show. By default all are listed."
         ),
     ] = None,
     *,
@@ -51,9 +51,9 @@ def sweep(
         list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
     ] = None,
 ) -> int:
-    """Measure every combination of a sweep's axes, each on a separate machine, and show what was found.
+    """Measure every combination of a sweep's axes, each on a separate machine, and show the results.
 
-    A cell that was measured before is not measured again. 'raidlab report ID' makes the page or the Parquet file.
+    A cell that was measured before is not measured again. 'raidlab report ID' writes the page or the Parquet file.
     """
     context = current()
     store = SweepStore(context.host)
@@ -97,7 +97,7 @@ def _announced(name: str, context: Context) -> str:
 
 
 def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
-    """A progress callback for planning that shows a bar on a terminal after one second; most plans take less."""
+    """Return a callback that shows the progress of planning on a terminal after one second; most plans take less."""
     begin = clock.monotonic_seconds()
 
     def show(part: float) -> None:
@@ -116,7 +116,7 @@ def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
 
 
 def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepFolder | None:
-    """The stored sweep that ``name`` refers to, or None for a sweep's file. Raises ResultError if it does not exist."""
+    """Find the stored sweep ``name``, or return None for a sweep's file. Raises ResultError if it does not exist."""
     if name is None:
         return store.find("latest") if is_resumed else None
     if name.endswith(".toml") or name in built_in_names():
@@ -128,14 +128,14 @@ def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepF
 
 
 def _resumed(sweep: Sweep, text: str, store: SweepStore, context: Context) -> SweepFolder | None:
-    """The newest sweep of a file, or None, after a notice that explains why a new sweep begins."""
+    """Return the newest sweep of a file. If there is none, explain in a notice why a new sweep begins."""
     if folder := store.of_text(text, context.target.options.get("time")):
         return folder
-    notice = "there is no earlier sweep of this file: this is a new one"
+    notice = "there is no earlier sweep of this file, so this is a new one"
     if newest := store.of_id(sweep.id):
         notice = (
-            f"{newest.id} was begun with another version of this file: this is a new sweep; "
-            f"'raidlab sweep {newest.id} --resume' continues that one"
+            f"{newest.id} was begun with a different version of this file, so this is a new sweep; "
+            f"'raidlab sweep {newest.id} --resume' continues the earlier one"
         )
     context.narrator.notice(notice)
     return None
@@ -174,7 +174,7 @@ def _print_outcome(outcome: SweepOutcome, context: Context) -> int:
                 err("\n".join(f"  | {line}" for line in cell.console.splitlines()[-12:]))
     context.narrator.notice(
         f"cells measured: {outcome.measured:,}; already stored: {outcome.reused:,}; failed: {len(outcome.failed):,}; "
-        f"'raidlab report {folder.id} -o sweep.html' makes the page, '-o sweep.parquet' the data"
+        f"'raidlab report {folder.id} -o sweep.html' writes the page, '-o sweep.parquet' the data"
     )
     return ExitCode.FAILED if outcome.failed else ExitCode.DONE
 

@@ -20,7 +20,7 @@ from lab.units import counted, human_bytes, human_seconds
 
 
 class CellRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Reads or writes of one workload in one cell: the median of the repeats, with its interval."""
+    """The reads or the writes of one workload in one cell, as the median of the repeats with its interval."""
 
     cell: str
     """Key of the cell: SHA-256, in hexadecimal digits, of everything that it depends on."""
@@ -95,7 +95,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def iops_text(iops: float) -> str:
-    """IOPS with thousands separators, or three significant digits below 100."""
+    """Format IOPS with thousands separators, or with three significant digits below 100."""
     return f"{iops:,.0f}" if iops >= 100 else f"{iops:.3g}"
 
 
@@ -130,7 +130,7 @@ class Sensitivity:
 
 
 def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
-    """The effects over all workloads by direction, if there are several workloads; then by workload and direction."""
+    """Return the effects by direction over all workloads, if there are several, then by workload and direction."""
     found = []
     if any(axis.name == WORKLOAD for axis in grid.axes):
         for direction in dict.fromkeys(row.direction for row in grid.rows):
@@ -141,7 +141,7 @@ def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
 
 
 def ranked_axes(grid: SweepGrid) -> tuple[Axis, ...]:
-    """The axes except the workload, in descending order of the variance explained within workloads and directions."""
+    """Sort the axes except the workload, so that those that explain most variance within a workload come first."""
     explained = dict.fromkeys((axis.name for axis in grid.settings), 0.0)
     for pair in grid.pairs:
         logs = [math.log(grid.rows[number].iops) for number in pair.rows]
@@ -168,7 +168,7 @@ def _sensitivity(title: str, grid: SweepGrid, numbers: Sequence[int], axes: Sequ
 
 
 def _groups(codes: Sequence[int], logs: Sequence[float]) -> Iterable[list[float]]:
-    """The values in ``logs``, grouped by their code."""
+    """Return the values in ``logs``, grouped by their code."""
     groups: dict[int, list[float]] = {}
     for code, value in zip(codes, logs, strict=True):
         groups.setdefault(code, []).append(value)
@@ -176,20 +176,20 @@ def _groups(codes: Sequence[int], logs: Sequence[float]) -> Iterable[list[float]
 
 
 def _between(codes: Sequence[int], logs: Sequence[float]) -> float:
-    """Sum of squares between the groups."""
+    """Return the sum of squares between the groups."""
     mean = math.fsum(logs) / len(logs)
     return math.fsum(len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in _groups(codes, logs))
 
 
 def _together(columns: Sequence[Sequence[int]], logs: Sequence[float]) -> float:
-    """Sum of squares of the least-squares fit of a constant and one term for each value of each axis."""
+    """Return the sum of squares of the least-squares fit of a constant and one term for each value of each axis."""
     import numpy as np
 
     y = np.array(logs)
     design = [np.ones(len(logs))]
     for codes in columns:
         found = np.array(codes)
-        # The first value of each axis is left out: its column is a linear combination of the constant and the others.
+        # Leave out the first value of each axis; its column is a linear combination of the constant and the others.
         design += [(found == code).astype(float) for code in sorted(set(codes))[1:]]
     matrix = np.column_stack(design)
     solution = np.linalg.lstsq(matrix, y, rcond=None)[0]
@@ -228,7 +228,7 @@ WORKLOAD = "workload"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis with at least two values among a sweep's rows; ``codes`` has the index of each row in ``values``."""
+    """An axis with at least two values among a sweep's rows. ``codes`` gives each row's index in ``values``."""
 
     name: str
     title: str
@@ -294,11 +294,11 @@ class SweepGrid:
 
 
 def chosen_axes(grid: SweepGrid) -> dict[str, str]:
-    """The default axes of small multiples: ``x``, ``lines``, ``columns`` and ``rows`` -> axis name, or an empty string.
+    """Choose the axes for ``x``, ``lines``, ``columns`` and ``rows`` of small multiples; empty for no axis.
 
-    ``x`` is the numeric axis with the most values, ``lines`` the level; the remaining axes give columns and rows, with
-    the larger one as columns. For readability, axes with at most eight values are preferred for lines, columns and
-    rows.
+    ``x`` is the numeric axis with the most values, and ``lines`` is the level. The remaining axes give columns and
+    rows, with the larger one as columns. For readability, axes with at most eight values are preferred for lines,
+    columns and rows.
     """
     numbers = [axis for axis in grid.settings if axis.is_number]
     left = list(grid.settings)
@@ -315,7 +315,7 @@ def chosen_axes(grid: SweepGrid) -> dict[str, str]:
 
 
 def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
-    """The fields that have the same value in all rows: title and value in words."""
+    """Yield the title and the value, in words, of each field that has the same value in all rows."""
     for kind in _FIELDS.values():
         values = {getattr(row, kind.field) for row in grid.rows} - {None}
         if len(values) == 1:
@@ -323,7 +323,7 @@ def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
 
 
 def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
-    """The rows with speeds above 0; other figures that are invalid become None."""
+    """Yield the rows whose speeds are above 0. Other invalid figures become None."""
     for row in rows:
         if not all(map(is_speed, (row.iops, row.iops_low, row.iops_high, row.bytes_per_second))):
             numbers = f"{row.iops:g} [{row.iops_low:g} – {row.iops_high:g}] IOPS, {row.bytes_per_second:g} B/s"
@@ -335,7 +335,7 @@ def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
 
 
 def _axes(result: SweepResult, rows: Sequence[CellRow]) -> Iterator[Axis]:
-    """The axes of the sweep's file, in its order, then other varying fields that the axes do not determine."""
+    """Return the axes of the sweep's file, in its order, then the varying fields that these axes do not determine."""
     stated = {_BY_FIELD.get(name, name): values for name, values in result.axes.items()}
     found: list[Axis] = []
     for name in (*stated, *(name for name in _FIELDS if name not in stated)):
@@ -386,23 +386,24 @@ _MOST_OF_MESSAGE = 300
 
 
 def summary_tables(result: SweepResult) -> tuple[Table, ...]:
-    """The tables for a terminal: best and worst cell of each workload, largest surprises, and effects of the axes.
+    """Return the tables for a terminal.
 
-    The last tables list the failed cells, and the rows that were left out. A sweep without results has no tables.
+    They show the best and worst cell of each workload, the largest surprises, and the effects of the axes. The last
+    tables list the failed cells, and the rows that were left out. A sweep without results has no tables.
     """
     grid = SweepGrid(result)
     return (*_found_tables(grid), *_missing_tables(grid))
 
 
 def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: bool = False) -> str:
-    """The tables of ``summary_tables`` as one text, after a sentence about cells that are not measured."""
+    """Return the tables of ``summary_tables`` as text, after a sentence about cells that have not been measured."""
     missing = missing_sentence(result, is_running=is_running)
     tables = [table.as_markdown() if is_markdown else table.as_text() for table in summary_tables(result)]
     return "\n\n".join(filter(None, (markdown(missing) if is_markdown else missing, *tables)))
 
 
 def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
-    """The number of measured cells and the command that measures the others; empty if all are measured."""
+    """Return the number of measured cells and the command that measures the others; empty if all are measured."""
     measured = result.measured
     if measured >= result.planned:
         return ""
@@ -411,7 +412,7 @@ def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
     words = f"{measured:,} of {counted(result.planned, 'cell')} {are} measured"
     words += f", {failed:,} could not be" if failed else ""
     if is_running:
-        return f"{words}; the sweep still runs"
+        return f"{words}; the sweep is still running"
     left = "the other" if result.planned - measured == 1 else "the others"
     return f"{words}; 'raidlab sweep {result.id} --resume' measures {left}"
 
@@ -446,11 +447,11 @@ def _found_tables(grid: SweepGrid) -> tuple[Table, ...]:
 
 
 _FIGURES = (Column("IOPS"), Column("interval", False), Column("MB/s"), Column("p99"), Column("÷ theory"))
-_SPEEDS_NOTE = "interval: covers the true median; one repeat gives none"
+_SPEEDS_NOTE = "the interval covers the true median; one repeat gives none"
 
 
 def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
-    """The ``most`` fastest and slowest cells of one workload and direction."""
+    """Return a table of the ``most`` fastest and slowest cells of one workload and direction."""
     body = tuple((place, *cells) for place, cells in _extremes(grid, grid.settings, pair, most))
     ordered = _by_speed(grid, pair)
     best = grid.rows[ordered[0]]
@@ -458,7 +459,7 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
     notes = [_SPEEDS_NOTE]
     if level and best.repeats > 1:
         reach = "the interval of 1 other cell reaches" if level == 1 else f"the intervals of {level} other cells reach"
-        notes.append(f"{reach} into that of the best: it may not be the fastest")
+        notes.append(f"{reach} into that of the best, so it may not be the fastest")
     title = f"{pair.title}: best and worst of {len(pair.rows):,}"
     return Table(title, (Column("", False), *_columns(grid.settings), *_FIGURES), body, tuple(notes))
 
@@ -472,7 +473,7 @@ def is_off(row: CellRow) -> bool:
 
 
 def surprise_table(grid: SweepGrid, most: int) -> Table:
-    """Measured and predicted speeds of the ``most`` largest surprises."""
+    """Return a table of the measured and predicted speeds of the ``most`` largest surprises."""
     predicted = [(number, row, row.predicted_iops) for number, row in enumerate(grid.rows) if row.predicted_iops]
     off = [each for each in predicted if is_off(each[1])]
     # By the logarithm of the ratio, half the speed is as far from theory as twice the speed.
@@ -498,12 +499,12 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     if len(off) > most:
         note += f"; the {most} farthest are shown"
     if not predicted:
-        note = "theory says nothing about these cells"
+        note = "there is no prediction for these cells"
     return Table("Surprises: far from theory (IOPS)", columns, tuple(body), (note,))
 
 
 def sensitivity_table(grid: SweepGrid) -> Table:
-    """The share of the variance of log IOPS that each axis explains alone, and how much it changes the speed."""
+    """Return a table of the share of variance that each axis explains alone, and of its effect on the speed."""
     found = sensitivities(grid)
     columns = (
         Column("figures of", False),
@@ -526,7 +527,7 @@ def sensitivity_table(grid: SweepGrid) -> Table:
 
 
 def interval_text(row: CellRow) -> str:
-    """The interval as text: ``[98 – 104], n = 6``, or ``one repeat``, which has no interval."""
+    """Format the interval, such as ``[98 – 104], n = 6``; the text is ``one repeat`` if there is no interval."""
     if row.repeats < 2:
         return "one repeat"
     return f"[{iops_text(row.iops_low)} – {iops_text(row.iops_high)}], n = {row.repeats}"
@@ -547,7 +548,7 @@ def _by_speed(grid: SweepGrid, pair: Pair) -> list[int]:
 
 
 def _extremes(grid: SweepGrid, axes: Sequence[Axis], pair: Pair, most: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The best cells in descending order of speed, then the worst in ascending order; no cell is in both."""
+    """Yield the best cells in descending order of speed, then the worst in ascending order; no cell is in both."""
     ordered = _by_speed(grid, pair)
     most = min(most, max(1, len(ordered) // 2))
     worst = ordered[most:][-most:][::-1]

@@ -3,8 +3,8 @@
 Without arguments the program is a worker that was started over ssh. It reads its settings (NodeSettings) from the first
 line of standard input, so that the key does not appear in a command line that other users can read. It exits when
 standard input ends, which means that its client has ended. With arguments it is the worker of a Slurm job, and accepts
-those of ``dask worker``; with ``--processors`` it prints this computer's number of processors and exits. Workers on
-this computer need no program: Dask's Nanny starts them.
+the arguments of ``dask worker``. With ``--processors`` it prints this computer's number of processors and exits.
+Workers on this computer need no program, because Dask's Nanny starts them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a worker over ssh."""
 
     certificate: str
-    """PEM certificate with which a cluster's processes authenticate each other, and its key."""
+    """The certificate with which a cluster's processes authenticate each other, and its ``key``; both are PEM."""
     key: str
     listen: str
     """Address to listen on, such as ``tls://127.0.0.1:20000``."""
@@ -57,7 +57,7 @@ class _NoPages:
     http_server = None
 
     def start_http_server(self, *_: object, **__: object) -> None:
-        """Start no server: any user of the computer could read its pages."""
+        """Start no server, because any user of the computer could read its pages."""
 
 
 class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes without types
@@ -65,7 +65,7 @@ class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes wit
 
 
 class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without types
-    """A worker with one port, which requires a certificate; a running measurement stops when the worker closes."""
+    """A worker with one port, which requires a certificate. A running measurement stops when the worker closes."""
 
     def __init__(self, *arguments: Any, log: str = "", **options: Any) -> None:
         """``log`` is the path of a file that receives all output of this process; empty for none."""
@@ -87,7 +87,7 @@ class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without t
 
 
 def security_of(certificate: str, key: str) -> Any:
-    """A certificate and its key, as PEM or as paths, for all roles in a cluster."""
+    """Return the settings that use a certificate and its key, as PEM or as paths, for all roles in a cluster."""
     roles = {
         f"tls_{role}_{what}": pem
         for role in ("client", "scheduler", "worker")
@@ -114,7 +114,7 @@ async def _serve(settings: NodeSettings, serving: list[Any]) -> None:
 
 def _watch(commands: int, serving: list[Any]) -> None:
     """Exit when standard input ends, in any phase of the process, including its start."""
-    # sys.stdin is not used: the interpreter takes its lock at shutdown.
+    # sys.stdin is not used, because the interpreter takes its lock at shutdown.
     while os.read(commands, 4096):
         pass
     _leave(serving)

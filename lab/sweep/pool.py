@@ -1,15 +1,15 @@
-"""A running cluster and a client of it: Dask's own clusters, with the workers and settings that a sweep needs.
+"""A running cluster and its client, built from Dask's own clusters with the workers and settings that a sweep needs.
 
 The scheduler runs in this process. On this computer Dask's Nanny starts and restarts the workers; dask-jobqueue
 provides Slurm's jobs. SpecCluster restarts any worker that is still missing when ``Pool.tend`` requests it.
 
 Three parts are raidlab's own, each with a test that shows why it is needed:
 
-- QuietScheduler, QuietWorker: Dask opens an HTTP server in each scheduler and worker; here each process has one port,
+- QuietScheduler, QuietWorker: Dask opens an HTTP server in each scheduler and worker. Here each process has one port,
   which requires a certificate (test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each).
-- SshWorker: SSHCluster lets workers and scheduler listen on the network and does not read ssh_config(5); here ssh
+- SshWorker: SSHCluster lets workers and scheduler listen on the network and does not read ssh_config(5). Here ssh
   carries all traffic, and processes listen on loopback (test_over_ssh_nothing_listens_on_the_network).
-- ``Pool.tend``: a worker that ends before it has connected is unknown to the scheduler, so that Dask never replaces it
+- ``Pool.tend``: The scheduler does not know a worker that ends before it has connected, so Dask never replaces it
   (test_a_worker_that_ends_before_it_connects_is_started_again, and in tests/cluster
   test_a_job_that_is_cancelled_before_it_starts_is_submitted_again).
 """
@@ -57,7 +57,7 @@ OTHERS_SECONDS = 10.0
 FIRST_WORKER_SECONDS = 300.0
 """Time for a Slurm queue to start the first worker."""
 MOST_LOSSES, LOSSES_SECONDS = 20, 600.0
-"""Maximum number of workers lost within this time, or three per worker; above it, the sweep gives up."""
+"""The sweep gives up if more workers than this are lost within this time, or more than three per worker if larger."""
 AGAIN_SECONDS = 30.0
 """Time after which a worker that ended before it connected is started again; its computer may be back by then."""
 END_SECONDS = 12.0
@@ -131,7 +131,7 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
         folder: Path,
         host: Host,
     ) -> None:
-        """``keys`` are certificate and key, as PEM; ``folder`` receives the log."""
+        """``keys`` are the certificate and its key, as PEM. The log is written to ``folder``."""
         super().__init__(scheduler=scheduler, name=name)
         self.name, self._scheduler = name, scheduler
         self._ssh_host, self._keys, self._table, self._host = ssh_host, keys, table, host
@@ -170,7 +170,7 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
         await super().start()
 
     def end_of(self) -> str:
-        """The exit status and the last error message, or an empty string while the process runs."""
+        """Return how the process ended, with its last error message, or an empty string while it runs."""
         status = self.process.poll() if self.process else None
         if status is None:
             return ""
@@ -199,19 +199,19 @@ class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without typ
 
 
 def ssh_argv(table: SshTable, host: str, *options: str) -> tuple[str, ...]:
-    """The command line of ssh up to the command for ``host``."""
+    """Return the command line of ssh for ``host``, without the remote command."""
     config = ("-F", table.config) if table.config else ()
     return ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *config, *options, "--", host)
 
 
 def remote_line(table: SshTable, arguments: tuple[str, ...]) -> str:
-    """A shell command that runs Python on another computer with ``arguments``, isolated from the user's settings."""
+    """Return a shell command that runs Python on another computer, isolated from the user's settings."""
     state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
     return shlex.join(("exec", "env", *state, *isolated_python(*arguments, python=table.python)))
 
 
 def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
-    """The number of processors of a host. Raises LabError if ssh or raidlab fails there."""
+    """Return the number of processors of a host. Raises LabError if ssh or raidlab fails there."""
     found = host.processes.run(
         (*ssh_argv(table, ssh_host), remote_line(table, (*_NODE, PROCESSORS))), timeout_seconds=60
     )
@@ -225,7 +225,7 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
     if found.status or not count.isdecimal():
         raise LabError(
             f"no worker can be started on {ssh_host}: {message}",
-            hint="install raidlab with its cluster extra there, and give the path of its Python: [cluster.ssh] python",
+            hint="install raidlab with its cluster extra there, and set [cluster.ssh] python to the path of its Python",
         )
     return int(count)
 
@@ -248,7 +248,7 @@ class Pool:
         dashboard: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``folder`` receives logs and certificates; ``dashboard`` is HOST:PORT of Dask's web pages, or empty for none.
+        """Logs and certificates go to ``folder``. ``dashboard`` is HOST:PORT of Dask's web pages, or empty for none.
 
         ``is_cancelled`` is polled while the cluster starts; when it returns True, RunCancelled is raised.
         """
@@ -262,7 +262,7 @@ class Pool:
         self._count = 0
         """Number of workers that this pool starts."""
         self._later: dict[str, tuple[float, Any]] = {}
-        """Name of a worker -> when it is started again, and its specification for SpecCluster."""
+        """For each worker by name: when it will be started again, and its specification for SpecCluster."""
         self._losses: deque[float] = deque()
         """Times of the losses within the last ``LOSSES_SECONDS``."""
         self._tended = 0.0
@@ -301,7 +301,7 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Name -> process id of the workers that run on this computer, and of ssh for all others."""
+        """The process ids by worker name: that of the worker if it runs on this computer, else that of its ssh."""
         found = {}
         for name, worker in list(self._cluster.workers.items()) if self._cluster else ():
             pid = (
@@ -312,7 +312,7 @@ class Pool:
         return found
 
     def workers(self) -> dict[str, str]:
-        """Address -> name of all connected workers, at most half a second old."""
+        """Return the names of all connected workers by address. The answer may be half a second old."""
         now = self.now()
         if now > self._seen_at + _SEEN_SECONDS or not self._seen:
             try:
@@ -324,7 +324,7 @@ class Pool:
         return self._seen
 
     def now(self) -> float:
-        """This computer's monotonic clock, in seconds."""
+        """Read this computer's monotonic clock, in seconds."""
         return self._host.clock.monotonic_seconds()
 
     def tend(self) -> None:
@@ -342,11 +342,12 @@ class Pool:
             self._empty_since = now
         elif now > self._empty_since + self._patience_seconds:
             raise ClusterLost(
-                f"no worker for {self._patience_seconds:.0f} s", hint="check the cluster; --resume continues the work"
+                f"no worker has been connected for {self._patience_seconds:.0f} s",
+                hint="check the cluster; --resume continues the work",
             )
 
     def _count_losses(self, now: float) -> None:
-        """Report lost workers. Dask restarts those that were connected, so only a limit is checked."""
+        """Report lost workers. Raises ClusterLost if there are too many; otherwise Dask restarts them itself."""
         with suppress(queue.Empty):
             while True:
                 name = self._watch.lost.get_nowait()
@@ -359,7 +360,7 @@ class Pool:
             raise ClusterLost("workers keep exiting", hint=self._see_logs)
 
     def _start_again(self, now: float) -> None:
-        """Have SpecCluster start missing workers, after ``AGAIN_SECONDS`` if a worker ended before it connected."""
+        """Have SpecCluster start missing workers; one that ended before it connected waits for ``AGAIN_SECONDS``."""
         if self._settling and not self._settling.done():
             return
         failure = self._settling.exception() if self._settling else None
@@ -370,7 +371,7 @@ class Pool:
                 continue
             if not self.workers() and len(self._later) + len(ended) >= self._count:
                 raise ClusterLost(f"no worker starts: {why}", hint=self._see_logs)
-            self._on_notice(f"{why}; it is started again in {AGAIN_SECONDS:.0f} s")
+            self._on_notice(f"{why}; it will be started again in {AGAIN_SECONDS:.0f} s")
             self._later[name] = (now + AGAIN_SECONDS, self._cluster.worker_spec.pop(name))
         due = {name: spec for name, (at, spec) in self._later.items() if now >= at}
         for name in due:
@@ -380,7 +381,7 @@ class Pool:
             self._settle(tuple(ended))
 
     def _ended(self, now: float, failure: BaseException | None) -> dict[str, str]:
-        """Name -> reason, for workers that have ended without ever being connected, which Dask does not notice."""
+        """Return the reason, by name, for each worker that ended before it connected, which Dask does not notice."""
         found = {}
         connected = set(self._watch.joined.values())
         for name, worker in self._cluster.workers.items():
@@ -395,7 +396,7 @@ class Pool:
         return found
 
     def _over(self, jobs: dict[str, str]) -> dict[str, str]:
-        """Name -> message, for the jobs that are not in Slurm's queue."""
+        """Return a message, by name, for each job that is no longer in Slurm's queue."""
         if not jobs:
             return {}
         listed = self._host.processes.run(("squeue", "--noheader", "--format=%i", "--me"))
@@ -407,7 +408,7 @@ class Pool:
         }
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
-        """Close the workers in ``ended``, and start those that are missing; ``_settling`` is the future of this."""
+        """Close the workers in ``ended``, and start missing ones. ``_settling`` is the future of this work."""
 
         async def settle() -> None:
             closing = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
@@ -425,10 +426,10 @@ class Pool:
         return f"look at the logs in {self._folder}"
 
     def _wait_for_workers(self) -> None:
-        """Wait until all started workers are connected, or the first one of a queue or of an existing scheduler.
+        """Wait until all started workers are connected; with a queue or an existing scheduler, wait for the first.
 
-        ``tend`` limits the wait for the first worker, ``START_SECONDS`` the wait for all others.
-        Raises ClusterLost if none connects, RunCancelled if the user cancels.
+        ``tend`` limits the wait for the first worker, and ``START_SECONDS`` the wait for all others.
+        Raises ClusterLost if none connects, and RunCancelled if the user cancels.
         """
         begin = self.now()
         comes_slowly = self.spec.kind in (ClusterKind.ADDRESS, ClusterKind.SLURM)
@@ -461,7 +462,7 @@ class Pool:
             # The thread of Dask's loop inherits the mask, and the workers inherit it in turn, until QuietWorker handles
             # signals.
             with held_back(), warnings.catch_warnings():
-                # Dask takes another port for its pages if the requested one is in use; ``dashboard`` has that port.
+                # Dask takes another port for its pages if the requested one is in use; ``dashboard`` then names it.
                 warnings.simplefilter("ignore")
                 self._cluster = self._made(security)
         except Exception as error:
@@ -482,7 +483,7 @@ class Pool:
         self._settle()
 
     def _made(self, security: Any) -> Any:
-        """The cluster, with a running scheduler and no workers."""
+        """Return the cluster, with a running scheduler and no workers."""
         scheduler = distributed.Scheduler if self._asked_dashboard else QuietScheduler
         is_far = self.spec.kind is ClusterKind.SLURM
         options = {
@@ -499,7 +500,7 @@ class Pool:
         return make(workers={}, scheduler={"cls": scheduler, "options": options}, security=security)
 
     def _worker_specs(self, security: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and specification of each worker, on this computer or over ssh. Raises LabError if a host fails."""
+        """Yield the name and specification of each worker here or over ssh. Raises LabError if a host fails."""
         if self.spec.kind is ClusterKind.LOCAL:
             options = {
                 "host": LOOPBACK,
@@ -537,7 +538,7 @@ class Pool:
             scheduler_options=options,
             security=security,
             protocol="tls://",
-            # Receives certificate and key while the cluster runs, for this user only.
+            # Holds the certificate and its key while the cluster runs; only this user can read it.
             shared_temp_directory=str(self._folder),
             job_name="raidlab",
             queue=table.partition or None,
@@ -559,19 +560,19 @@ class Pool:
 
 
 def _root(failure: BaseException | None) -> str:
-    """The last line of the first cause of an error."""
+    """Return the last line of the message of an error's first cause."""
     while failure and failure.__cause__:
         failure = failure.__cause__
     return (str(failure or "").strip().splitlines() or ["it has not started"])[-1]
 
 
 def _client_of_others(address: str) -> Any:
-    """A client of an existing scheduler, with the certificates named in the user's Dask configuration."""
+    """Connect to an existing scheduler, with the certificates from the user's Dask configuration."""
     security = Security() if address.startswith("tls:") else None
     if security is not None and not security.tls_ca_file:
         raise ClusterLost(
-            f"no certificate for {address}",
-            hint="name its files in Dask's configuration: distributed.comm.tls in ~/.config/dask/*.yaml",
+            f"there is no certificate for {address}",
+            hint="set its files under distributed.comm.tls in Dask's configuration, ~/.config/dask/*.yaml",
         )
     try:
         return _Client(address, security=security, timeout=OTHERS_SECONDS, set_as_default=False)

@@ -1,6 +1,6 @@
 """``raidlab report`` for a sweep: an HTML page, the rows as Parquet or CSV, or tables as text.
 
-The page has all figures, stored as columns, and charts that it draws from them.
+The page contains all figures, stored as columns, and draws its charts from them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def write_parquet(result: SweepResult, path: Path) -> None:
 
 
 def _value(name: str) -> str:
-    """The SQL expression for a column. DuckDB would declare a bare column that has no NULLs as not nullable."""
+    """Return the SQL expression for a column. DuckDB would declare a bare column without NULLs as not nullable."""
     kind = COLUMNS[name]
     if kind == _NUMBER or name in NULLABLE:
         return f"CAST(CASE WHEN isfinite({name}) THEN {name} END AS {kind}) AS {name}"
@@ -117,7 +117,7 @@ def _value(name: str) -> str:
 
 
 def _batch(result: SweepResult) -> dict[str, Any]:
-    """The rows as arrays, one per column, with NaN for None: inserting thousands of rows singly takes a minute."""
+    """Return one array per column, with NaN for None, since inserting thousands of rows one by one takes a minute."""
     import numpy as np
 
     kinds: dict[str, Any] = {_NUMBER: np.float64, _WHOLE: np.int64, _TRUTH: np.bool_, _TEXT: object}
@@ -143,10 +143,10 @@ _KINDS = {".html": "html", ".htm": "html", ".parquet": "parquet", ".csv": "csv",
 def report_sweep(
     names: Sequence[str], kind: str, output: Path | None, title: str, host: Host, *, is_alone: bool = True
 ) -> str | None:
-    """Write the report that ``raidlab report`` requests. Returns the text to print, or None if no name is a sweep.
+    """Write the report that ``raidlab report`` requests. Return the text to print, or None if no name is a sweep.
 
     ``kind`` is the format, or empty to derive it from the suffix of ``output``; ``json`` is the complete SweepResult.
-    Raises SpecError, ResultError.
+    Raises SpecError if the request is invalid, and ResultError if it cannot be read or written.
     """
     folders = [found for name in names if (found := _found(name, host))]
     ending = output.suffix.lower() if output else ""
@@ -197,7 +197,7 @@ def _is_result(name: str, host: Host) -> bool:
 
 
 def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
-    """The error if .parquet output is requested for something that is not a sweep. No name means the latest result."""
+    """Return the error for .parquet output of something that is not a sweep. No name means the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
     problem = f"'{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
@@ -226,7 +226,7 @@ _FULL = 101.0
 
 
 def sensitivity_plot(grid: SweepGrid) -> Plot:
-    """A stacked bar for each group of figures, with a segment for each axis."""
+    """Plot a stacked bar for each group of figures, with a segment for each axis."""
     # Plotly numbers the bars from the bottom.
     groups = sensitivities(grid)[::-1]
     places = list(range(len(groups)))
@@ -257,7 +257,7 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
     traces = [_axis_bars(axis, place, groups) for place, axis in enumerate(grid.axes)]
     title = "Share of the variance of log IOPS that each axis explains alone"
     height = _FRAME_PIXELS + _BAR_PIXELS * len(groups)
-    return Plot(title, "The table below has the same figures.", traces, layout, height)
+    return Plot(title, "The table below shows the same figures.", traces, layout, height)
 
 
 def _axis_bars(axis: Axis, place: int, groups: Sequence[Sensitivity]) -> Trace:
@@ -286,7 +286,7 @@ _FOOTER = (
 
 
 def sweep_page(result: SweepResult) -> str:
-    """The HTML document. Raises RequirementMissing if the extra ``report`` is not installed."""
+    """Return the HTML document. Raises RequirementMissing if the extra ``report`` is not installed."""
     grid = SweepGrid(result)
     sections = (
         PageSection("multiples", "Small multiples", blocks=tuple(_multiples(grid))),
@@ -318,7 +318,7 @@ def _file(name: str) -> tuple[Fragment]:
 
 def _nowhere(grid: SweepGrid) -> str:
     names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
-    return f" A cell that has no {' or '.join(names)} appears at each of its values." if names else ""
+    return f" A cell without a value for {' or '.join(names)} appears at each value of that axis." if names else ""
 
 
 def _multiples(grid: SweepGrid) -> Iterator[Block]:
@@ -367,7 +367,7 @@ def _conditions(grid: SweepGrid) -> Iterator[Block]:
 
 
 def page_data(grid: SweepGrid) -> dict[str, Any]:
-    """The data for the page's scripts: the axes with the code of each row, and one list per figure.
+    """Return the data for the page's scripts, which are the axes with the code of each row, and one list per figure.
 
     Figures have four significant digits. Each distinct string is stored once, and rows refer to it by its index.
     """
@@ -417,7 +417,7 @@ def _coded(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _short(values: Sequence[float | None]) -> list[float | int | None]:
-    """The values with four significant digits; whole numbers as int (``1234``), which takes less space in JSON."""
+    """Round to four significant digits. Whole numbers become int (``1234``), which takes less space in JSON."""
     short = [None if value is None else float(f"{value:.4g}") for value in values]
     return [int(value) if value is not None and value.is_integer() else value for value in short]
 
@@ -478,7 +478,7 @@ def _facts(grid: SweepGrid) -> Iterator[tuple[str, str]]:
     yield "measured (UTC)", visible(times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}")
     # A cell may have several rows.
     spent = sum({row.cell: row.seconds for row in rows}.values())
-    yield "time spent", f"{human_seconds(spent)} of all computers together"
+    yield "time spent", f"{human_seconds(spent)} on all computers together"
 
 
 def _computers(grid: SweepGrid) -> Table:
@@ -495,7 +495,7 @@ def _computers(grid: SweepGrid) -> Table:
 
 
 def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
-    """A box for each error message, the most frequent first, with its cells and the consoles of the first few."""
+    """Yield a box for each error message, the most frequent first, with its cells and the consoles of the first few."""
     groups = grouped(failed, lambda each: each.message)
     left = _MOST_CONSOLES
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):
@@ -514,7 +514,7 @@ def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
 
 
 def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
-    """The warnings of the cells, most frequent first, with the number of cells that have each."""
+    """Yield the warnings of the cells, the most frequent first, each with the number of cells that have it."""
     cells: dict[str, set[str]] = {}
     for row in grid.rows:
         for stamp in filter(None, row.stamps.splitlines()):

@@ -61,7 +61,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Sizes such as ``64K``, in any spelling, normalised to this form. A level without chunks has one cell for all."""
+    """Sizes in any spelling, normalised to the form ``64K``. A level without chunks has one cell for all of them."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
@@ -74,7 +74,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Embedded kernels: a version that was built on this computer (build-uml.sh --source), a path, or ``installed``."""
 
     def __post_init__(self) -> None:
-        # Two spellings of one value would be two cells, and be measured twice.
+        # Two spellings of one value would be two cells, which would both be measured.
         for name in _IN_ONE_SPELLING:
             values = tuple(_in_one_spelling(name, value) for value in getattr(self, name))
             msgspec.structs.force_setattr(self, name, values)
@@ -86,14 +86,14 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _in_one_spelling(axis: str, value: Any) -> Any:
-    """The value, or a list of values, in normalised spelling. Raises SpecError if it is invalid for the axis."""
+    """Normalise the spelling of a value or of a list of values. Raises SpecError if one is invalid for the axis."""
     if isinstance(value, list):
         return [_in_one_spelling(axis, each) for each in value]
     return _IN_ONE_SPELLING[axis](value) if axis in _IN_ONE_SPELLING and isinstance(value, str) else value
 
 
 def _kernel_word(text: str) -> str:
-    """The value, if it is valid; it is checked because hints contain it in shell commands."""
+    """Return the value if it is valid. It is checked because it appears in the shell commands of hints."""
     is_path = text.startswith("/") and text.isprintable()
     if text == INSTALLED or is_path or _KERNEL_VERSION.fullmatch(text):
         return text
@@ -131,11 +131,11 @@ class DiskBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Sweep(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One sweep. Raises ValueError (SpecError through lab.tomlfile) for fields that contradict each other."""
+    """One sweep. Raises ValueError (SpecError through lab.tomlfile) if fields contradict each other."""
 
     sweep: Axes
     skip: tuple[dict[str, Any], ...] = ()
-    """Combinations to skip: each table gives values of some axes; combinations that match all of them are skipped."""
+    """Combinations to skip. Each table gives values of some axes, and a combination that matches all is skipped."""
     array: ArrayBase = ArrayBase()
     disks: DiskBase = DiskBase()
     repeats: RepeatCount = 1
@@ -156,9 +156,9 @@ class Sweep(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def find_sweep(name: str) -> tuple[Sweep, str]:
-    """A sweep by name or path, and the text of its file.
+    """Find a sweep by name or path, and return it with the text of its file.
 
-    Raises SpecError for an unknown name, with the nearest known name in its hint, and for an invalid file.
+    Raises SpecError if the name is unknown, with the nearest known name in its hint, or if the file is invalid.
     """
     path = file_of("sweep", name, BUILT_IN_FOLDER)
     text = toml_text(path)
@@ -174,7 +174,7 @@ def decode_sweep(text: str, source: str) -> Sweep:
 
 @cache
 def built_in_names() -> tuple[str, ...]:
-    """The names of the built-in sweeps."""
+    """Return the names of the built-in sweeps."""
     return tuple(catalogue(BUILT_IN_FOLDER))
 
 
@@ -273,11 +273,11 @@ class Combinations:
     """Reason why combinations are impossible -> their number."""
     skipped: int
     same: int
-    """Number of combinations that equal another cell, because an axis has no effect on them."""
+    """Number of combinations that give the same cell as another one, because an axis has no effect on them."""
 
 
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:
-    """The items of ``each``; ``on_part`` is called periodically with the fraction of ``count`` that is done, 0 to 1."""
+    """Yield the items of ``each``. Periodically call ``on_part`` with the fraction of ``count`` done, from 0 to 1."""
     for number, one in enumerate(each):
         if number % _REPORT_EVERY == 0:
             on_part(number / max(1, count))
@@ -285,7 +285,7 @@ def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> 
 
 
 def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None) -> Combinations:
-    """All cells, in the order of the axes; ``on_part`` receives the share that is done, 0 to 1.
+    """Return all cells in the order of the axes. ``on_part`` receives the share that is done, from 0 to 1.
 
     Raises SpecError if no combination is possible, or if the values contradict each other.
     """
@@ -367,7 +367,7 @@ def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
 
 
 class Possible:
-    """Checks whether cells are possible. Results for arrays and loads are cached: many cells share a few of them."""
+    """Checks whether cells are possible. Results for arrays and loads are cached, since many cells share them."""
 
     def __init__(self) -> None:
         self._usable: dict[bytes, int | str] = {}
@@ -375,7 +375,7 @@ class Possible:
         self._fits: dict[tuple[bytes, bytes], str] = {}
 
     def refusal(self, experiment: Experiment) -> str:
-        """The reason why a cell is impossible, or an empty string. ``experiment`` has one array."""
+        """Return the reason why a cell is impossible, or an empty string. ``experiment`` has one array."""
         shape = msgspec.json.encode((experiment.arrays, experiment.disks))
         if shape not in self._usable:
             self._usable[shape] = _usable_bytes(experiment)
@@ -394,10 +394,10 @@ class Possible:
 
 
 def _usable_bytes(experiment: Experiment) -> int | str:
-    """The capacity of the array in bytes, or the reason why it cannot be created."""
+    """Return the capacity of the array in bytes, or the reason why it cannot be created."""
     array, disks = experiment.arrays[0], experiment.disks
     label = f"{array.level} of {counted(array.members, 'disk')}"
-    chunk = f"chunk {human_bytes(array.chunk_bytes)} " if array.chunk_bytes else ""
+    chunk = f"with chunk {human_bytes(array.chunk_bytes)} " if array.chunk_bytes else ""
     try:
         array.check(disks)
         stand_ins = array.stand_ins(disks)
@@ -407,16 +407,16 @@ def _usable_bytes(experiment: Experiment) -> int | str:
     except SpecError as error:
         # All disks are equal, so the message about the first disk is enough.
         why = error.message.removeprefix(f"array {_ARRAY}: ").partition("; disk02")[0]
-        return f"{label}: {why.replace('disk01 has', f'for {chunk}a disk has')}"
+        return f"{label}: {why.replace('disk01 has', f'{chunk}a disk has')}"
     if disks.kind is DiskKind.FILE and array.members > MAX_UBD_DISKS:
         return f"{label}: the embedded kernel accepts at most {MAX_UBD_DISKS} disks of kind file"
     if usable <= 0:
-        return f"{label}: for {chunk}nothing is left for data on disks of {human_bytes(disks.size_bytes)}"
+        return f"{label}: {chunk}nothing is left for data on disks of {human_bytes(disks.size_bytes)}"
     return usable
 
 
 def _workloads(experiment: Experiment) -> tuple[Workload, ...] | str:
-    """The workloads, or the reason why they are invalid."""
+    """Return the workloads, or the reason why they are invalid."""
     try:
         check(experiment)
         return tuple(job.build() for job in experiment.jobs)
@@ -425,7 +425,7 @@ def _workloads(experiment: Experiment) -> tuple[Workload, ...] | str:
 
 
 def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) -> str:
-    """The reason why the loads do not fit on the array, or an empty string; file-system metadata is not counted."""
+    """Return why the loads do not fit on the array, or an empty string. File-system metadata is not counted."""
     array, is_raw = experiment.arrays[0], experiment.file_system is FileSystem.RAW
     place = JobTarget(f"/dev/{_ARRAY}", PathKind.DEVICE if is_raw else PathKind.DIRECTORY, usable)
     cache = (array.stripe_cache_pages or 0) * array.members * 4 * KIB
@@ -447,7 +447,7 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
             if takes == has:
                 takes, has = (f"{amount:,} bytes" for amount in amounts)
             return (
-                f"{label}: workload '{load.id}' takes {takes} of memory with the stripe cache, and the "
-                f"embedded kernel has {has} in total"
+                f"{label}: workload '{load.id}' takes {takes} of memory with the stripe cache, but the "
+                f"embedded kernel has only {has}"
             )
     return ""

@@ -1,4 +1,4 @@
-"""Runs a sweep: plans its cells, reuses stored ones, has the others measured, and stores each result as it arrives.
+"""Runs sweeps: plans the cells, reuses stored ones, has the others measured, and stores each result as it arrives.
 
 ``LocalDesk`` offers the sweeps of this computer's state folder to the screens that use ``lab.experiments.sweeps``.
 """
@@ -156,7 +156,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
             known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual, file_disks=most_files)
         depends_on = known[cell.kernel]
         key = key_of(cell, depends_on, is_virtual_time=is_virtual)
-        # Two names of the same kernel give one cell.
+        # Two names for the same kernel give the same cell.
         if key not in tasks:
             seconds[key] = _seconds(cell, is_virtual=is_virtual)
             tasks[key] = CellTask(
@@ -192,11 +192,11 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
     if folder and (
         earlier := cell_store(host).keys({each.key for each in folder.record.cells} - {each.key for each in cells})
     ):
-        # They remain in the old sweep: they were measured under other conditions.
+        # They remain in the old sweep, because they were measured under different conditions.
         were = "was" if len(earlier) == 1 else "were"
         request.on_notice(
-            f"{counted(len(earlier), 'cell')} of {folder.id} {were} measured with another raidlab, program, kernel or "
-            "computer: this is a new sweep"
+            f"{counted(len(earlier), 'cell')} of {folder.id} {were} measured with a different raidlab, program, kernel "
+            "or computer, so this is a new sweep"
         )
         folder = None
     if folder is None:
@@ -211,7 +211,7 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
             run.run()
         except BaseException:
             stored = "finished cells are stored" if run.has_any else "nothing has been measured yet"
-            request.on_notice(f"{stored}; 'raidlab sweep {folder.id} --resume' continues")
+            request.on_notice(f"{stored}; 'raidlab sweep {folder.id} --resume' continues the sweep")
             raise
         finally:
             run.report_progress(is_over=True)
@@ -351,13 +351,13 @@ class _Run:
 
 
 def speeds(cell: CellDone) -> str:
-    """The speeds of a cell's first workload: ``reads 1,234 IOPS, writes 56 IOPS``."""
+    """Return the speeds of a cell's first workload, such as ``reads 1,234 IOPS, writes 56 IOPS``."""
     first = [row for row in cell.rows if row.workload == cell.rows[0].workload]
     return ", ".join(f"{row.direction}s {iops_text(row.iops)} IOPS" for row in first)
 
 
 def dependency_problem(payload: bytes) -> str:
-    """On a worker: the reason why it cannot give the planned figures, or an empty string."""
+    """Return the reason why this worker cannot give the planned figures, or an empty string."""
     planned, is_virtual_time = decode_json(payload, tuple[dict[str, dict[str, str]], bool])
     try:
         for kernel, depends_on in planned.items():
@@ -369,13 +369,13 @@ def dependency_problem(payload: bytes) -> str:
 
 
 def have(payload: bytes) -> bytes:
-    """On a worker: those keys in ``payload`` whose cells are in its store; both lists of keys are JSON."""
+    """Return those keys in ``payload`` whose cells are in this worker's store. Both lists of keys are JSON."""
     keys = decode_json(payload, list[str])
     return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
 
 
 def given(payload: bytes) -> bytes:
-    """On a worker: the content of a cell's file, or empty if it is missing or damaged."""
+    """Return the content of a cell's file in this worker's store, or no bytes if it is missing or damaged."""
     store, key = cell_store(Host.real()), payload.decode()
     return (store.read(key) or b"") if store.load(key) else b""
 
@@ -383,7 +383,7 @@ def given(payload: bytes) -> bytes:
 def _call_workers(
     pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
 ) -> dict[str, Any]:
-    """Address -> return value of ``function`` on each worker, or the exception that it raised."""
+    """Call ``function`` on each worker. Return its result by address, or the exception that it raised."""
     found: dict[str, Any] = pool.client.run(function, payload, workers=workers, on_error="return")
     return found
 
@@ -396,12 +396,12 @@ def _is_virtual(sweep: Sweep, found: Combinations, request: SweepRequest) -> boo
 
 
 def _part(request: SweepRequest, begin: float, end: float) -> Callable[[float], None]:
-    """A callback that converts the progress of one step to the progress of the whole planning."""
+    """Return a callback that converts the progress of one step to the progress of the whole planning."""
     return lambda part: request.on_planned(begin + (end - begin) * part)
 
 
 def _require_sound(cells: Collection[Combination], request: SweepRequest) -> None:
-    """Raises ExperimentError with the number of cells that the lint rejects, and the details of the first."""
+    """Raises ExperimentError if the lint rejects cells; it says how many, and gives the details of the first."""
     refused: list[tuple[str, ExperimentError]] = []
     for cell in watched(cells, len(cells), _part(request, 0.3, 0.7)):
         try:
@@ -411,20 +411,20 @@ def _require_sound(cells: Collection[Combination], request: SweepRequest) -> Non
     if refused:
         label, first = refused[0]
         raise ExperimentError(
-            f"number of cells that would not measure what they claim: {len(refused):,}; the first is {label}:\n"
+            f"{counted(len(refused), 'cell')} would not measure what the sweep claims; the first is {label}:\n"
             f"{first.message.partition(chr(10))[2]}",
             hint=first.hint,
         )
 
 
 def _seconds(cell: Combination, *, is_virtual: bool) -> float:
-    """Estimated real time of a cell's measurement."""
+    """Estimate the real time that a cell's measurement takes, in seconds."""
     seconds = sum(load_seconds(job.build()) for job in cell.experiment.jobs) * cell.experiment.repeats
     return _MACHINE_SECONDS + seconds * (_SECONDS_A_VIRTUAL_SECOND if is_virtual else 1.0)
 
 
 def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
-    """The expected number of workers; 0 if it is unknown before the start."""
+    """Return the expected number of workers; 0 if it is unknown before the start."""
     match spec.kind:
         case ClusterKind.LOCAL:
             return spec.workers or processors()
@@ -439,11 +439,11 @@ def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
 MOST_RUNS = 30
 """Maximum number of earlier sweeps in the list; older ones are available by their id."""
 MOST_REASONS = 12
-"""Maximum number of reasons that are given for combinations left out."""
+"""Maximum number of reasons that are given for leaving out combinations."""
 
 
 def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
-    """Sentences to show before a sweep starts: its number of cells, and the time and the disk space that it needs."""
+    """Yield the lines to show before a sweep starts, with its number of cells and the time and space that it needs."""
     found, missing = plan.found, len(plan.missing)
     workers = worker_count(request.cluster, plan.sweep)
     there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
@@ -451,7 +451,8 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
     yield f"{plan.sweep.title}: {counted(len(plan.tasks), 'cell')} {time}{there}"
     if missing:
         on = counted(workers, "worker") if workers else "one worker"
-        yield f"about {human_seconds(plan.seconds / max(1, workers))} on {on}, and {human_bytes(plan.bytes)} of disk"
+        duration = human_seconds(plan.seconds / max(1, workers))
+        yield f"about {duration} on {on}, and {human_bytes(plan.bytes)} of disk space"
     for why, count in tuple(found.impossible.items())[:MOST_REASONS]:
         yield f"left out as impossible: {why} (combinations: {count:,})"
     if more := tuple(found.impossible.values())[MOST_REASONS:]:
@@ -459,7 +460,7 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
     if found.skipped or found.same:
         yield f"skipped combinations: {found.skipped:,}; duplicates: {found.same:,}"
     if not plan.is_virtual_time and workers > 1:
-        yield "real time: parallel cells on one computer disturb each other; --cluster local:1 avoids that"
+        yield "cells measured in real time on one computer disturb each other; --cluster local:1 avoids that"
 
 
 class LocalDesk(SweepDesk):

@@ -1,4 +1,4 @@
-"""Distributes tasks over a pool: a few per worker at a time, with results in order of completion.
+"""Distributes tasks over a pool, a few per worker at a time, and yields their results in order of completion.
 
 ``Calls`` serves programs that determine the order of their calls themselves: campaigns, proofs and fleets.
 """
@@ -38,9 +38,9 @@ class Calls(ClusterCalls):
         self.workers = len(pool.workers())
 
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """Call ``function`` on a worker. Raises LabError as the function does, and ClusterLost.
+        """Call ``function`` on a worker. Raises LabError if the call fails, and ClusterLost if no worker is left.
 
-        If the worker exits, Dask repeats the call on another one.
+        If the worker exits, Dask repeats the call on another worker.
         """
         from distributed import TimeoutError as NotYet
 
@@ -67,7 +67,7 @@ class Calls(ClusterCalls):
 
 @contextmanager
 def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
-    """The workers of the cluster that ``cluster`` names, in the syntax of ``--cluster``, with default settings.
+    """Start the workers of ``cluster``, which has the syntax of ``--cluster``, with default settings.
 
     Raises SpecError, RequirementMissing if Dask is missing, and LabError if a worker has a different raidlab version.
     """
@@ -93,7 +93,7 @@ def _computer_and_digest() -> tuple[str, str]:
 
 MOST_TRIES = 2
 AHEAD = 2
-"""Tasks submitted per worker; further tasks take no memory in the scheduler."""
+"""Tasks submitted per worker at a time; those that still wait take no memory in the scheduler."""
 POLL_SECONDS = 0.5
 FIT_SECONDS = 120.0
 """Time for a suitable worker to appear if no connected one is suitable."""
@@ -120,7 +120,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
     """The address of the worker; empty if it is unknown because the worker died."""
     is_computers_fault: bool = False
-    """The computer is the cause, for example if a program is missing; the attempt does not count for the task."""
+    """Whether the computer is the cause, for example because a program is missing; the attempt then does not count."""
 
 
 Call = Callable[[bytes], bytes]
@@ -128,7 +128,7 @@ Call = Callable[[bytes], bytes]
 
 
 def answered(function: Call, payload: bytes) -> Answer:
-    """On a worker: call the function; errors become part of the answer."""
+    """Call the function on this worker. Errors become part of the answer."""
     from distributed import get_worker
 
     name = os.uname().nodename
@@ -197,7 +197,7 @@ class TaskSpread:
             )
 
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
-        """Each task with its answer, in order of completion; if the caller stops early, the other tasks are cancelled.
+        """Yield each task with its answer as it completes. If the caller stops early, the other tasks are cancelled.
 
         Raises ClusterLost, and RunCancelled soon after ``is_cancelled`` returns True.
         """
@@ -298,7 +298,7 @@ class TaskSpread:
             yield out.task, answer
 
     def _answer(self, future: Any) -> Answer | None:
-        """The answer of a completed task, or None if it must be submitted again."""
+        """Return the answer of a completed task, or None if it must be submitted again."""
         if future.status == "finished":
             try:
                 found = future.result(timeout=60)

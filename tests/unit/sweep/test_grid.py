@@ -225,7 +225,7 @@ def test_the_summary_names_the_best_and_the_worst_of_each_workload() -> None:
         ("b, reads", "best", "raid0", "4,000", "[3,960 – 4,040], n = 6"),
         ("b, reads", "worst", "raid1", "500", "[495 – 505], n = 6"),
     ]
-    assert (surprising.rows, surprising.notes) == ((), ("theory says nothing about these cells",))
+    assert (surprising.rows, surprising.notes) == ((), ("there is no prediction for these cells",))
     assert sensitive.texts[1] == ("a, reads", "5", "100% ×8", "–", "0%")
     assert all(table.as_text() and table.as_markdown() for table in (best, surprising, sensitive))
 

@@ -97,7 +97,7 @@ def test_a_report_of_an_incomplete_sweep_starts_with_the_missing_cells(tmp_path:
         assert typed(*words).out.startswith(f"{sentence}\n\n"), words
     with folder.open():
         for words in (["sweep", folder.id], ["report", folder.id]):
-            assert typed(*words).out.startswith("2 of 3 cells are measured; the sweep still runs\n\n"), words
+            assert typed(*words).out.startswith("2 of 3 cells are measured; the sweep is still running\n\n"), words
     typed("report", folder.id, "-o", str(tmp_path / "sweep.html"))
     assert "3 cells planned, 2 measured, 0 failed, 1 not yet measured" in (tmp_path / "sweep.html").read_text()
     begun(rows=MEASURED[:2])
@@ -131,12 +131,13 @@ def test_resuming_without_an_earlier_sweep_starts_a_new_one_with_a_notice(
         path.write_text(text)
         return typed("sweep", str(path), *words, "--on", "uml:?time=virtual", *ALLOW).err
 
-    assert "there is no earlier sweep of this file: this is a new one" in notices(FILE, "--resume")
+    assert "there is no earlier sweep of this file, so this is a new one" in notices(FILE, "--resume")
     newest = SweepStore(Host.real()).ids()[0]
     assert "this is a new" not in notices(f"# a remark\n{FILE}", "--resume")
     changed = FILE.replace("[2, 4]", "[2, 3, 4]")
     assert changed != FILE
-    assert f"{newest} was begun with another version of this file: this is a new sweep" in notices(changed, "--resume")
+    expected = f"{newest} was begun with a different version of this file, so this is a new sweep"
+    assert expected in notices(changed, "--resume")
     assert "this is a new" not in notices(changed)
     assert [folder and folder.id for folder in resumed] == [None, newest, None, None]
 
@@ -167,7 +168,7 @@ def test_a_sweep_is_resumed_in_its_own_time(tmp_path: Path, typed: Typed, monkey
     assert resumed_as(first) == resumed_as(str(path), *real) == (False, first)
     assert resumed_as(second) == resumed_as(str(path)) == resumed_as(str(path), *virtual) == (True, second)
     output = typed("sweep", first, "--resume", *virtual, *ALLOW, status=2).err
-    assert f"{first} was begun in real time, and uml:?time=virtual asks for virtual time" in output
+    assert f"{first} was begun in real time, but uml:?time=virtual asks for virtual time" in output
     assert "continue with --on 'uml:?time=real'" in output
 
 
