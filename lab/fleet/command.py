@@ -36,23 +36,23 @@ _MOST_DIGITS = 1e15
 """Values from here on are shown as a power of ten."""
 
 _WHY_NOT_MTTDL = """\
-MTTDL is a mean over unlimited time in which nothing ages and only whole drives fail: no latent defects, no human
-errors, no bad batches, and repairs at a constant rate. An array is used only for some years, to which the figures above
-apply."""
+MTTDL is a mean over unlimited time in which nothing ages and only whole drives fail. It assumes no latent defects, no
+human errors, no bad batches, and repairs at a constant rate. An array is used only for some years, and the figures
+above apply to those years."""
 
 
 def fleet(
     file: Annotated[
-        str | None, Parameter(help="A built-in fleet, or the path of a .toml file; default: list them.")
+        str | None, Parameter(help="A built-in fleet, or the path of a .toml file. By default all are listed.")
     ] = None,
     *,
-    scrub: Annotated[float | None, number(Hours, help="Also compute it with this scrub interval, in hours.")] = None,
+    scrub: Annotated[float | None, number(Hours, help="Also compute it for this scrub interval, in hours.")] = None,
     set_: Annotated[
         list[str] | None,
         Parameter(
             name="--set",
             negative="",
-            help="Also compute it with this key changed, such as repair.spares=2; repeatable.",
+            help="Also compute it with this key changed, such as repair.spares=2. May be repeated.",
         ),
     ] = None,
     trials: Annotated[
@@ -131,9 +131,9 @@ def _array_words(spec: FleetSpec) -> str:
 
 
 def fleet_text(spec: FleetSpec, found: Figures) -> str:
-    """The tables of a fleet and its variants."""
+    """Return the tables of a fleet and its variants."""
     years = f"{spec.years:g} years" if spec.years != 1 else "a year"
-    # A variant may have another number of years, which a common heading cannot state.
+    # A variant may have a different number of years, which a common heading cannot state.
     span = years if all(model.years == spec.years for model, _ in found.values()) else "its years"
     head = [f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"]
     if spec.source:
@@ -172,7 +172,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 
 
 def _assumptions(found: Figures) -> Iterator[str]:
-    """What the variants count, and the formula of their MTTDL; variants with the same text share a line."""
+    """Yield what the variants count, and the formula of their MTTDL. Variants with the same text share a line."""
     for word, texts in (
         ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
         ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),
@@ -187,11 +187,11 @@ def _shares(figures: LossFigures) -> list[str]:
 
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
-    """Bounds for causes that were rarely or never seen; none without any loss, since all figures are bounds then."""
+    """Return bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
     more = "More --trials narrow this." if figures.is_biased else "More --trials, or run.method=biased, narrow this."
     return [
         f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "
-        f"seen; this loses at most {_bytes_text(bytes_lost.high)} of a PB in a year. {more}"
+        f"seen; this cause loses at most {_bytes_text(bytes_lost.high)} of a PB in a year. {more}"
         for cause, bytes_lost in figures.seldom.items()
         if figures.has_losses
     ]

@@ -1,8 +1,8 @@
-"""Discrete-event simulation of blocks of arrays: failures, rebuilds and lost data; and figures from their sums.
+"""Simulates the failures, rebuilds and losses of blocks of arrays by discrete events, and derives figures from sums.
 
 All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
 step. Some quantities are not drawn. The number of latent defects on a drive is Poisson at any time (Elerath and Pecht's
-"usage dependent data corruptions"): its mean is their rate times the hours since each place was last read, so
+"usage dependent data corruptions"). Its mean is their rate times the hours since each place was last read, so
 probabilities are added instead of counts. Whether people lose the data of a stopped array is not drawn either.
 
 Rare losses are estimated by importance sampling. An *episode* begins when a member fails in an array without failed
@@ -13,7 +13,7 @@ Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5, 1995). Only the los
 the weighted losses over an array's episodes has the same mean as a count on the main path, because each copy starts in
 the state of the main path. A weight covers only one episode, so weights remain bounded over any number of years.
 
-The losses of blocks are sums that can be added. Each figure has its 95 % confidence interval.
+The losses of blocks are sums that can be added. Each figure has a 95 % confidence interval.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Arrays:
     clean: Floats
     """(groups, arrays) Time at which a rebuild last read all members from end to end."""
     phase: Floats
-    """(arrays,) Time since the last scrub began, when the array was new."""
+    """(arrays,) Time since the last scrub began, at the moment when the array was new."""
     alive: Floats
     """(arrays,) Probability that no data have been lost yet, for losses that are not drawn."""
     ready: Floats
     """(spares, arrays) Time at which each spare is available."""
     factor: Floats | None = None
-    """(members, arrays) Factor for the hazard of the drive; None: 1 for all."""
+    """(members, arrays) Factor for the hazard of the drive; None if it is 1 for all."""
     pulled: Any = None
-    """(members, arrays) bool: this good drive is pulled by mistake at its next event; None: no human errors."""
+    """(members, arrays) bool: whether this good drive is pulled by mistake at its next event; None without errors."""
     work: Floats | None = None
     """(members, arrays) Remaining hours of rebuild at full rate; None if rebuilds do not share the rate."""
     seen: Floats | None = None
@@ -96,7 +96,7 @@ class Arrays:
         return len(self.trial)
 
     def next_events(self) -> tuple[Floats, Columns]:
-        """Time and member of the next event of each array; of simultaneous events, that of the first member."""
+        """Return the time and member of each array's next event; of simultaneous events, that of the first member."""
         due = self.due
         when: Floats = due.min(axis=0)
         # The same result as argmin on this axis, in a tenth of the time.
@@ -105,7 +105,7 @@ class Arrays:
 
 
 def joined(parts: list[Arrays]) -> Arrays:
-    """All arrays, in sequence."""
+    """Concatenate the arrays."""
     values = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Arrays)}
     whole: dict[str, Any] = {
         name: None if found[0] is None else numpy.concatenate(found, axis=-1) for name, found in values.items()
@@ -114,7 +114,7 @@ def joined(parts: list[Arrays]) -> Arrays:
 
 
 def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
-    """New arrays, with all members new."""
+    """Create arrays in which all members are new."""
     members, shape = model.members, (model.members, count)
     factor = None
     if model.bad_share:
@@ -146,7 +146,7 @@ def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
 
 
 def cumulative_hazard(model: FleetModel, now: Floats, born: Floats, factor: Floats | None) -> Floats:
-    """Cumulative hazard of drives that were new at ``born``, for the Weibull distribution of their lifetime."""
+    """Compute the cumulative hazard of drives that were new at ``born``, for their Weibull lifetimes."""
     lived: Floats = now - born
     # Equal times may differ by rounding, and a power of a negative number is nan.
     numpy.maximum(lived, 0, out=lived)
@@ -159,7 +159,7 @@ def cumulative_hazard(model: FleetModel, now: Floats, born: Floats, factor: Floa
 
 
 def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
-    """The age at which the cumulative hazard of a drive has this value: the inverse of ``cumulative_hazard``."""
+    """Compute the age at which a drive's cumulative hazard has this value, as the inverse of ``cumulative_hazard``."""
     own = hazard if factor is None else hazard / factor
     # Powers are slow, and shape 1 needs none.
     found: Floats = model.life.scale_hours * (own if model.life.shape == 1 else own ** (1 / model.life.shape))
@@ -167,7 +167,7 @@ def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
 
 
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
-    """(members, arrays) bool: members whose hazard is multiplied, because they are up in a group with failed ones."""
+    """Return (members, arrays) bool, true for the members whose hazard is multiplied: those up in a degraded group."""
     is_up = arrays.state == UP
     if model.groups == 1:
         return is_up
@@ -188,11 +188,11 @@ def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
 def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, aim: float) -> None:
     """Multiply the hazards of degraded groups so that ``aim`` failures are expected before the next rebuild ends.
 
-    Other groups of the array keep their hazards: a failure there loses no data, and would only add work and variance.
+    Other groups of the array keep their hazards, since a failure there loses no data and only adds work and variance.
 
     The end of the rebuild is already drawn, so no weight grows by more than e to the power of ``aim`` in one such
     window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
-    have been settled. Failures after the end of the window are not drawn: this function is called again at that time.
+    have been settled. Failures after the end of the window are not drawn, since this function is called again then.
     """
     if arrays.before is None:
         return
@@ -216,7 +216,7 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     drawn = age_at(model, arrays.before[members, columns] + hazard[members, columns], factor)
     drawn += arrays.born[members, columns]
     if arrays.pulled is not None:
-        # A member that is to be pulled still is, unless it fails before.
+        # A member that is to be pulled is still pulled, unless it fails before.
         sooner = drawn < numpy.where(arrays.pulled[members, columns], arrays.due[members, columns], numpy.inf)
         members, columns, drawn = members[sooner], columns[sooner], drawn[sooner]
         arrays.pulled[members, columns] = False
@@ -228,12 +228,12 @@ _AT_ONCE = 1e-6
 
 
 def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Floats) -> Floats:
-    """Mean, over all places on a drive, of the hours in which a defect could have occurred and remained undetected.
+    """Average, over all places on a drive, the hours in which a defect could have occurred and remained undetected.
 
     Args:
         model: the model with its scrubs.
         hours_clean: hours since the drive was new or read from end to end, any shape.
-        scrub_phase_hours: hours since the last scrub began, of that shape or one that broadcasts; for periodic scrubs.
+        scrub_phase_hours: hours since the last periodic scrub began, of that shape or one that broadcasts to it.
     """
     match model.scrub.kind:
         case ScrubKind.PERIODIC:
@@ -244,11 +244,12 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
 
 
 def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
-    """The scrub that began ``phase`` hours ago reads a place x (0 to 1) at x times its duration.
+    """Average the hours since each place was last read by periodic scrubs or the drive was new.
 
-    Places already read were last read between max(phase - duration, 0) and phase hours ago, the others between phase +
-    interval - duration and interval hours ago, uniformly distributed. The age of the drive is a limit for each:
-    min(age, U) is integrated over both ranges as sums of nonnegative terms, which avoids cancellation.
+    The scrub that began ``phase`` hours ago reads a place x (0 to 1) at x times its duration. Places already read were
+    last read between max(phase - duration, 0) and phase hours ago, and the others between phase + interval - duration
+    and interval hours ago, uniformly distributed. The age of the drive limits both, so min(age, U) is integrated over
+    both ranges, as sums of nonnegative terms, which avoids cancellation.
     """
     lasting, interval = scrub.duration_hours, scrub.interval_hours
     if lasting <= _AT_ONCE * interval:
@@ -274,9 +275,9 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
 
 
 def _undetected(delay: Spread, ages: Floats) -> Floats:
-    """The integral, from 0 to each age, of the probability that a defect is still undetected after this time.
+    """Integrate, from 0 to each age, the probability that a defect is still undetected after this time.
 
-    The probability is 1 up to the location; the integral of exp(-(t / scale)^shape) is an incomplete gamma function.
+    The probability is 1 up to the location. The integral of exp(-(t / scale)^shape) is an incomplete gamma function.
     """
     from scipy.special import gammainc
 
@@ -289,15 +290,15 @@ def _undetected(delay: Spread, ages: Floats) -> Floats:
 AIM = 1.5
 """Expected number of failures in copies from one event to the end of the next rebuild."""
 BIASED_WRONG_DISK = 0.25
-"""Probability in copies that a wrong disk is pulled; the true one if that is higher."""
+"""Probability in copies that a wrong disk is pulled, unless the true probability is higher."""
 _LEAST_SHARE = 0.75
 """Finished arrays are removed when less than this share of the arrays is still simulated."""
 _MOST_HELD = 1 << 17
-"""Maximum number of members of arrays that wait for their copies: about a hundred bytes each."""
+"""Maximum number of members of arrays that wait for their copies; each takes about a hundred bytes."""
 
 
 def simulate_block(model: FleetModel, block: Block) -> BlockSums:
-    """The losses of one block of arrays. The same model and block give bitwise equal sums in any process."""
+    """Simulate the losses of one block of arrays. The same model and block give bitwise equal sums in any process."""
     seeds = numpy.random.SeedSequence(model.seed, spawn_key=(block.number,)).spawn(2)
     main_rng, copy_rng = (numpy.random.Generator(numpy.random.PCG64DXSM(each)) for each in seeds)
     tally = LossTally(block.trials)
@@ -393,7 +394,7 @@ class _Walk:
         return values[groups * self._model.group_members + self._inside, columns]
 
     def _weights(self, columns: Any) -> Floats:
-        """Likelihood ratio of the past: true over sampled distribution. The weights must have been settled."""
+        """Return the likelihood ratio of the past, true over sampled distribution. The weights must be settled."""
         if self._arrays.log_weight is None:
             return numpy.ones(len(self._arrays.trial[columns]))
         found: Floats = numpy.exp(self._arrays.log_weight[columns])
@@ -602,10 +603,10 @@ class _Walk:
 
 
 def hours_to_loss(failure_rates: Sequence[float], repair_rates: Sequence[float]) -> float:
-    """Mean time from no failures to the loss, by the Markov chain of one group of an array.
+    """Compute the mean time from no failures to the loss with the Markov chain of one group of an array.
 
-    Its states are the number of failed members, from 0 to the tolerance; the next one is the loss. The time from state
-    i to i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states.
+    Its states are the numbers of failed members from 0 to the tolerance, followed by the loss. The time from state i to
+    i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states.
 
     Args:
         failure_rates: per hour from state i to i + 1, for i from 0 to the tolerance.
@@ -622,11 +623,11 @@ class Cause(IntEnum):
     """Causes of a loss of data."""
 
     FAILURES = 0
-    """More members failed than the array tolerates: all of its data."""
+    """More members failed than the array tolerates, so all of its data are lost."""
     SECTORS = 1
-    """A rebuild without redundancy met an unreadable sector: the data of that sector."""
+    """A rebuild without redundancy met an unreadable sector, so the data of that sector are lost."""
     PEOPLE = 2
-    """A wrong disk was pulled, and the stopped array was not restored: all of its data."""
+    """A wrong disk was pulled, and the stopped array was not restored, so all of its data are lost."""
 
 
 class Moments(msgspec.Struct, frozen=True):
@@ -641,7 +642,7 @@ class Moments(msgspec.Struct, frozen=True):
 
     @property
     def seen(self) -> float:
-        """Effective number of events: that of equal weights with this sum and variance; without weights, the count."""
+        """The number of events of equal weight that would have this sum and variance; without weights, the count."""
         return self.total**2 / self.squares if self.squares else 0.0
 
 
@@ -659,7 +660,7 @@ class BlockSums(msgspec.Struct, frozen=True):
     losses: Moments = Moments()
     """Weighted losses of each array."""
     first: Moments = Moments()
-    """Weighted probability of each array to lose any data."""
+    """Weighted probability that each array loses any data."""
     lost_bytes: Moments = Moments()
     cause_losses: ByCause = _NEVER
     cause_first: ByCause = _NEVER
@@ -671,7 +672,7 @@ class BlockSums(msgspec.Struct, frozen=True):
 
 
 def summed(parts: Iterable[BlockSums]) -> BlockSums:
-    """The total of these sums, in the order of their blocks: floating-point sums depend on the order."""
+    """Add these sums in the order of their blocks, since floating-point sums depend on the order."""
     whole = BlockSums()
     for part in parts:
         whole = BlockSums(*map(_plus, msgspec.structs.astuple(whole), msgspec.structs.astuple(part)))
@@ -730,20 +731,20 @@ def _moments(values: Floats) -> Moments:
 PB = 10**15
 _Z = 1.959963984540054
 _DENSE = 0.05
-"""Events are not rare if the square of their sum, divided by the trials, is this share of the sum of squares."""
+"""Events are not rare if the square of their sum, divided by the trials, is at least this share of the squares."""
 _SELDOM = 10.0
 """The interval of a cause seen less often is wider than a factor of two in both directions."""
 _LEAST = 1e-100
-"""A smaller mean is shown as a bound: the squares of such weights are below the range of floating point."""
+"""A smaller mean is shown as a bound, since the squares of such weights are below the range of floating point."""
 MOST_NINES = 300.0
-"""Replaces infinity."""
+"""Replaces an infinite number of nines."""
 
 
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
-    """Confidence interval of the expected total weight of rare events; valid for few events and for none.
+    """Return the confidence interval of the expected total weight of rare events, even if few or none were seen.
 
-    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), which is exact for counts and
-    conservative for weighted events. ``one`` is the weight of an event if none was seen.
+    This is the gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801), which is exact for counts
+    and conservative for weighted events. ``one`` is the weight of an event if none was seen.
     """
     from scipy.special import gammaincinv
 
@@ -756,9 +757,9 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
 
 
 def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
-    """Interval of the mean over independent arrays: for rare events, or by the normal distribution.
+    """Return the interval of the mean over independent arrays, for rare events or by the normal distribution.
 
-    ``one``: maximum weight of one event, used if none was seen.
+    ``one`` is the maximum weight of one event, used if none was seen.
     """
     mean = moments.total / trials
     if moments.total < _LEAST or moments.total * mean < _DENSE * moments.squares:
@@ -769,7 +770,7 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
 
 
 def most_lost(model: FleetModel) -> dict[Cause, float]:
-    """Possible cause -> maximum loss in one such event, as a share of the array's data.
+    """Return the possible causes, with the maximum loss in one such event as a share of the array's data.
 
     With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
     """
@@ -782,7 +783,7 @@ def most_lost(model: FleetModel) -> dict[Cause, float]:
 
 
 def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
-    """Interval of a mean to which causes with very different sizes and frequencies contribute.
+    """Return the interval of a mean to which causes with very different sizes and frequencies contribute.
 
     The variance of the sum says nothing about a cause that was rarely seen. So each cause has its own interval, causes
     never seen have a common one, and the distances from the estimates to the limits are added in quadrature (MOVER: Zou
@@ -805,7 +806,7 @@ def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[C
 
 
 def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
-    """The figures of a fleet with this number of arrays, from the simulated sums."""
+    """Compute the figures of a fleet with this number of arrays from the simulated sums."""
     years = model.years
     chances = most_lost(model)
     amounts = {cause: chance * model.usable_bytes for cause, chance in chances.items()}
@@ -847,9 +848,9 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
 
 
 def mttdl_years(model: FleetModel) -> float:
-    """Mean time to data loss of one array, for constant rates of failure and repair and no other errors.
+    """Compute the mean time to data loss of one array, for constant rates of failure and repair and no other errors.
 
-    Drives of bad lots count with their share; all failed drives are repaired at the same time.
+    Drives of bad lots count with their share. All failed drives are repaired at the same time.
     """
     life = model.life.mean_hours / model.hazard_scale
     repair = max(model.repair_hours, 1e-9)
@@ -861,7 +862,7 @@ def mttdl_years(model: FleetModel) -> float:
 
 
 def mttdl_by_hand(model: FleetModel) -> str:
-    """The leading term of the chain, ``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, and the remaining terms."""
+    """Write the chain's leading term, such as ``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, and what remains."""
     life, repair = model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
     lost = model.tolerance + 1
     factors = [str(model.group_members - failed) for failed in range(lost)]
@@ -885,7 +886,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
 
 
 def counted_words(model: FleetModel) -> str:
-    """A sentence about what the figures count: two fleets can be compared only if their sentences are equal."""
+    """Return a sentence about what the figures count. Fleets can be compared only if their sentences are equal."""
     rebuilt = f"rebuilt in {model.rebuild.mean_hours:.3g} h"
     noticed = f"noticed after {model.detection_hours:g} h, " if model.detection_hours else ""
     if model.spares:
@@ -904,7 +905,7 @@ def counted_words(model: FleetModel) -> str:
 
 
 def at_least_once(chance: float, of: int) -> float:
-    """The probability that an event of probability ``chance`` occurs in at least one of ``of`` independent cases."""
+    """Return the probability that an event with probability ``chance`` occurs in at least one of ``of`` trials."""
     return 1.0 if chance >= 1 else -math.expm1(of * math.log1p(-chance))
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HOURS_PER_YEAR = 365.25 * 24
 MOST_YEARS = 1e300
-"""Maximum MTTDL: that of 64 copies is beyond the range of floating point."""
+"""Maximum MTTDL, because that of 64 copies is beyond the range of floating point."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,10 +50,10 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.location_hours + self.scale_hours * math.gamma(1 + 1 / self.shape)
 
     def most_renewals(self, hours: float, factor: float = 1.0) -> float:
-        """Upper bound for the mean number of consecutive lifetimes that end within these hours.
+        """Return an upper bound for the mean number of consecutive lifetimes that end within these hours.
 
-        Lorden's bound t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of independent
-        trials, each of which must end within the hours. ``factor`` multiplies the hazard. Not for measured values.
+        It is Lorden's bound t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of independent
+        trials, each of which must end within the hours. ``factor`` multiplies the hazard. Measured values have no bound.
         """
         scale: float = self.scale_hours / factor ** (1 / self.shape)
         mean, square = math.gamma(1 + 1 / self.shape), math.gamma(1 + 2 / self.shape)
@@ -61,7 +61,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return min(hours / (scale * mean) + square / mean**2 - 1, by_trials)
 
     def draw(self, rng: Generator, count: int) -> Any:
-        """Independent values in hours: float64 of shape ``(count,)``."""
+        """Draw independent values in hours, as float64 of shape ``(count,)``."""
         import numpy
 
         if self.values_hours:
@@ -110,7 +110,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     """Time from the first hour of a drive to its failure; ``values_hours`` and ``location_hours`` are not used."""
     rebuild: Spread
     shares_rate: bool = False
-    """Simultaneous rebuilds in one group share the rate of one (each of two takes twice as long)."""
+    """Whether simultaneous rebuilds in one group share the rate of one (each of two takes twice as long)."""
     detection_hours: float = 0.0
     """Time from a failure until it is noticed and, if a spare is available, the rebuild begins."""
     spares: int = 0
@@ -126,7 +126,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     counts_new_defects: bool = True
     """Whether to count defects that occur during the rebuild too."""
     rebuild_clears: bool = True
-    """A rebuild reads every member from end to end, and so finds its defects like a scrub."""
+    """Whether a rebuild reads every member from end to end, and so finds its defects like a scrub."""
     scrub: Scrubbing = Scrubbing()
 
     wrong_disk: float = 0.0
@@ -176,9 +176,9 @@ class Block(msgspec.Struct, frozen=True):
 MOST_TRIALS = 10**9
 MOST_HOURS = 10**9
 MOST_REPLACED = 1000
-"""Mean number of drive failures of one array in its years: they are simulated in sequence, which takes time."""
+"""Limit for the mean number of drive failures of one array in its years; simulating them in sequence takes time."""
 MOST_FAILURES = 10**10
-"""Number of drive failures in all simulated arrays: hours of work."""
+"""Limit for the number of drive failures in all simulated arrays, which take hours to simulate."""
 
 Hours = Annotated[float, msgspec.Meta(ge=1e-3, le=MOST_HOURS)]
 HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
@@ -233,16 +233,16 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.weibull and self.weibull.location_hours:
             raise SpecError(
                 "a drive can fail from hour 0 on, so failures have no location_hours",
-                hint="leave it out, or use another scale",
+                hint="omit it, or change the scale",
             )
         if self.weibull:
             within(self.weibull.scale_hours, LifeHours, "failures.weibull.scale_hours")
             within(self.weibull.shape, LifeShape, "failures.weibull.shape")
 
     def spread(self) -> Spread:
-        """The distribution for the engine.
+        """Return the distribution for the engine.
 
-        An AFR is the share of drives that fail in a year: a rate of -ln(1 - AFR) per year.
+        An AFR is the share of drives that fail in a year, which corresponds to a rate of -ln(1 - AFR) per year.
         """
         if self.weibull:
             return self.weibull.spread()
@@ -259,9 +259,9 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hours: tuple[float, ...] | None = None
     """Measured durations of equal probability."""
     result: Name | None = None
-    """A stored raidlab result: the rates of its rebuilds apply to the whole drive."""
+    """A stored raidlab result, whose rebuild rates apply to the whole drive."""
     array: Name | None = None
-    """An array of the result; omitted: all its arrays."""
+    """An array of the result; if omitted, all of its arrays."""
     shares_rate: bool = False
 
     def __post_init__(self) -> None:
@@ -273,9 +273,9 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             within(hours, Hours, f"rebuild.hours[{number}]")
 
     def spread(self, disk_bytes: float, measured: Measured) -> Spread:
-        """The distribution for the engine; at a measured rate the duration depends on the drive's size.
+        """Return the distribution for the engine. At a measured rate the duration depends on the drive's size.
 
-        Raises as ``measured`` does.
+        Raises the errors of ``measured``.
         """
         if self.weibull:
             return self.weibull.spread()
@@ -305,10 +305,10 @@ class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     defects_per_hour: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Rate of latent defects of one drive."""
     defect_bytes: Annotated[int, msgspec.Meta(ge=1, le=1024**3)] = 4096
-    """Size of a defect: from one byte to the largest stripes."""
+    """Size of a defect, from one byte to the largest stripes."""
     read_error_bits: Annotated[float, msgspec.Meta(ge=10**9, le=10**21)] | None = None
-    """As in data sheets, 1e14 to 1e17: at most one unreadable sector in this number of bits read. For fleets without
-    latent defects.
+    """At most one sector is unreadable in this number of bits read; data sheets give 1e14 to 1e17. Use it for fleets
+    without latent defects.
     """
     counts_new_defects: bool = True
     rebuild_clears: bool = True
@@ -345,7 +345,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loses_data: Share = 1.0
     """Probability that data are lost if the array stopped for this reason."""
     class_folder: str | None = None
-    """Replaces ``loses_data``: the share of first attempts at drills in these bundles after which data were lost."""
+    """Replaces ``loses_data`` with the share of first attempts at drills in these bundles that lost data."""
 
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -375,7 +375,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same fleet with some keys changed; keys are written with dots: ``"scrub.interval_hours" = 168``."""
+    """The same fleet with some keys changed. Keys are written with dots, such as ``"scrub.interval_hours" = 168``."""
 
     id: Name
     set: dict[str, Any]
@@ -394,9 +394,9 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     level: str = "raid6"
     members: DiskCount
     parities: Annotated[int, msgspec.Meta(ge=0, le=8)] | None = None
-    """Number of failures tolerated, if no md level has it: 3 for 7+3."""
+    """Number of failures tolerated, if no md level tolerates it, such as 3 for 7+3."""
     disk_tb: Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
-    """The minimum is that of the lab's own disks of a few megabytes."""
+    """The minimum admits the lab's own disks of a few megabytes."""
     failures: Failures
     rebuild: Rebuild
     repair: Repair = Repair()
@@ -415,7 +415,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise SpecError(f"two variants have the id '{twice}'", hint="give each variant a different id")
 
     def _require_bounded(self) -> None:
-        """Limit the number of failures: bounds on single keys are not enough, since their effects multiply."""
+        """Limit the number of failures. Bounds on single keys are not enough, since their effects multiply."""
         batches = self.batches or Batches(bad_share=0.0, factor=1.0)
         life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
         good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
@@ -425,18 +425,18 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             (replaced * self.run.trials, MOST_FAILURES, f"{self.run.trials:,} arrays (run.trials)"),
         ):
             if count > most:
-                message = f"in {what} up to {count:,.0f} drives fail within the years, and {most:,} is the maximum"
+                message = f"in {what} up to {count:,.0f} drives fail within the years, but {most:,} is the maximum"
                 raise SpecError(message, hint="write fewer years or trials, or longer lifetimes in [failures]")
 
     def layout(self) -> tuple[int, int, int, float]:
-        """Groups, members per group, failures that a group tolerates, and number of data members in total.
+        """Return the groups, members per group, failures that a group tolerates, and data members in total.
 
-        Raises SpecError for an invalid array.
+        Raises SpecError if the array is invalid.
         """
         level = parse_level(self.level)
         if self.members < level.minimum_members:
             raise SpecError(
-                f"{level.name.value} has at least {level.minimum_members} members", hint="write more members"
+                f"{level.name.value} needs at least {level.minimum_members} members", hint="write more members"
             )
         if level.name is LevelName.RAID10 and self.parities is None:
             if self.members % 2:
@@ -450,7 +450,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 Measured = Callable[[str, str | None], tuple[float, ...]]
-"""Id of a stored result, and an array or None -> bytes per second of each of its rebuilds."""
+"""Takes the id of a stored result, and an array or None; returns the bytes per second of each of its rebuilds."""
 
 
 def _one_of(what: str, **ways: object) -> None:
@@ -462,7 +462,7 @@ def _one_of(what: str, **ways: object) -> None:
 
 
 def model_of(spec: FleetSpec, measured: Measured) -> FleetModel:
-    """The model for the engine. Raises as ``measured`` and ``lost_in_drills`` do."""
+    """Return the model for the engine. Raises the errors of ``measured`` and ``lost_in_drills``."""
     groups, group_members, tolerance, data_members = spec.layout()
     disk_bytes = spec.disk_tb * TB
     people, sectors, batches = spec.people, spec.sectors, spec.batches
@@ -495,7 +495,7 @@ def model_of(spec: FleetSpec, measured: Measured) -> FleetModel:
 
 
 def lost_in_drills(folder: str) -> float:
-    """The share of first attempts at drills in which data were lost, from the bundles of a class.
+    """Return the share of first attempts at drills in which data were lost, from the bundles of a class.
 
     Raises SpecError if no part of raidlab reads bundles, or no student in the class ended a drill.
     """
@@ -506,23 +506,23 @@ def lost_in_drills(folder: str) -> float:
 
 
 def fleet_names() -> tuple[str, ...]:
-    """Names of the built-in fleets."""
+    """Return the names of the built-in fleets."""
     return tuple(catalogue(CATALOGUE))
 
 
 def fleet_tree(name: str) -> dict[str, Any]:
-    """The content of a built-in fleet's file, or of the file at this path. Raises SpecError for any other name."""
+    """Read the file of a built-in fleet, or the file at this path. Raises SpecError for any other name."""
     path = file_of("fleet", name, CATALOGUE)
     return parse_toml(toml_text(path), source=str(path))
 
 
 def fleet_spec(tree: Mapping[str, Any], source: str, changes: Mapping[str, Any] | None = None) -> FleetSpec:
-    """A fleet from the keys of a file, with optional changes. Raises SpecError that lists every wrong key."""
+    """Make a fleet from the keys of a file, with optional changes. Raises SpecError, which lists every wrong key."""
     return convert_tree(changed(tree, changes or {}), FleetSpec, source=source)
 
 
 def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, FleetSpec], ...]:
-    """The fleet itself and its ``[[compare]]`` variants in their order, by name."""
+    """Return the fleet itself and its ``[[compare]]`` variants in their order, by name."""
     found = [("as it is", spec)]
     for each in spec.compare:
         for key in each.remove:
@@ -533,11 +533,11 @@ def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, Fleet
 
 
 def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A copy of the tables with some keys, written with dots, set or removed.
+    """Return a copy of the tables with some keys, written with dots, set or removed.
 
     Raises SpecError if a table does not exist.
     """
-    # Not through JSON, which has no nan or inf: they would be omitted instead of rejected.
+    # JSON has no nan or inf, so a copy through JSON would omit them, and they would not be rejected.
     copied: dict[str, Any] = copy.deepcopy(dict(tree))
     for key in remove:
         table, last = _table_of(copied, key)
@@ -549,7 +549,7 @@ def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[s
 
 
 def value_of(text: str) -> Any:
-    """A value that the user typed, parsed as TOML; text that is not TOML is a string."""
+    """Parse a value that the user typed as TOML. Text that is not TOML is a string."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except SpecError:
@@ -557,12 +557,12 @@ def value_of(text: str) -> Any:
 
 
 def _require_there(tree: Mapping[str, Any], key: str, variant: str) -> None:
-    """Require the key: a misspelt one would leave the variant equal to the fleet, as if nothing depended on it."""
+    """Require that the key exists. A misspelt one would change nothing, as if no figure depended on the key."""
     here: Any = tree
     for word in key.split("."):
         if not isinstance(here, Mapping) or word not in here:
             raise SpecError(
-                f"variant '{variant}' removes '{key}', which the fleet does not have", hint="correct its remove"
+                f"variant '{variant}' removes '{key}', which the fleet does not have", hint="correct 'remove'"
             )
         here = here[word]
 

@@ -1,4 +1,4 @@
-"""Computes the figures of a fleet in parallel blocks: for the command, for a screen (what_if) and for lessons."""
+"""Computes the figures of a fleet in parallel blocks, for the command, for a screen (what_if) and for lessons."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     Spreader = Callable[[Work, Sequence[Block]], Iterable[tuple[int, BlockSums]]]
     """Runs picklable work for each block in any process, and yields the results as they arrive."""
 
-# Importing lab.fleet.engine imports numpy, which takes a tenth of a second: the functions that simulate import it.
+# lab.fleet.engine imports numpy, which takes a tenth of a second, so only the functions that simulate import it.
 
 
 def measured_in(store: ResultStore) -> Measured:
-    """A function that finds the rebuild rates of a stored result by the name that a fleet file gives."""
+    """Return a function that finds the rebuild rates of a stored result by the name that a fleet file gives."""
 
     def rates(name: str, array: str | None) -> tuple[float, ...]:
-        """Bytes per second of each rebuild of an array. Raises ResultError if there is none."""
+        """Return the bytes per second of each rebuild of an array. Raises ResultError if there is none."""
         record = store.load(name)
         found = tuple(
             each.rebuilt_bytes / each.rebuild_seconds
@@ -62,7 +62,7 @@ def measured_in(store: ResultStore) -> Measured:
         )
         if not found:
             arrays = sorted({each.array for each in record.rebuilds})
-            hint = f"it has rebuilds of: {', '.join(arrays)}" if arrays else "measure one: raidlab run antioquia-quick"
+            hint = f"choose one of its arrays: {', '.join(arrays)}" if arrays else "run 'raidlab run antioquia-quick'"
             raise ResultError(f"result '{record.id}' has no rebuild" + (f" of '{array}'" if array else ""), hint=hint)
         return found
 
@@ -70,7 +70,7 @@ def measured_in(store: ResultStore) -> Measured:
 
 
 BLOCK_TRIALS = 16_384
-"""Some megabytes of columns: larger ones exceed the processor's caches, smaller ones have more call overhead."""
+"""Some megabytes of columns. Larger blocks exceed the processor's caches, and smaller ones have more overhead."""
 _ENOUGH_LOSSES = 400
 """With this number of losses from each cause in a first block, plain sampling has an error of 5 % and is sufficient."""
 
@@ -78,13 +78,13 @@ Progress = Callable[[float], None]
 
 
 def blocks_of(trials: int) -> tuple[Block, ...]:
-    """Blocks that contain ``trials`` arrays in total."""
+    """Return blocks that contain ``trials`` arrays in total."""
     starts = range(0, trials, BLOCK_TRIALS)
     return tuple(Block(number, min(BLOCK_TRIALS, trials - start)) for number, start in enumerate(starts))
 
 
 def local_spreader(workers: int) -> Spreader:
-    """A function that distributes blocks over processes on this computer."""
+    """Yield a function that distributes blocks over processes on this computer."""
 
     def here(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         with spread(work, blocks, min(workers, len(blocks))) as answers:
@@ -94,7 +94,7 @@ def local_spreader(workers: int) -> Spreader:
 
 
 def cluster_spreader(calls: ClusterCalls) -> Spreader:
-    """A function that distributes blocks over a cluster's workers, which run the same code."""
+    """Yield a function that distributes blocks over a cluster's workers, which run the same code."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         def one(block: Block) -> tuple[int, BlockSums]:
@@ -114,7 +114,7 @@ def run_block(payload: bytes) -> bytes:
 
 
 def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:
-    """The losses of ``trials`` simulated arrays. The sums depend only on ``model`` and ``trials``."""
+    """Simulate the losses of ``trials`` arrays. The sums depend only on ``model`` and ``trials``."""
     from lab.fleet.engine import summed
 
     def in_order() -> Iterator[BlockSums]:
@@ -141,10 +141,10 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
     """Select importance sampling; with AUTO, only if a first block without it has too few losses from one cause.
 
-    The total of all causes is not sufficient: many lost sectors say nothing about double failures, which lose more data
-    and of which the block may have none.
+    The total of all causes is not sufficient, because many lost sectors say nothing about double failures. These lose
+    more data, and the block may contain none of them.
 
-    ``trials``: number of arrays to simulate; if this is less than a block, the first block contains only this number.
+    ``trials`` is the number of arrays to simulate. If it is smaller than a block, the first block has only this size.
     """
     from lab.fleet.engine import most_lost, simulate_block
 
@@ -161,7 +161,7 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
 def run_spec(
     spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress = lambda _: None
 ) -> tuple[FleetModel, LossFigures]:
-    """The model and figures of a fleet. Raises the same errors as reading results and class folders."""
+    """Return the model and figures of a fleet. Raises the same errors as reading results and class folders."""
     from lab.fleet.engine import figures_of
 
     model = with_method(model_of(spec, measured), spec.run.method, spec.run.trials)
@@ -170,9 +170,9 @@ def run_spec(
 
 MOST_TRIALS = 16_384
 _FAILURES = 30_000
-"""Number of drive failures in all simulated arrays, which determines the run time: less than half a second."""
+"""Number of drive failures in all simulated arrays, chosen so that a run takes less than half a second."""
 DEFECTS_PER_HOUR = 1.5e-6
-"""For one drive: 3.45 % had a latent sector error within 32 months (docs/fleet.md, Parameters)."""
+"""Rate of one drive, since 3.45 % had a latent sector error within 32 months (docs/fleet.md, Parameters)."""
 
 
 def what_if(
@@ -190,10 +190,11 @@ def what_if(
     defects_per_hour: float = DEFECTS_PER_HOUR,
     seed: int = 1,
 ) -> LossFigures:
-    """The losses of a fleet with these properties: equal arguments give equal figures.
+    """Return the losses of a fleet with these properties. Equal arguments give equal figures.
 
-    ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` is the time until a used spare (without spares: the failed drive)
-    is replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError for an invalid array.
+    ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` is the time until a used spare or, without spares, the failed
+    drive is replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError if the array is
+    invalid.
     """
     failures = -math.log1p(-afr_percent / 100) * members * years
     spec = FleetSpec(

@@ -95,7 +95,7 @@ def test_built_in_fleets_are_sound(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"members": 2}, "raid5 has at least 3 members"),
+        ({"members": 2}, "raid5 needs at least 3 members"),
         ({"failures": {}}, "failures has no distribution"),
         ({"rebuild__constant_hours": 3.0}, "rebuild has constant_hours and hours"),
         ({"scrub__interval_hours": 10.0}, "longer than its interval"),
