@@ -36,9 +36,9 @@ _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, Disk
 
 
 def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
-    """All findings available before a run starts: those of the plan and of the publication that it repeats.
+    """Return all findings before a run starts, those of the plan and of the publication that it repeats.
 
-    Raises SpecError for an unknown publication.
+    Raises SpecError if the publication is unknown.
     """
     found = list(lint_plan(experiment))
     publications = extension(PublicationLint)
@@ -48,9 +48,9 @@ def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
 
 
 def require_sound(findings: Collection[LintFinding], experiment: Experiment, allowed: Collection[str] = ()) -> None:
-    """Raises ExperimentError for rules that refuse the run, unless they are allowed or the experiment ``keeps_going``.
+    """Raises ExperimentError if a rule refuses the run and is not allowed, unless the experiment ``keeps_going``.
 
-    Raises SpecError for an unknown rule in ``allowed``.
+    Raises SpecError if a rule in ``allowed`` is unknown.
     """
     for name in allowed:
         find_rule(name)
@@ -74,8 +74,8 @@ SHORTEST_IN_QUEUES, WARMUP_IN_QUEUES = 3.0, 1.5
 apart like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and
 until then the array is too fast."""
 ROOM_FRACTION = 0.97
-"""The approximate fraction of an array that a file system leaves for files: ext4 without reserved blocks, xfs with its
-log."""
+"""The approximate fraction of an array that a file system leaves for files, for ext4 without reserved blocks and for
+xfs with its log."""
 
 
 class Expected(NamedTuple):
@@ -88,7 +88,7 @@ class Expected(NamedTuple):
 
 
 class PlannedLoad(NamedTuple):
-    """One load of an experiment, on these arrays (ids)."""
+    """One load of an experiment, with the ids of the arrays on which it runs."""
 
     workload: Workload
     arrays: tuple[str, ...]
@@ -121,7 +121,7 @@ class LintedPlan(NamedTuple):
 
 
 def lint_plan(experiment: Experiment) -> Iterator[LintFinding]:
-    """All findings on the plan itself, including its literal recipes."""
+    """Yield all findings on the plan itself, including its literal recipes."""
     plan = LintedPlan.of(experiment)
     yield from run_checks(PLAN_CHECKS, plan)
     for load in plan.loads:
@@ -170,7 +170,7 @@ def _file_exceeds_fs(plan: LintedPlan) -> Iterator[Seen]:
 
 
 def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
-    """Usable bytes of an array; None if they are unknown before it is built, as with existing disks."""
+    """Return the usable bytes of an array; None if they are unknown before it is built, as with existing disks."""
     if experiment.disks.kind not in _BLANK_AT_START:
         return None
     with suppress(SpecError):
@@ -180,7 +180,7 @@ def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _bytes_of_shape(shape: bytes) -> int:
-    """Usable bytes of an array and its disks, given as JSON. Cached: a sweep has thousands of loads on few arrays."""
+    """Return the usable bytes of an array, given as JSON with its disks. Cached, since sweeps have few arrays."""
     array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)
@@ -237,7 +237,7 @@ PLAN_CHECKS: Mapping[str, Check[LintedPlan]] = {
 
 
 def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> Expected | None:
-    """Closed-form prediction for the array that is slowest to settle; None without modelled drives, or for a stream."""
+    """Predict, in closed form, the array that is slowest to settle; None without modelled drives or for a stream."""
     plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.model or experiment.disks.pools or not plain:
         return None
@@ -254,7 +254,7 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 
 @lru_cache(maxsize=4096)
 def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> Expected | None:
-    """Prediction for one array, or None. Cached: a sweep needs the same one for each chunk and block size."""
+    """Predict one array, or return None. Cached, since a sweep needs the same prediction for all chunks and blocks."""
     disk = nominal_rates(find_drive_model(model))
     with suppress(SpecError):
         level = level_with_layout(word, layout)
@@ -269,7 +269,7 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
 def lint_measured(
     name: str, phase: str, workload: Workload, measured: Measured, *, declared_cold: bool, is_cold: bool
 ) -> tuple[LintFinding, ...]:
-    """Findings on one cell, immediately after its measurement."""
+    """Return the findings on one cell immediately after its measurement."""
     figures = measured.figures
     members = measured.members
     share = members.share if members else 0.0
@@ -296,7 +296,7 @@ def lint_measured(
 def stamps_of(
     experiment: Experiment, conditions: Conditions, bench: Iterable[LintFinding] = (), cells: Iterable[CellRecord] = ()
 ) -> tuple[str, ...]:
-    """Stamps that lower the trust in a result, each as ``rule: sentence``; they are shown with it in every table.
+    """Return the stamps that lower the trust in a result, each as ``rule: sentence``. Every table shows them.
 
     They come from the experiment's plan, the machine's conditions, the arrays before the run, and the cells.
     """

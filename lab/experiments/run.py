@@ -1,4 +1,4 @@
-"""Run an experiment and store its result: every cell is stored before the next one starts.
+"""Runs an experiment and stores its result. Every cell is stored before the next one starts.
 
 This is the only place where experiments are started and resumed; it opens the lab and the journal, and closes both. The
 bench builds an experiment's arrays on the lab's disks, ready for measurement, and stops them.
@@ -110,7 +110,7 @@ from lab.workloads.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class BuiltArray:
-    """An existing array: clean, with its file system mounted and its files written."""
+    """An array that has been built. It is clean, its file system is mounted, and its files are written."""
 
     plan: ArrayPlan
     spec: Spec
@@ -230,7 +230,7 @@ class Bench:
             self._stop(built)
 
     def abandon(self) -> None:
-        """Stop the arrays after an error, and ignore further errors: on a lost machine there is nothing to stop."""
+        """Stop the arrays after an error, and ignore further errors, since on a lost machine nothing can be stopped."""
         for built in self._built.values():
             try:
                 self._stop(built)
@@ -255,7 +255,7 @@ class Bench:
         return self._lab.disks[first : first + plan.members], number
 
     def _make_blank(self, disks: tuple[LabDisk, ...]) -> None:
-        """Make sure that disks are blank: those that another array or a probe has used are reset."""
+        """Make sure that disks are blank, and reset those that another array or a probe has used."""
         stale = [disk for disk in disks if disk.name in self._used]
         self._lab.reset(stale)
         self._used.update(disk.name for disk in disks)
@@ -290,7 +290,7 @@ class Bench:
         return LoadTarget(array, device, members, kind, free)
 
     def _write_files(self, built: BuiltArray) -> None:
-        """Write the files of all workloads; those with the same layout share files."""
+        """Write the files of all workloads. Workloads with the same layout share files."""
         if not self._experiment.writes_files_first:
             return
         layouts: dict[tuple[int, int | None], Workload] = {}
@@ -312,17 +312,17 @@ class Bench:
 
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
-    """Whether a reset disk reads as zeros, as images and memory do; other drives may keep the data after a discard."""
+    """Whether a reset disk reads as zeros. Images and memory do, but other drives may keep the data after a discard."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
 
 
 def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
-    """Plan that sets the requested tunables of each md array; empty if there are none.
+    """Return the plan that sets the requested tunables of each md array; it is empty if there are none.
 
     Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
     """
     pages = plan.stripe_cache_pages
-    why = "md keeps that many stripes of one page per member, so that stripes are complete before md handles them."
+    why = "md caches this many stripes of one page per member, so that stripes are complete before md handles them."
     steps: list[Step] = []
     if pages is not None:
         steps = [write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays]
@@ -333,7 +333,7 @@ _DEVICE_FILES = ("size", "queue/iostats", "loop/dio", "md/sync_action")
 
 
 def lint_bench(lab: Lab, built: BuiltArray) -> tuple[LintFinding, ...]:
-    """Findings on the machine and the array immediately before the measurement."""
+    """Return the findings on the machine and the array immediately before the measurement."""
     names = [disk.kernel_name for disk in built.disks]
     holders: dict[str, str] = {}
     if built.inner:
@@ -363,7 +363,7 @@ def lint_bench(lab: Lab, built: BuiltArray) -> tuple[LintFinding, ...]:
 
 
 def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
-    """Findings on the running kernel; none if its configuration is not available."""
+    """Return the findings on the running kernel; none if its configuration is not available."""
     pattern = "|".join(_DEBUG_OPTIONS)
     argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
     found = lab.machine.run(argv, check=False)
@@ -387,17 +387,17 @@ class RunRequest:
     on_notice: Callable[[str], None] = lambda _: None
     on_machine: Callable[[Machine], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
-    """Called at every step and every sample; true ends the run, which can be resumed."""
+    """Called at every step and every sample; when it returns True, the run ends and can be resumed."""
     allowed_rules: frozenset[str] = frozenset()
     """Lint rules that may be violated although they would refuse the run."""
     started_seconds: float | None = None
-    """Start of the user's command on the host's clock; None: now."""
+    """Start of the user's command on the host's clock; None for now."""
 
 
 def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
     """Resume an incomplete result under equal conditions; ``latest`` is the newest incomplete one.
 
-    Raises ExperimentError if the machine has changed, ResultError if there is nothing to resume.
+    Raises ExperimentError if the machine has changed, and ResultError if there is nothing to resume.
     """
     earlier = ResultStore(request.host.state.results).incomplete(name)
     experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
@@ -415,8 +415,8 @@ def run_experiment(
 ) -> ResultRecord:
     """Run an experiment from the start, or the missing cells of ``earlier``, an incomplete result of it.
 
-    ``text`` is the experiment's file, which is stored in the result; ``seed`` overrides the one in it.
-    Raises the error that stops the run; the cells measured before it are stored as an incomplete result.
+    ``text`` is the experiment's file, which is stored in the result. ``seed`` overrides the seed in the file.
+    Raises the error that stops the run. The cells measured before it are stored as an incomplete result.
     """
     experiment = seeded(experiment, seed)
     store = ResultStore(request.host.state.results)
@@ -490,7 +490,7 @@ def _report_incomplete(store: ResultStore, experiment: Experiment, request: RunR
 def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
     names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version")
     changed = [
-        f"{name} was {getattr(before, name)} and is {getattr(now, name)}"
+        f"{name} was {getattr(before, name)} and is now {getattr(now, name)}"
         for name in names
         if getattr(before, name) != getattr(now, name)
     ]
@@ -516,11 +516,11 @@ def require_room(folder: Path, needed_bytes: int, what: str) -> None:
 
 
 def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
-    """Report the stored result: in the hint of a LabError; for any other error, as a notice."""
+    """Report the stored result in the hint of a LabError, or as a notice for any other error."""
     resume = f"'raidlab run --resume {journal.record.id}' continues it"
     if not isinstance(error, LabError):
         if journal.record.done_keys:
-            on_notice(f"stored as incomplete; {resume}")
+            on_notice(f"the result is stored as incomplete; {resume}")
         return
     hints = [error.hint] if error.hint else []
     if isinstance(error, ResultNotStored):
@@ -528,14 +528,14 @@ def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callabl
         with suppress(OSError):
             with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
                 file.write(error.payload)
-            hints.append(f"it is saved as {file.name}")
+            hints.append(f"the result is saved as {file.name}")
     if journal.record.done_keys:
         hints.append(f"{resume} where it stopped")
     error.hint = "; ".join(hints)
 
 
 class ExperimentRunner:
-    """One run, or the rest of an interrupted one: cells in the journal are not measured again."""
+    """Runs an experiment, or the rest of an interrupted run. Cells in the journal are not measured again."""
 
     def __init__(self, run: Run) -> None:
         self.this_run = run
@@ -715,7 +715,7 @@ class ExperimentRunner:
     def _predict(
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
     ) -> LoadPrediction | None:
-        """Predict only for disks with a known service time: other disks are in memory, and limited by the processor."""
+        """Predict only if disks have a known service time; others are in memory, and limited by the processor."""
         if not self._experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
@@ -774,7 +774,7 @@ class RebuildRunner:
         timeline: Timeline | None,
         phases: tuple[PhaseRecord, ...] = (),
     ) -> None:
-        """``sums``: checksums of the data before the fault, while degraded, and after the rebuild."""
+        """Store a rebuild. ``sums`` are checksums from before the fault, while degraded, and after the rebuild."""
         before, degraded, after = sums
         is_unchanged = all(verdict(before, each) is DataVerdict.INTACT for each in (degraded, after))
         reason = f"{predicted.reason}{', without load' if cell.under else ''}" if predicted else ""
@@ -804,7 +804,7 @@ class RebuildRunner:
         return sum_files(self._lab.machine, mount_point(built.spec.device))
 
     def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
-        """Run one load while the array is healthy, degraded, rebuilding and restored; check data it does not write."""
+        """Run a load in all phases, from healthy to restored, and check data that the load does not write."""
         name = built.md.name
         if built.target.file_system is FileSystem.RAW:
             # On a bare device the load uses the start, and the witness data the end.
@@ -862,7 +862,7 @@ class RebuildRunner:
         self._run.progress.done(record.key)
 
     def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
-        """Checksum of data that the load does not write: a file beside the load's, or the end of the device."""
+        """Compute the checksum of data that the load does not write, in a separate file or at the device's end."""
         if built.target.file_system is FileSystem.RAW:
             begin, length = self._witness_place(built)
             if write:
@@ -878,7 +878,7 @@ class RebuildRunner:
         return sum_files(self._lab.machine, folder)
 
     def _witness_place(self, built: BuiltArray) -> tuple[int, int]:
-        """Offset and length of the witness data on a bare device, in bytes."""
+        """Return the offset and length of the witness data on a bare device, in bytes."""
         size = read_array(self._lab.machine, built.md.name).size_bytes
         length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
         return (size - length) >> 20 << 20, length

@@ -36,7 +36,7 @@ from lab.workloads.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measurement: one repeat of a workload on an array."""
+    """One measurement, which is one repeat of a workload on an array."""
 
     array: str
     workload: Workload
@@ -69,14 +69,14 @@ class RebuildCell:
 
 
 def victim_slot(repeat: int, members: int) -> int:
-    """The member that fails: a different one in each repeat, so the result does not depend on the member."""
+    """Return the slot that fails, different in each repeat, so that the result does not depend on the member."""
     return repeat % members
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
-    """All job cells in the order of measurement.
+    """Return all job cells in the order of measurement.
 
-    In interleaved order, each repeat visits every cell once, in its own random order; arrays that share disks are
+    In interleaved order, each repeat visits every cell once, in its own random order. Arrays that share disks are
     visited one after the other, each for ``rounds_per_build`` repeats, since only one of them exists at a time.
     """
     ordered: list[tuple[str, Workload, int]] = []
@@ -94,7 +94,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, int]]:
-    """These repeats of all cells, one array after another; the arrays are in the order of the first repeat."""
+    """Return these repeats of all cells, one array after another, in the order of the arrays in the first repeat."""
     block = [(array, workload, repeat) for repeat in repeats for array, workload in _round(experiment, repeat)]
     if len(repeats) > 1:
         arrays = list(dict.fromkeys(array for array, _, _ in block))
@@ -103,7 +103,7 @@ def _block(experiment: Experiment, repeats: range) -> list[tuple[str, Workload, 
 
 
 def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
-    # Not cryptographic: the order must be the same for the same seed.
+    # Not cryptographic, because the order must be the same for the same seed.
     draw = random.Random(experiment.seed * 1000 + repeat)
     arrays = [array.id for array in experiment.arrays]
     if experiment.disks.sharing is Sharing.SEPARATE:
@@ -122,13 +122,13 @@ def _round(experiment: Experiment, repeat: int) -> list[tuple[str, Workload]]:
 def extra_cells(
     experiment: Experiment, repeat: int, wanting: Collection[tuple[str, str]], first_index: int
 ) -> tuple[Cell, ...]:
-    """One more repeat of the cells (array, workload) in ``wanting``, in the random order of this repeat."""
+    """Return one more repeat of the cells (array, workload) in ``wanting``, in the random order of this repeat."""
     chosen = [(array, workload) for array, workload in _round(experiment, repeat) if (array, workload.id) in wanting]
     return tuple(Cell(array, workload, repeat, first_index + n) for n, (array, workload) in enumerate(chosen))
 
 
 def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
-    """All rebuilds: the first repeat on every array, then the second, and so on."""
+    """Return all rebuilds, the first repeat on every array, then the second, and so on."""
     if experiment.rebuild is None:
         return ()
     plan = experiment.rebuild
@@ -138,14 +138,14 @@ def rebuild_cells(experiment: Experiment) -> tuple[RebuildCell, ...]:
 
 
 def remaining(experiment: Experiment, done: Collection[str]) -> tuple[tuple[Cell, ...], tuple[RebuildCell, ...]]:
-    """Cells and rebuilds not in ``done``; a rebuild with any missing key is repeated in full."""
+    """Return the cells and rebuilds that are not in ``done``. A rebuild with a missing key is repeated in full."""
     jobs = tuple(cell for cell in cells(experiment) if cell.key not in done)
     rebuilds = tuple(cell for cell in rebuild_cells(experiment) if any(key not in done for key in cell.keys))
     return jobs, rebuilds
 
 
 def planned_keys(experiment: Experiment) -> tuple[str, ...]:
-    """Keys of all cells and rebuilds of a complete run."""
+    """Return the keys of all cells and rebuilds of a complete run."""
     keys = [cell.key for cell in cells(experiment)]
     for rebuild in rebuild_cells(experiment):
         keys += rebuild.keys
@@ -153,7 +153,7 @@ def planned_keys(experiment: Experiment) -> tuple[str, ...]:
 
 
 def estimated_seconds(experiment: Experiment, done: Collection[str] = ()) -> float:
-    """Expected wall time of what is not ``done``: measured times, and typical ones to start fio and to build arrays."""
+    """Estimate the wall time of what is not ``done``, with typical times to start fio and to build arrays."""
     per_cell = 1.3
     total = 10.0
     built = ""
@@ -173,12 +173,12 @@ def estimated_seconds(experiment: Experiment, done: Collection[str] = ()) -> flo
 
 
 def load_seconds(workload: Workload) -> float:
-    """Runtime of the load of one measurement: ramp time, measured time and a margin."""
+    """Return the runtime of one measurement's load, the sum of ramp time, measured time and a margin."""
     return window_for(workload.warmup_seconds, workload.runtime_seconds).issue_seconds
 
 
 def _build_seconds(experiment: Experiment, array: ArrayPlan) -> float:
-    """Typical time to build an array: a volume has many arrays, and files are written before the measurement."""
+    """Estimate the time to build an array. A volume has many arrays, and files may be written before measuring."""
     return (15.0 if array.is_volume else 2.0) + (1.5 if experiment.writes_files_first else 0.0)
 
 
@@ -188,7 +188,11 @@ _Key = tuple[str, str]
 
 
 def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
-    """Cells (array, workload) that need more repeats: those between looks, or too wide at any look but the last."""
+    """Return the cells (array, workload) that need more repeats.
+
+    These are the cells that have not reached their next look, and those whose interval is still too wide at a look
+    before the last.
+    """
     planned = {look.n for look in looks(experiment.repeats, experiment.most_repeats)}
     return frozenset(
         key
@@ -199,20 +203,20 @@ def wide_cells(experiment: Experiment, record: ResultRecord) -> frozenset[_Key]:
 
 
 def wide_notes(experiment: Experiment, record: ResultRecord) -> tuple[str, ...]:
-    """A stamp for every cell whose interval stayed wide, if the experiment requests narrow intervals."""
+    """Return a stamp for every cell whose interval stayed wide, if the experiment requests narrow intervals."""
     if experiment.most_repeats <= experiment.repeats:
         return ()
     wanted = experiment.wanted_half_width
     return tuple(
         f"wide-interval: {array}/{workload}: ±{found.half_width_fraction:.0%} after {found.n} repeats,"
-        f" and ±{wanted:.0%} was wanted"
+        f" but ±{wanted:.0%} was wanted"
         for (array, workload), found in _estimates(experiment, record)
         if found.half_width_fraction > wanted
     )
 
 
 def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_Key, Estimate]]:
-    """The wider estimate of each cell: that of its reads or that of its writes."""
+    """Yield the wider estimate of each cell, that of its reads or that of its writes."""
     planned = looks(experiment.repeats, experiment.most_repeats)
     values: dict[_Key, dict[str, list[float]]] = {}
     for cell in record.cells:
@@ -225,10 +229,10 @@ def _estimates(experiment: Experiment, record: ResultRecord) -> Iterator[tuple[_
 
 
 class SpareMeasurements:
-    """Number of measurements of a run that may still be repeated.
+    """Counts the measurements of a run that may still be repeated.
 
-    The limit is a quarter of the planned measurements, but at least two: on a computer that is always busy, more
-    repetitions cost time without benefit. ``used``: repetitions in the finished part of an interrupted run.
+    The limit is a quarter of the planned measurements, but at least two. On a computer that is always busy, more
+    repetitions cost time without benefit. ``used`` counts those in the finished part of an interrupted run.
     """
 
     def __init__(self, planned: int, *, used: int = 0) -> None:
@@ -237,8 +241,8 @@ class SpareMeasurements:
     def take(self, waited_fraction: float | None, share_measured: float, disturbed_before: int) -> bool:
         """Whether to repeat a measurement, after this number of disturbed attempts.
 
-        ``waited_fraction``: fraction of its time spent waiting for a processor; None if unknown. ``share_measured``:
-        measured time as a fraction of the requested time, since the computer may have stalled.
+        ``waited_fraction`` is the fraction of its time spent waiting for a processor; None if unknown.
+        ``share_measured`` is the measured time as a fraction of the requested time; the computer may have stalled.
         """
         has_waited = waited_fraction is not None and waited_fraction > MOST_WAITED_FRACTION
         is_disturbed = has_waited or share_measured < LEAST_SHARE_MEASURED
@@ -254,9 +258,9 @@ class RunProgress:
 
     label: str = ""
     fraction: float = 0.0
-    """0 to 1, of the expected time."""
+    """The finished fraction of the expected time, 0 to 1."""
     left_seconds: float | None = 0.0
-    """Remaining time on this computer's clock; None: not known yet."""
+    """Remaining time on this computer's clock; None if it is not known yet."""
     done_count: int = 0
     planned_count: int = 0
     time_seconds: float | None = None
@@ -264,14 +268,14 @@ class RunProgress:
     rates: Rates | None = None
     """Rates of the measured array since the previous sample; None between measurements."""
     step_seconds: float = 0.0
-    """Expected time of the current step on this computer's clock; 0: not known yet."""
+    """Expected time of the current step on this computer's clock; 0 if it is not known yet."""
 
 
 class ProgressMeter:
-    """Converts events of a run to ``RunProgress``; steps are weighted by their expected time.
+    """Converts events of a run to ``RunProgress``. Steps are weighted by their expected time.
 
-    In virtual time the expected time is the machine's; its ratio to the computer's time comes from finished steps.
-    ``done``: keys of the measurements that an interrupted run has completed.
+    In virtual time the expected time is the machine's. Its ratio to the computer's time comes from finished steps.
+    ``done`` holds the keys of the measurements that an interrupted run has completed.
 
     ``on_sample`` is called on the recorder's thread, the other methods on the thread that runs the experiment.
     """
@@ -293,7 +297,7 @@ class ProgressMeter:
         self._step_seconds = 0.0
         self._began_seconds = self._first_seconds = clock.monotonic_seconds()
         self._pace: float | None = 1.0
-        """The computer's seconds per expected second; None: not known yet."""
+        """The computer's seconds per expected second; None if it is not known yet."""
         self._is_virtual = False
         self._boot_seconds: float | None = None
         """Expected time of the steps before the first one on that machine."""
@@ -311,7 +315,7 @@ class ProgressMeter:
     def doing(self, what: str, expected_seconds: float) -> None:
         """Begin the next step. Raises RunCancelled if the run was cancelled."""
         if self.is_cancelled():
-            raise RunCancelled(f"the run was cancelled before: {what}")
+            raise RunCancelled(f"the run was cancelled before this step: {what}")
         self._steps_seconds += self._step_seconds
         self._step_seconds, self._began_seconds = expected_seconds, self._clock.monotonic_seconds()
         if self._is_virtual:
@@ -348,10 +352,10 @@ class ProgressMeter:
 
 
 class Stopwatch:
-    """Attributes time to programs and to waits for resyncs; in virtual time also by the machine's clock.
+    """Attributes time to programs and to waits for resyncs, in virtual time also by the machine's clock.
 
-    fio's time counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
-    ``started_seconds``: start of the run on ``clock``, the clock of this process; None: now.
+    fio's time counts as ``fio`` only in measurements, while probing a disk or writing files counts as ``other``.
+    ``started_seconds`` is the start of the run on ``clock``, the clock of this process; None for now.
     """
 
     def __init__(self, clock: Clock, started_seconds: float | None) -> None:
@@ -395,13 +399,13 @@ class Stopwatch:
             self._simulated["resync"] += self._machine_seconds() - simulated
 
     def _machine_seconds(self) -> float:
-        """Seconds since the machine's start, in virtual time; else 0. A lost machine has no clock."""
+        """Return the seconds since the machine's start in virtual time, else 0. A lost machine has no clock."""
         with suppress(MachineLost):
             return self._machine_clock.monotonic_seconds() if self._machine_clock else 0.0
         return 0.0
 
     def timings(self, earlier: Timings | None = None) -> Timings:
-        """The account so far, plus that of an earlier part of the same run."""
+        """Return the times so far, plus those of an earlier part of the same run."""
         before = earlier or Timings()
         account = _whole(self._seconds, self._clock.monotonic_seconds() - self._started)
         simulated = _whole(self._simulated, self._machine_seconds()) if self._machine_clock else {}

@@ -1,6 +1,6 @@
-"""Format of experiment files: disks, arrays, jobs and rebuilds. Parsing is strict.
+"""The format of experiment files, which define disks, arrays, jobs and rebuilds.
 
-An unknown key is an error that names the nearest valid one.
+Parsing is strict. An unknown key is an error, whose message names the nearest valid key.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class DiskPool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Disks of the arrays: as many equal disks as they need, or several pools from which the arrays take disks."""
+    """The disks of the arrays, either as many equal disks as they need, or pools from which the arrays take disks."""
 
     kind: DiskKind = DiskKind.FILE
     size_bytes: DiskBytes = DEFAULT_SIZE_BYTES
@@ -96,18 +96,18 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     members: SpareCount = 0
     """Number of disks if all are equal."""
     take: dict[str, DiskCount] = {}
-    """Pool -> number of its disks, in this order."""
+    """The number of disks to take from each pool, in this order."""
     title: str = ""
     chunk_bytes: SizeBytes | None = None
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     assume_clean: bool = False
-    """Skip the first resync: correct for blank disks only, as lab disks are when an experiment starts."""
+    """Skip the first resync. This is correct only for blank disks; lab disks are blank when an experiment starts."""
     reference: DiskCount | None = None
     """Data chunks of the full stripe of a volume (adapt5, shr)."""
     utilisation: dict[str, Share] = {}
-    """Pool -> used fraction of its disks relative to the most used ones, for a volume; empty: all disks in full."""
+    """For a volume, the used fraction of each pool's disks, relative to the most used ones. If empty, all are full."""
     stripe_cache_pages: CacheEntries | None = None
     """Stripe cache size of each md array with parity, in pages per member; md's default is 256."""
 
@@ -128,7 +128,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.title or self.id
 
     def spec(self, disks: tuple[LabDisk, ...], number: int = 0) -> Spec:
-        """The spec of the array on these disks, with the name that its kind gives to this number."""
+        """Return the spec of the array on these disks, with the name that its kind gives to this number."""
         kind = kind_of_level(self.level)
         factors = tuple(self.utilisation.get(pool, 1.0) for pool, count in self.take.items() for _ in range(count))
         return kind.spec(
@@ -147,7 +147,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
     def check(self, disks: DiskPlan) -> None:
-        """Raises SpecError for an invalid level, number of members or disks."""
+        """Raises SpecError if the level, the number of members or the disks are invalid."""
         if self.take and not disks.pools:
             raise SpecError(
                 f"array '{self.id}' takes disks from pools, but no pools are defined", hint="add [[disks.pools]]"
@@ -161,7 +161,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             if pool not in self.take:
                 raise SpecError(
                     f"array '{self.id}' sets the utilisation of pool '{pool}', but takes no disks from it",
-                    hint="name it in take",
+                    hint="add the pool to 'take'",
                 )
         chosen = self.stand_ins(disks)
         spec = self.spec(chosen)
@@ -169,7 +169,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         spec.expected_bytes(chosen)
 
     def stand_ins(self, disks: DiskPlan) -> tuple[LabDisk, ...]:
-        """Placeholder disks with the sizes that the array will have."""
+        """Return placeholder disks with the sizes of the disks that the array will have."""
         sizes = {spec.name: spec.size_bytes for spec in disks.pool_specs()}
         names = self.disk_names() or tuple(f"disk{number + 1:02d}" for number in range(self.members))
         return tuple(
@@ -180,7 +180,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""Supported versions; lab.tomlfile lists the names that changed since the earlier ones."""
+"""Supported versions; lab.tomlfile lists the names that have changed since earlier versions."""
 MOST_MEASUREMENTS = 20_000
 """A few days of the shortest measurements."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
@@ -192,7 +192,7 @@ class Order(StrEnum):
     INTERLEAVED = "interleaved"
     """Every repeat visits all cells once, in a new random order from the experiment's seed."""
     LISTED = "listed"
-    """All repeats of a cell in succession, in the order of the file."""
+    """Cells are in the order of the file, and all repeats of a cell follow each other."""
 
 
 class Cache(StrEnum):
@@ -203,7 +203,7 @@ class Cache(StrEnum):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One workload of the catalogue, optionally with changes such as another depth; changed ones need their own id."""
+    """A workload from the catalogue, optionally with changes such as a different depth, which require their own id."""
 
     workload: str
     id: str = ""
@@ -214,7 +214,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     warmup_seconds: SecondsOrZero | None = None
     file_bytes: SizeBytes | None = None
     arrays: tuple[str, ...] = ()
-    """The arrays on which the job runs; empty: all arrays."""
+    """The arrays on which the job runs; empty for all arrays."""
 
     def build(self) -> Workload:
         changes = {
@@ -227,11 +227,11 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rebuilds, after all jobs: in each repeat a different member of each array fails and is rebuilt."""
+    """The rebuilds after all jobs. In each repeat a different member of each array fails and is rebuilt."""
 
     arrays: tuple[str, ...]
     under: JobPlan | None = None
-    """A load that runs in all four phases: healthy, degraded, rebuilding, restored. None: rebuild an idle array."""
+    """A load that runs in all four phases (healthy, degraded, rebuilding, restored); None to rebuild idle arrays."""
     repeats: RepeatCount | None = None
     """Number of rebuilds, if fewer than the jobs' repeats, since a rebuild takes a long time."""
     minimum_speed_kib_per_second: SpeedKibPerSecond | None = None
@@ -247,16 +247,16 @@ class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     question: str
     repeats: RepeatCount = DEFAULT_REPEATS
     most_repeats: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPEATS)] = 0
-    """If above ``repeats``: cells with a wide interval get more repeats, up to this number. 0: never."""
+    """If this is above ``repeats``, cells with a wide interval get more repeats, up to this number."""
     wanted_half_width: Share = 0.05
-    """Target precision: half the width of the median's interval as a fraction of the median."""
+    """The wanted precision, as half the width of the median's interval divided by the median."""
     seed: Seed = 1
     """Seed of the order and, combined with the number of the repeat, of the addresses."""
     cache: Cache = Cache.COLD
     file_system: FileSystem = FileSystem.EXT4
     sampling_hertz: Hertz = 4.0
     writes_files_first: bool = True
-    """Write all files before measuring, so reads do not hit unallocated space. Emulated drives take equally long."""
+    """Write all files before measuring, so that reads do not hit unallocated space. Emulated drives do not need it."""
     jobs: tuple[JobPlan, ...] = ()
 
     @property
@@ -271,7 +271,7 @@ class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One experiment. Raises ValueError (SpecError through lab.tomlfile) for inconsistent parts."""
+    """One experiment. Raises ValueError (SpecError through lab.tomlfile) if its parts are inconsistent."""
 
     why: str = ""
     """Reason for the method, in one sentence that is printed before the run and above its figures."""
@@ -279,7 +279,7 @@ class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fiel
     """Study whose published figures are shown beside the measured ones."""
     order: Order = Order.INTERLEAVED
     rounds_per_build: RepeatCount = 1
-    """With shared disks: number of repeats measured on an array before the next array replaces it.
+    """With shared disks, the number of repeats measured on an array before the next array replaces it.
 
     A higher number builds arrays less often, but drift then affects some arrays more than others, so it should stay
     below ``repeats``.
@@ -289,7 +289,7 @@ class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fiel
     jobs: tuple[JobPlan, ...]
     rebuild: RebuildPlan | None = None
     keeps_going: bool = False
-    """Continue after a cell that cannot be measured, and note the reason: for recipes with known defects."""
+    """Continue after a cell that cannot be measured, and note the reason. Meant for recipes with known defects."""
     publication: NameOrNone = ""
     """Study that published this recipe (lab/publications/texts); the lint names its defects."""
     defects: tuple[str, ...] = ()
@@ -333,7 +333,7 @@ class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def array(self, array_id: str) -> ArrayPlan:
-        """An array by id. Raises SpecError, which suggests the nearest id, for an unknown one."""
+        """Find an array by its id. Raises SpecError, which suggests the nearest id, if the id is unknown."""
         for array in self.arrays:
             if array.id == array_id:
                 return array
@@ -341,7 +341,7 @@ class Experiment(MeasurementPlan, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def seeded(experiment: Experiment, seed: int | None) -> Experiment:
-    """The experiment with a different seed, which changes its addresses and order. None: unchanged."""
+    """Replace the experiment's seed, which changes its addresses and order; None leaves it unchanged."""
     return experiment if seed is None else msgspec.structs.replace(experiment, seed=seed)
 
 
@@ -354,9 +354,9 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
         yield "why must be one printable line of at most 400 characters"
     yield from experiment.shared_complaints()
     if rebuild and rebuild.repeats is not None and not 1 <= rebuild.repeats <= experiment.repeats:
-        yield "repeats of rebuilds must be between 1 and those of the jobs"
+        yield "rebuild.repeats must be between 1 and the repeats of the jobs"
     if experiment.rounds_per_build > 1 and not is_shared:
-        yield "rounds_per_build needs sharing 'shared': separate arrays are built once"
+        yield "rounds_per_build needs sharing 'shared', since separate arrays are built only once"
     if not 0 < experiment.wanted_half_width < 1:
         yield "wanted_half_width is a fraction of 1, such as 0.05"
     if not experiment.arrays:
@@ -366,9 +366,9 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     if experiment.disks.pools and not is_shared:
         yield "pools need sharing 'shared'"
     if experiment.disk_count > MOST_DISKS:
-        yield f"it needs {experiment.disk_count} disks, and at most {MOST_DISKS} are possible"
+        yield f"it needs {experiment.disk_count} disks, but at most {MOST_DISKS} are possible"
     if experiment.measurement_count > MOST_MEASUREMENTS:
-        yield f"it has {experiment.measurement_count:,} measurements, and at most {MOST_MEASUREMENTS:,} are possible"
+        yield f"it has {experiment.measurement_count:,} measurements, but at most {MOST_MEASUREMENTS:,} are possible"
     if len(set(ids)) < len(ids):
         yield "two arrays have the same id"
     # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would replace the earlier one.
@@ -377,11 +377,11 @@ def _complaints(experiment: Experiment) -> Iterator[str]:
     named = (*(rebuild.arrays if rebuild else ()), *(name for job in experiment.jobs for name in job.arrays))
     for name in named:
         if name not in ids:
-            yield f"an array '{name}' is named, but the arrays are {', '.join(ids)}"
+            yield f"it refers to an array '{name}', but its arrays are {', '.join(ids)}"
 
 
 def check(experiment: Experiment) -> None:
-    """Raises SpecError, before the run starts, for invalid levels, member counts, workloads or disks."""
+    """Raises SpecError, before the run starts, if levels, member counts, workloads or disks are invalid."""
     for spec in experiment.disk_specs if experiment.disks.pools else experiment.disk_specs[:1]:
         spec.validate()
     for array in experiment.arrays:
@@ -419,14 +419,14 @@ def _seconds(workload: Workload) -> float:
 
 @cache
 def built_in_names() -> tuple[str, ...]:
-    """Names of the built-in experiments."""
+    """Return the names of the built-in experiments."""
     return tuple(catalogue(BUILT_IN_FOLDER))
 
 
 def find_experiment(name: str) -> tuple[Experiment, str]:
-    """An experiment by name or path, and the text of its file.
+    """Find an experiment by name or path, and return it with the text of its file.
 
-    Raises SpecError for an invalid file, and for an unknown name, where it suggests the nearest.
+    Raises SpecError if the file is invalid, or if the name is unknown, with the nearest name in its hint.
     """
     path = file_of("experiment", name, BUILT_IN_FOLDER)
     text = toml_text(path)

@@ -39,9 +39,9 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     dashboard: str = ""
     """HOST:PORT of Dask's own pages, on the computer that ran it."""
     processes: dict[str, int] = {}
-    """The cluster's processes on that computer: ``scheduler`` and names of workers -> process."""
+    """Process ids on that computer of the workers, or of the ssh that carries a remote worker, by the worker's name."""
     client: int = 0
-    """The process that runs it."""
+    """The id of the process that runs the sweep."""
     is_over: bool = False
     latest: tuple[LatestCell, ...] = ()
     """The last cells of this run, oldest first."""
@@ -49,7 +49,7 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class SweepEntry:
-    """A sweep that comes with raidlab, or one that was run."""
+    """A sweep that comes with raidlab, or a sweep that was run."""
 
     name: str
     """The name that finds the sweep: its own, or the run's id."""
@@ -66,14 +66,14 @@ class SweepWork:
     """What a sweep would do here, now."""
 
     lines: tuple[str, ...]
-    """As sentences: cells, time, disk space, and what is left out."""
+    """Sentences about the cells, the time, the disk space, and what is left out."""
     cells: int
     there: int
     """The number of these cells that were measured before."""
     run_id: str
-    """The newest run of the same file; empty: there is none."""
+    """The newest run of the same file; empty if there is none."""
     missing_dependency: str
-    """What must be installed before it can run, as a command; empty: nothing."""
+    """The command that installs what the sweep needs before it can run; empty if nothing is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +101,29 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def entries(self) -> tuple[SweepEntry, ...]:
-        """The sweeps that come with raidlab, then those that were run, newest first; damaged runs are left out."""
+        """Return raidlab's own sweeps, then those that were run, newest first. Damaged runs are left out."""
 
     @abstractmethod
     def work(self, name: str) -> SweepWork:
-        """What ``run`` would do. Raises SpecError, ExperimentError and ToolMissing."""
+        """Return what ``run`` would do. Raises SpecError, ExperimentError or ToolMissing."""
 
     @abstractmethod
     def newest_run(self, name: str) -> str:
-        """The id of the newest run of the same file; empty if there is none. Raises SpecError, ResultError."""
+        """Return the id of the newest run of the same file; empty if there is none. Raises SpecError or ResultError."""
 
     @abstractmethod
     def going_run(self, name: str) -> str:
-        """The id of the newest run of the same file if it is running now, otherwise empty."""
+        """Return the id of the newest run of the same file if it is running now, otherwise empty."""
 
     @abstractmethod
     def status(self, run_id: str) -> SweepStatus:
-        """Status of a run, with its results unless it is running. Raises ResultError if it does not exist."""
+        """Return a run's status, with its results if it has ended. Raises ResultError if the run does not exist."""
 
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> int:
-        """Measure what this file's newest run lacks, or begin a run; return the number of failed cells.
+        """Measure the cells that this file's newest run lacks, or begin a run. Return the number of failed cells.
 
-        Raises as ``work`` does, and RunCancelled.
+        Raises RunCancelled, and the errors of ``work``.
         """
 
 
@@ -131,4 +131,4 @@ class Sweeping(NamedTuple):
     """Sweeps: one experiment over many combinations."""
 
     desk: Callable[[Target, Host], SweepDesk]
-    """Returns the desk. If the target is an embedded kernel its kind of time is used; any other target is ignored."""
+    """Returns the desk. If the target is an embedded kernel, its kind of time is used; other targets are ignored."""

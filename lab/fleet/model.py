@@ -53,7 +53,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Return an upper bound for the mean number of consecutive lifetimes that end within these hours.
 
         It is Lorden's bound t / m + E[X²] / m² - 1 (Annals of Mathematical Statistics 41, 1970), or that of independent
-        trials, each of which must end within the hours. ``factor`` multiplies the hazard. Measured values have no bound.
+        trials, each of which must end within the hours. ``factor`` multiplies the hazard. The bound does not apply to
+        measured values.
         """
         scale: float = self.scale_hours / factor ** (1 / self.shape)
         mean, square = math.gamma(1 + 1 / self.shape), math.gamma(1 + 2 / self.shape)

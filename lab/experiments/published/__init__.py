@@ -92,13 +92,13 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     title: str
     baseline: str = ""
-    """The baseline: the figures of the other arrays are divided by those of this one."""
+    """The array whose figures are the baseline, by which those of the other arrays are divided."""
     remarks: tuple[str, ...] = ()
     arrays: tuple[PublishedArray, ...] = ()
     figures: tuple[PublishedFigures, ...] = ()
     findings: tuple[PublishedFinding, ...] = ()
     explanations: dict[str, str] = {}
-    """Claim, by the number that the report gives it -> why its outcome may differ here."""
+    """For each claim, by its number in the report, why its outcome may differ here."""
 
     def array(self, array_id: str) -> PublishedArray | None:
         return next((array for array in self.arrays if array.id == array_id), None)
@@ -109,11 +109,11 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @cache
 def find_published(study: str) -> Published | None:
-    """The published numbers of a study; None for a study without a file."""
+    """Return the published numbers of a study; None for a study without a file."""
     path = catalogue(Path(__file__).parent).get(study)
     return read_toml(path, Published) if path else None
 
 
 def study_names() -> tuple[str, ...]:
-    """The studies with published numbers."""
+    """Return the studies with published numbers."""
     return tuple(catalogue(Path(__file__).parent))

@@ -156,7 +156,7 @@ def test_the_maximum_of_repeats_ends_a_cell_with_a_note() -> None:
     assert wide_cells(experiment(ADAPTIVE), noisy) == frozenset()
     (note,) = wide_notes(experiment(ADAPTIVE), noisy)
     assert note.startswith("wide-interval: b/rand-read-4k: ±")
-    assert note.endswith("after 12 repeats, and ±5% was wanted")
+    assert note.endswith("after 12 repeats, but ±5% was wanted")
     assert wide_notes(experiment(ADAPTIVE), measured(a=STEADY)) == ()
 
 
