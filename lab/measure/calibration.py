@@ -31,7 +31,7 @@ def _page_at(offset: float) -> int:
 
 
 def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The rates, made non-increasing towards the inner tracks: increases are averaged out (pool adjacent violators)."""
+    """Make the rates non-increasing towards the inner tracks by averaging increases out (pool adjacent violators)."""
     pools: list[tuple[float, list[int]]] = []
     for offset, rate in rates:
         pools.append((rate, [offset]))
@@ -44,7 +44,7 @@ def falling(rates: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Maps fractions of the arm's stroke to byte offsets: fast zones hold more bytes per unit of stroke."""
+    """Maps fractions of the arm's stroke to byte offsets, since fast zones hold more bytes per unit of stroke."""
 
     bounds: tuple[float, ...]
     """Start offsets of the zones, then the size of the disk, in bytes."""
@@ -76,20 +76,20 @@ class Stroke:
         return list(zip(widths, self.rates, strict=True))
 
     def byte(self, share: float) -> int:
-        """Offset of the page at a share of the stroke."""
+        """Return the offset of the page at a share of the stroke."""
         index = min(len(self.rates), bisect(self.shares, share)) - 1
         part = (share - self.shares[index]) / (self.shares[index + 1] - self.shares[index])
         return _page_at(self.bounds[index] + part * (self.bounds[index + 1] - self.bounds[index] - PAGE))
 
     def tracks(self, turn: float) -> int:
-        """Approximate number of tracks, as if all were on one surface."""
+        """Estimate the number of tracks, as if all were on one surface."""
         mean_track = sum(share * rate for share, rate in self.zones) * turn
         return max(100, round(self.bounds[-1] / mean_track))
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seek time in seconds over a distance in tracks."""
+    """The seek time in seconds as a function of the distance in tracks."""
 
     a_short: float
     b_short: float
@@ -99,9 +99,9 @@ class Curve:
 
 
 def _fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
-    """Least-squares fit of a square root up to a certain distance, and of a line beyond it.
+    """Fit, by least squares, a square root up to a certain distance, and a line beyond it.
 
-    ``seeks``: six or more pairs (distance as a fraction of the stroke, seconds), sorted by distance.
+    ``seeks`` are six or more pairs (distance as a fraction of the stroke, seconds), sorted by distance.
     """
     fits: list[tuple[float, Curve]] = []
     for split in range(3, len(seeks) - 2):
@@ -114,7 +114,7 @@ def _fit_curve(seeks: Sequence[tuple[float, float]], tracks: int) -> Curve:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """Intercept and slope, neither below 0, and the sum of squared errors."""
+    """Fit a line, and return its intercept and slope, neither below 0, and the sum of squared errors."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     slope, intercept = statistics.linear_regression(xs, ys)
     if slope < 0:
@@ -129,7 +129,7 @@ Place = tuple[int, int]
 Times = tuple[float, float]
 """Start and end of a read, in seconds."""
 Read = Callable[[Sequence[Place], int], list[Times]]
-"""Read the places at the given queue depth; returns the times of each read."""
+"""Reads the places at the given queue depth, and returns the times of each read."""
 
 LEAST_BYTES = 16 * MIB
 SEED = 1994
@@ -142,7 +142,7 @@ COHERENT = 0.6
 RATE_PLACES, BURSTS = 24, 3
 BURST_READS, BURST_BYTES, BURST_DEPTH, STREAM_BYTES = 4, 512 * KIB, 4, 128 * KIB
 SEEK_DISTANCES = 14
-"""Six or more: a curve is fitted to three on each side of its bend."""
+"""Six or more, since a curve is fitted to at least three on each side of its bend."""
 SHORTEST_SHARE, LONGEST_SHARE = 0.002, 0.95
 SHORTEST_TRACKS = 40
 """On a drive with many surfaces, a shorter distance may not need a seek at all."""
@@ -151,7 +151,7 @@ SEEK_PAIRS = 40
 GAPS = 48
 QUEUE_READS, QUEUE_DEPTH = 96, 32
 QUEUE_GAIN = 1.25
-"""Threshold for the speed-up at queue depth 32: drives that reorder commands gain far more, others hardly anything."""
+"""Threshold for the speed-up at queue depth 32; drives that reorder commands gain far more, and others hardly any."""
 NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
 """Typical values for the properties of drives that reads cannot measure."""
 
@@ -166,15 +166,15 @@ class Calibration:
     seek_error_seconds: float
     """Root mean square of measured minus fitted seek times."""
     seeks: tuple[tuple[float, float], ...]
-    """Measured seek times: share of the stroke, seconds."""
+    """Measured seek times, as pairs of share of the stroke and seconds."""
     rates: tuple[tuple[int, float], ...]
-    """Measured transfer rates: byte offset, bytes per second."""
+    """Measured transfer rates, as pairs of byte offset and bytes per second."""
 
 
 def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
-    """Measure the drive that ``read`` reads; takes about 25 s on a 7200 rpm drive.
+    """Measure the drive that ``read`` reads, which takes about 25 s on a 7200 rpm drive.
 
-    Raises SpecError if the disk is too small, LabError if no rotation is detected.
+    Raises SpecError if the disk is too small, and LabError if no rotation is detected.
     """
     if size_bytes < LEAST_BYTES:
         raise SpecError(
@@ -243,7 +243,7 @@ def _anywhere(size_bytes: int, source: random.Random) -> Place:
 
 
 def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, float]:
-    """Rotation time in seconds, and the coherence. Reads one page repeatedly, with random pages in between."""
+    """Measure the rotation time in seconds and its coherence by reading one page repeatedly among random pages."""
     page = _page_at(size_bytes * 0.3), PAGE
     between = 1
     while True:
@@ -253,7 +253,7 @@ def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, fl
             for place in (page, *(_anywhere(size_bytes, source) for _ in range(between)))
         ]
         times = read(places, 1)[:: between + 1]
-        # A hit in the drive's buffer does not wait for the platter: read enough in between to evict the page.
+        # A hit in the drive's buffer does not wait for the platter, so read enough in between to evict the page.
         if statistics.median(end - begin for begin, end in times) > 0.001 or between > 100:
             break
         between *= 4
@@ -268,7 +268,7 @@ def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, fl
 
 
 def _period(ends: Sequence[float]) -> tuple[float, float]:
-    """The longest period at which all times have nearly the same phase, and the coherence."""
+    """Find the longest period at which all times have nearly the same phase, and its coherence."""
     span = ends[-1] - ends[0]
     step = 0.1 * SHORTEST_TURN / span
     count = int(math.log(LONGEST_TURN / SHORTEST_TURN) / step)
@@ -287,10 +287,10 @@ def _coherence(ends: Sequence[float], period: float) -> float:
 
 
 def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int, float]]:
-    """Transfer rates of bursts of sequential reads, as pairs of byte offset and bytes per second.
+    """Measure the transfer rates of bursts of sequential reads, as pairs of byte offset and bytes per second.
 
-    A drive that reads ahead reaches its full rate with small reads at queue depth 1; on others, the next request must
-    already be queued when the previous one ends.
+    A drive that reads ahead reaches its full rate with small reads at queue depth 1. On other drives, the next request
+    must already be queued when the previous one ends.
     """
     length, depth = (STREAM_BYTES, 1) if reads_ahead else (BURST_BYTES, BURST_DEPTH)
     count = _page_at(min(BURST_READS * BURST_BYTES, size_bytes / RATE_PLACES)) // length
@@ -305,7 +305,7 @@ def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int,
 
 
 def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -> tuple[float, bool]:
-    """Minimum time of a read in seconds, and whether the drive reads ahead.
+    """Measure the minimum time of a read in seconds, and whether the drive reads ahead.
 
     A second read just after the first has no rotational delay if its sector is about to pass under the head.
     """
@@ -341,12 +341,12 @@ def _seeks(
     for distance, (begin, end) in zip(order, read(places, 1)[1::2], strict=True):
         taken[distance].append(end - begin)
     overhead += PAGE / statistics.fmean(stroke.rates)
-    # Rotational delay is uniform over one rotation: the minimum of n samples is 1 / (n + 1) of a rotation on average.
+    # Rotational delay is uniform over one rotation, so the minimum of n samples is 1 / (n + 1) of it on average.
     return [(distance, max(0.0, min(found) - turn / (len(found) + 1) - overhead)) for distance, found in taken.items()]
 
 
 def _queue_depth(read: Read, size_bytes: int, source: random.Random) -> int:
-    """32 if the drive reorders queued commands, else 1."""
+    """Return 32 if the drive reorders queued commands, else 1."""
 
     def seconds(depth: int) -> float:
         times = read([_anywhere(size_bytes, source) for _ in range(QUEUE_READS)], depth)

@@ -82,7 +82,8 @@ class FioRun:
     """``FioRun(lab, workload).run(invocations)``; ``stop`` may be called on any other thread.
 
     ``on_live`` is called with the values of each interval, on the thread of ``run``, except during preparation.
-    ``is_aside``: the load runs while the caller waits for something else (Machine.stream). ``is_due``: see LiveFeed.
+    ``is_aside`` means that the load runs while the caller waits for something else (Machine.stream). ``is_due`` is that
+    of LiveFeed.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class FioRun:
         return self._stop.is_set()
 
     def run(self, invocations: Iterable[Invocation]) -> tuple[Finished, ...]:
-        """Run the invocations until all are done or stop is requested; returns those that measured something.
+        """Run the invocations until all are done or stop is requested, and return those that measured something.
 
         Raises WorkloadError if one fails, and the guard's errors.
         """
@@ -177,7 +178,7 @@ class FioRun:
 
 
 def _longest_seconds(figures: JobFigures) -> float:
-    """Measured time of a job: fio's runtime without the ramp time."""
+    """Return the measured time of a job, which is fio's runtime without the ramp time."""
     return max((section.runtime_seconds for section in figures.sections.values()), default=0.0)
 
 
@@ -193,7 +194,7 @@ alone would need 372: 3.86² / 0.2², by the studentised range. tests/unit/measu
 def steadiness(samples: Sequence[Sample], device: str, seconds: float) -> SteadyFigures | None:
     """Compare the I/Os of ``device`` in five equal slices of the measured interval; None if there is too little data.
 
-    The interval is the last ``seconds`` with I/O: the device is idle for a while before fio exits.
+    The interval is the last ``seconds`` with I/O, since the device is idle for a while before fio exits.
     """
     values = list(_slice_rates(_busy_end(samples, device, seconds), device))
     return steady_figures(values) if len(values) == SLICES else None
@@ -213,7 +214,7 @@ def steady_figures(values: Sequence[float]) -> SteadyFigures:
 
 
 def _busy_end(samples: Sequence[Sample], device: str, seconds: float) -> Sequence[Sample]:
-    """Samples of the measured interval; at its edges, sampling intervals that are only partly inside are left out."""
+    """Return the samples of the measured interval, without sampling intervals that are only partly inside it."""
     counts = [_count(sample, device) if device in sample.disks else 0 for sample in samples]
     busy = [place for place in range(1, len(samples)) if counts[place] > counts[place - 1]]
     if not busy:
@@ -229,7 +230,7 @@ def _count(sample: Sample, device: str) -> int:
 
 
 def _slice_rates(samples: Sequence[Sample], device: str) -> Iterator[float]:
-    """I/Os per second of each slice; empty if there are too few I/Os or samples, or if a sample lacks the device."""
+    """Yield the I/Os per second of each slice; none if I/Os or samples are too few, or if one lacks the device."""
     counted = [(sample.time_seconds, _count(sample, device)) for sample in samples if device in sample.disks]
     if len(counted) <= SLICES or len(counted) < len(samples) or counted[-1][1] - counted[0][1] < SLICES * FEWEST_IOS:
         return
@@ -289,7 +290,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes transferred by the members from fio's start to the last sample: longer than the measured interval."""
+    """Bytes that the members transferred from fio's start to the last sample, longer than the measured interval."""
 
     read_bytes: int
     written_bytes: int
@@ -315,11 +316,11 @@ class Measured:
     """Fraction of the time in which the machine was runnable while this computer ran other work on its processor; None
     if unknown."""
     asked_seconds: float | None = None
-    """Requested length of the measured interval; None: the whole run."""
+    """Requested length of the measured interval; None for the whole run."""
 
     @property
     def share_measured(self) -> float:
-        """Measured time as a fraction of the requested time: fio may have been delayed."""
+        """Measured time as a fraction of the requested time, since fio may have been delayed."""
         return _longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
 
 
@@ -407,7 +408,7 @@ def member_bytes(
     measured_from: float,
     measured_until: float,
 ) -> MemberBytes | None:
-    """Bytes from the members' counters since fio's start; None if a member is missing from the samples.
+    """Return the bytes in the members' counters since fio's start; None if a member is missing from the samples.
 
     They may exceed the bytes that fio reports, since they include its ramp time, but must not fall below them.
     """
@@ -429,9 +430,9 @@ def member_bytes(
 
 
 def account(samples: Sequence[Sample], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
-    """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample.
+    """Compute the CPU figures of a measured interval, with I/Os scaled to the time between its first and last sample.
 
-    None with fewer than two samples, or if the first or the last has no CPU counters.
+    Return None with fewer than two samples, or if the first or the last has no CPU counters.
     """
     if len(samples) < 2 or samples[0].cpu is None or samples[-1].cpu is None:
         return None
@@ -473,7 +474,7 @@ class BackgroundLoad:
     ) -> None:
         self._idle_baseline = options.idle_baseline
         job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
-        # The last invocation only: the write phase of a reread workload would never end.
+        # Use only the last invocation, because the write phase of a reread workload would never end.
         invocation = fio_invocations(
             workload,
             job_target,
@@ -487,7 +488,7 @@ class BackgroundLoad:
         self._ios_before = self._ios()
         self._fio = FioRun(lab, workload, is_aside=True)
         self._outcome: Future[tuple[Finished, ...]] = Future()
-        # Read continuously: hours of status documents would fill the memory.
+        # Read continuously, because hours of status documents would fill the memory.
         Thread(target=self._run, args=(invocation,), name="raidlab-background-load", daemon=True).start()
         # Later requests to the machine are then always ordered after this start.
         self._fio.has_begun.wait()
@@ -514,7 +515,7 @@ class BackgroundLoad:
             what="the first I/O of the load",
             timeout_seconds=START_SECONDS,
             clock=self._lab.machine.clock,
-            hint="raidlab --verbose shows the commands that were run",
+            hint="use 'raidlab --verbose' to see the commands that are run",
         )
 
     def stop(self, samples: Callable[[float, float], tuple[Sample, ...]]) -> Measured:
@@ -532,7 +533,7 @@ TUNABLES = ("/proc/sys/dev/raid/speed_limit_min", "/proc/sys/dev/raid/speed_limi
 
 
 def read_conditions(lab: Lab) -> Conditions:
-    """Kernel, tools, processors, disks and tunables of an open lab."""
+    """Read the kernel, tools, processors, disks and tunables of an open lab."""
     facts = lab.machine.facts
     # md's limits exist only after its driver is loaded.
     lab.machine.run(("modprobe", "md_mod"), check=False)
@@ -584,7 +585,7 @@ def _depends_on(lab: Lab) -> dict[str, str]:
 
 
 def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:
-    """SHA-256 of each input that, with the experiment and its seed, determines the figures in virtual time.
+    """Return the SHA-256 of each input that, with the experiment and its seed, determines figures in virtual time.
 
     In real time the figures depend on the computer as well. Raises ToolMissing if the kernel is not installed.
     """
@@ -609,7 +610,7 @@ _programs_known: dict[_Stamps, str] = {}
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:
-    """Size and mtime of the files, the cache key of their digest: workers measure thousands of cells with one set."""
+    """Return the size and mtime of files as the cache key of their digest, which thousands of cells share."""
     return tuple((path, (found := path.stat()).st_size, found.st_mtime_ns) for path in files)
 
 
@@ -633,7 +634,7 @@ def _programs_digest(host: Host) -> str:
 
 @cache
 def own_digest() -> str:
-    """SHA-256 of raidlab's own files, computed once per process."""
+    """Return the SHA-256 of raidlab's own files, computed once per process."""
     return _digest(path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
 
 
@@ -657,7 +658,7 @@ def _version(lab: Lab, program: str) -> str:
 
 
 def _cpu_model(text: str) -> str:
-    """The first processor's model name; the embedded kernel reports the host's in the field ``host``."""
+    """Return the first processor's model name; the embedded kernel reports the host's in the field ``host``."""
     names = dict(line.split(":", 1) for line in reversed(text.splitlines()) if ":" in line)
     fields = {key.strip(): value.strip() for key, value in names.items()}
     return fields.get("model name") or fields.get("host", "")
@@ -672,7 +673,7 @@ def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuil
     """Measure the rates of a disk that theory needs for these workloads and for rebuilds.
 
     These are sequential rates, measured for one second in each direction, and the service times of an emulated drive.
-    The service time of a mechanical drive comes from its model: a probe of few blocks would measure only short seeks.
+    The service time of a mechanical drive comes from its model, since a probe of few blocks measures only short seeks.
     Rates that are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
     """
     target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
@@ -693,7 +694,7 @@ def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuil
     if drive.mechanics or not any(is_random):
         return rates
     options = MeasureOptions(runtime_seconds=SERVICE_PROBE_SECONDS, warmup_seconds=0.2, file_bytes=file_bytes)
-    # Separate probes: in the embedded kernel a write takes about 0.4 ms longer than a read.
+    # Probe separately, because in the embedded kernel a write takes about 0.4 ms longer than a read.
     if any(each.direction is not Direction.READ for each in workloads):
         rates = replace(rates, random_write_iops=_probe(lab, target, "rand-write-4k", options).iops)
     # Parity writes start with reads.
@@ -717,11 +718,11 @@ _EMPTY_STRIPES = (
 
 
 def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
-    """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
+    """Unmount, drop the page cache, and mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
 
     A drive with thousands of extents in its write cache writes them out at md's next flush and serves no other request
-    for seconds; that time belongs to the previous job. The drives are synced directly: device mapper repeats a flush
-    for each target of a volume, and a volume of unequal disks has tens of thousands of targets.
+    for seconds. That time belongs to the previous job. The drives are synced directly, because device mapper repeats a
+    flush for each target of a volume, and a volume of unequal disks has tens of thousands of targets.
     """
     drop = Step(
         ("sh", "-c", f"sync; sync {' '.join(drives)}; echo 3 > {DROP_CACHES}"),
@@ -729,7 +730,7 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     )
     if kind is FileSystem.RAW:
         return Plan("Drop caches", (drop,))
-    # The mount point stays: creating it again would add two commands before every job.
+    # The mount point stays, because creating it again would add two commands before every job.
     leave, enter = filesystem.unmount(kind, device).steps[0], filesystem.mount(kind, device).steps[-1]
     return Plan("Cold caches", (leave, drop, enter))
 
@@ -739,7 +740,7 @@ def make_cold(
 ) -> tuple[str, ...]:
     """Drop the caches before a job on ``disks``, and return the cache events for the result.
 
-    ``parity_arrays``: the md arrays of level 4, 5 or 6 that the job uses; each has a stripe cache.
+    ``parity_arrays`` are the md arrays of level 4, 5 or 6 that the job uses. Each has a stripe cache.
     """
     lab.execute(cold_plan(kind, device, [disk.node for disk in disks]))
     events = ["remounted"] if kind is not FileSystem.RAW else []

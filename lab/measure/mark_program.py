@@ -28,7 +28,7 @@ PIECE_BYTES = 1024 * 1024
 
 
 def block(seed: str, number: int) -> bytes:
-    """The content of one block."""
+    """Return the content of one block."""
     return hashlib.shake_128(f"{seed}:{number}".encode()).digest(BLOCK_BYTES)
 
 

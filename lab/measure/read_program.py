@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Read all places."""
+    """Read all places, and return the times of the reads."""
     path, depth = arguments[0], int(arguments[1])
     places = [tuple(map(int, line.split())) for line in arguments[2].splitlines()]
     times: list[tuple[float, float]] = [(0.0, 0.0)] * len(places)

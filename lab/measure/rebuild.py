@@ -33,7 +33,7 @@ class DataVerdict(StrEnum):
     INTACT = "intact"
     CHANGED = "changed"
     UNREADABLE = "unreadable"
-    """The array returns an error instead of data: the loss is reported."""
+    """The array returns an error instead of data, so the loss is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class DataSum:
 
 
 def sum_device(machine: Machine, device: str, length_bytes: int = 0, *, skip_bytes: int = 0) -> DataSum:
-    """Checksum of a block device, or of ``length_bytes`` of it after ``skip_bytes`` (multiples of 4 KiB)."""
+    """Compute the checksum of a block device, or of ``length_bytes`` after ``skip_bytes`` (multiples of 4 KiB)."""
     return _sum(machine, (device,), skip_bytes, length_bytes)
 
 
 def sum_files(machine: Machine, folder: str) -> DataSum:
-    """Checksum of all files directly in a folder, in the order of their names; subfolders are skipped."""
+    """Compute the checksum of all files directly in a folder, in the order of their names. Subfolders are skipped."""
     names = machine.list_dirs([folder])[folder]
     return _sum(machine, [f"{folder}/{name}" for name in names], 0, 0)
 
@@ -121,7 +121,7 @@ def measure_rebuild(
 
 
 def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> float | None:
-    """Mean size of a read or write on these disks between the first and the last sample; None without I/O."""
+    """Return the mean size of a read or write on these disks from the first to the last sample; None without I/O."""
     first, last = samples[0].disks, samples[-1].disks
     moved = [last[name].since(first[name]) for name in members if name in first and name in last]
     count = sum(each.reads + each.writes for each in moved)
@@ -129,9 +129,9 @@ def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> flo
 
 
 def sync_seconds(samples: Sequence[Sample]) -> float:
-    """Duration of the rebuild in ``samples``.
+    """Return the duration of the rebuild in ``samples``.
 
-    Start and end are each the midpoint between the two samples around them, which halves the uncertainty.
+    The start and the end are each the midpoint between the two samples around them, which halves the uncertainty.
     Raises ArrayError if no sample shows a rebuild, or if it did not end.
     """
     shown = [index for index, sample in enumerate(samples) if sample.sync_action == _RECOVER and sample.degraded_count]
@@ -145,7 +145,7 @@ def sync_seconds(samples: Sequence[Sample]) -> float:
 
 
 def predict_rebuild(lab: Lab, array: str, rates: DiskRates | None) -> Prediction | None:
-    """Predicted time of a rebuild without other load; None without the rates of a disk."""
+    """Predict the time of a rebuild without other load; None without the rates of a disk."""
     status = read_array(lab.machine, array)
     if rates is None or status.component_bytes is None:
         return None
@@ -168,7 +168,7 @@ class Recording:
 
 
 _Point = tuple[Sample | None, Sample]
-"""The previous sample, None at the start of a recording; and a sample."""
+"""The previous sample, which is None at the start of a recording, and a sample."""
 
 
 def timeline_of(recordings: Sequence[Recording], array: str, members: Sequence[str]) -> Timeline | None:
@@ -218,7 +218,7 @@ def _member(name: str, points: Sequence[_Point]) -> MemberRates:
 
 
 def _stretches(recordings: Sequence[Recording], start: float) -> Iterator[Stretch]:
-    """Start and end of each recording; a rebuild is limited to the samples that show md's recovery."""
+    """Yield the start and end of each recording. A rebuild is limited to the samples that show md's recovery."""
     for recording in recordings:
         samples = recording.samples
         shown = [sample.time_seconds for sample in samples if _rebuilt(sample) is not None]

@@ -37,7 +37,7 @@ class DiskCounters:
     busy_seconds: float
 
     def since(self, before: DiskCounters) -> DiskCounters:
-        """The increase since ``before``; ``in_flight`` is not a running total, and remains unchanged."""
+        """Return the increase since ``before``. ``in_flight`` is not a running total, and remains unchanged."""
         return DiskCounters(
             reads=self.reads - before.reads,
             read_bytes=self.read_bytes - before.read_bytes,
@@ -74,7 +74,7 @@ class Sample:
 
 
 def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DEFAULT_HERTZ) -> SampleRequest:
-    """The sample request for an array (None: a bare disk) and its members, by kernel names."""
+    """Return the sample request for an array, or None for a bare disk, and its members, by their kernel names."""
     files = ["/proc/stat", "/proc/diskstats"]
     prefixes: tuple[str, ...] = ()
     if array:
@@ -94,7 +94,7 @@ class ThreadTicks:
         self._newest: dict[str, int] = {}
 
     def add(self, seen: Mapping[str, int]) -> dict[str, int]:
-        """Array -> sum over its threads so far. ``seen``: the agent's ticks by thread, such as ``md0_raid5/812``."""
+        """Add the agent's ticks by thread, such as ``md0_raid5/812``, and return the sum so far of each array."""
         self._newest.update(seen)
         sums: dict[str, int] = {}
         for thread, ticks in self._newest.items():
@@ -122,7 +122,7 @@ def read_sample(raw: RawSample, array: str | None, threads: ThreadTicks) -> Samp
 
 
 def parse_diskstats(text: str) -> dict[str, DiskCounters]:
-    """Counters by device name."""
+    """Parse /proc/diskstats into counters by device name."""
     found = {}
     for line in text.splitlines():
         fields = line.split()
@@ -143,7 +143,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
 
 
 def parse_cpu(text: str) -> CpuTicks | None:
-    """The sums over all CPUs; None if the text is not that of /proc/stat.
+    """Parse the sums over all CPUs; None if the text is not that of /proc/stat.
 
     User time already includes guest time; iowait counts as idle (proc(5)).
     """
@@ -178,7 +178,7 @@ class Counted(Protocol):
 
 
 def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None:
-    """Rates of a device over the interval between two samples; None if a sample lacks it or no time passed."""
+    """Return a device's rates over the interval between two samples; None if one lacks the device or no time passed."""
     before, after = earlier.disks.get(device), later.disks.get(device)
     seconds = later.time_seconds - earlier.time_seconds
     if before is None or after is None or seconds <= 0:
@@ -196,7 +196,7 @@ def rates_between(earlier: Counted, later: Counted, device: str) -> Rates | None
 
 
 def busy_fraction(earlier: Sample, later: Sample) -> float | None:
-    """Busy fraction of all CPU time between two samples; None without CPU counters."""
+    """Return the busy fraction of all CPU time between two samples; None without CPU counters."""
     if earlier.cpu is None or later.cpu is None:
         return None
     busy = later.cpu.busy - earlier.cpu.busy
@@ -207,7 +207,7 @@ def busy_fraction(earlier: Sample, later: Sample) -> float | None:
 class Recorder:
     """Usage: ``with Recorder(machine, "md0", ["ubda", "ubdb"]) as recorder: …``, and then ``recorder.samples``.
 
-    ``on_sample`` is called on the recorder's thread. Loss of the machine ends the recording without an error; other
+    ``on_sample`` is called on the recorder's thread. If the machine is lost, the recording ends without an error; other
     calls to the machine raise the error.
     """
 
@@ -233,7 +233,7 @@ class Recorder:
         return tuple(self._samples)
 
     def between(self, start_seconds: float, end_seconds: float) -> tuple[Sample, ...]:
-        """Samples in an interval of the machine's clock."""
+        """Return the samples in an interval of the machine's clock."""
         return tuple(sample for sample in self._samples if start_seconds <= sample.time_seconds <= end_seconds)
 
     def __enter__(self) -> Self:

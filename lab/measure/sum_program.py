@@ -4,7 +4,7 @@
 
 Returns the digest over all files in the order given, and the total number of bytes.
 
-dd and sha256sum would be slower: both move data in small pieces, and each piece costs a system call, the slowest
+dd and sha256sum would be slower, because both move data in small pieces. Each piece costs a system call, the slowest
 operation of an embedded kernel (0.8 s against 2.9 s for 400 MiB there).
 """
 

@@ -1,4 +1,4 @@
-"""fio's output as figures with units, for fio 3.28 to 3.39; unknown fields are ignored.
+"""Parses fio's output into figures with units, for fio 3.28 to 3.39. Unknown fields are ignored.
 
 The measured interval of a run lies between two status documents, both printed at full queue depth. Interval values come
 from the output of ``--status-interval`` while fio runs.
@@ -57,7 +57,7 @@ class FioJob(msgspec.Struct, frozen=True):
 
     @property
     def real_write(self) -> FioDirection:
-        """The actual writes: ``verify_only`` also counts writes that it only replays."""
+        """The actual writes, because ``verify_only`` also counts writes that it only replays."""
         return FioDirection() if "verify_only" in self.options else self.write
 
 
@@ -69,7 +69,7 @@ class FioDocument(msgspec.Struct, frozen=True):
 
     @property
     def live_job(self) -> FioJob:
-        """The only entry; an empty one if there are several, since without group_reporting there are no live values."""
+        """The only entry. It is empty if there are several, since without group_reporting there are no live values."""
         return self.jobs[0] if len(self.jobs) == 1 else FioJob("")
 
 
@@ -107,14 +107,14 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     """fio's other output on standard output."""
     window_begin_seconds: Figure | None = None
-    """Start of the measured interval, since the start of the load. None: the whole run counts,
-    including its ramp time and the completions after its end."""
+    """Start of the measured interval, since the start of the load. If it is None, the whole run counts, including its
+    ramp time and the completions after its end."""
     raw_json: str = ""
-    """fio's document, verbatim; for an interval a list of two, and the figures are the difference between them."""
+    """fio's document, verbatim. For an interval it is a list of two, and the figures are their difference."""
 
     @property
     def sections(self) -> dict[str, DirectionFigures]:
-        """``read`` and ``write`` -> figures, for the directions with I/O."""
+        """The figures of the directions with I/O, by ``read`` and ``write``."""
         return {way: found for way, found in (("read", self.reads), ("write", self.writes)) if found}
 
 
@@ -140,7 +140,7 @@ class DocumentSplitter:
             yield from self._take(line)
 
     def finish(self) -> Iterator[str]:
-        """The document at the end of the output, if its last line has no line feed."""
+        """Yield the document at the end of the output, if its last line has no line feed."""
         line, self._line = self._line, ""
         yield from self._take(line)
 
@@ -219,7 +219,7 @@ def _percentile(latency: FioLatency, key: str) -> float | None:
 
 
 def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
-    """The latency in seconds at or below which ``percent`` of the samples lie, by fio's rule; None without samples.
+    """Return the latency in seconds that ``percent`` of the samples do not exceed, by fio's rule; None without samples.
 
     ``bins`` maps a bin's latency in nanoseconds to its count.
     """
@@ -232,14 +232,14 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
 
 
 def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
-    """Histogram of the latencies between two documents: nanoseconds of a bin -> count."""
+    """Return the histogram of the latencies between two documents, as counts by the nanoseconds of a bin."""
     earlier, later = _latency_section(before).bins, _latency_section(after).bins
     new = {digits(key): count - earlier.get(key, 0) for key, count in later.items()}
     return {nanoseconds: count for nanoseconds, count in new.items() if nanoseconds is not None and count > 0}
 
 
 def _latency_section(section: FioDirection) -> FioLatency:
-    """The latency section with a histogram: from submission to completion if fio reports it."""
+    """Return the latency section with a histogram, from submission to completion if fio reports that."""
     return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
 
 
@@ -264,13 +264,13 @@ class MeasuredWindow:
 
     warmup_seconds: float
     seconds: float | None
-    """None: until it is stopped."""
+    """None if the load runs until it is stopped."""
     interval_seconds: float
     """Time between two documents."""
 
     @property
     def issue_seconds(self) -> float:
-        """Time for which fio issues requests: until the document that ends the window is certain to be printed."""
+        """How long fio issues requests, so that the document that ends the window is certain to be printed."""
         if self.seconds is None:
             return math.inf
         return self.warmup_seconds + self.seconds + self.interval_seconds + _LATE_SECONDS
@@ -282,7 +282,7 @@ class MeasuredWindow:
 
 
 def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
-    """A window of ``seconds``, which documents divide into four parts, or more if it is long."""
+    """Return a window of ``seconds``, which documents divide into four parts, or more if it is long."""
     each = seconds / max(_SLICES, math.ceil(seconds / LONGEST_INTERVAL_SECONDS))
     # Whole milliseconds, the unit of fio's option.
     return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
@@ -310,20 +310,20 @@ class WindowCut:
             self._is_full = clock >= latest - window.early_seconds
 
     def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
-        """``whole``, with the figures of the window in place of its own. ``block_bytes``: as in `LiveFeed`.
+        """Return ``whole`` with the figures of the window. ``block_bytes`` is as in ``LiveFeed``.
 
         If the load was stopped before its window began, ``whole`` is returned unchanged. Raises MeasurementDisturbed if
         fio printed no documents at the edges, and WorkloadError if no I/O completed between them.
         """
         if not self._is_full and (whole.interrupted or self.window.seconds is None):
-            # It was stopped, and drained its queue before it printed the last document.
+            # The load was stopped, and drained its queue before it printed the last document.
             self._end = self._before_end
         if not self._end:
             if whole.interrupted:
                 return whole
             raise MeasurementDisturbed(
-                "fio reported nothing about the measured time: its output came too late or not at all",
-                hint="the computer is overloaded, or the run is too short: measure longer",
+                "fio reported nothing about the measured time, because its output came too late or not at all",
+                hint="measure longer; the computer is overloaded, or the run is too short",
             )
         begin, end = _decode_document(self._begin), _decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
@@ -350,14 +350,14 @@ class WindowCut:
 
 
 def load_seconds(document: FioDocument) -> float:
-    """Time since the start of the load, by fio's clock."""
+    """Return the time since the start of the load, by fio's clock."""
     return max((max(job.read.runtime, job.real_write.runtime) for job in document.jobs), default=0) / 1000
 
 
 def _difference(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> DirectionFigures | None:
-    """The figures between two documents; None if no time passed between them, or if ``after`` has no I/O yet.
+    """Compute the figures between two documents; None if no time passed between them, or if ``after`` has no I/O.
 
     Percentiles are None without samples (warm-up, or no I/O).
     """
@@ -398,7 +398,7 @@ class LiveInterval:
     reads: DirectionFigures | None
     writes: DirectionFigures | None
     is_warmup: bool
-    """Whether it lies before the measured interval and so is not part of the result."""
+    """Whether the interval lies before the measured one, and so is not part of the result."""
 
 
 @dataclass(slots=True)
@@ -409,7 +409,7 @@ class LiveFeed:
     """
 
     cut: WindowCut | None = None
-    """The measured interval; None: the whole run."""
+    """The measured interval; None for the whole run."""
     block_bytes: int | None = None
     """The size of every request; None if sizes differ. fio itself reports only the size of the last of several jobs."""
     splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
@@ -423,11 +423,11 @@ class LiveFeed:
     _held_back: FioDocument | None = None
 
     def feed(self, chunk: str) -> list[LiveInterval]:
-        """The intervals that ``chunk`` completes, often none."""
+        """Return the intervals that ``chunk`` completes, often none."""
         return self._intervals(list(self.splitter.feed(chunk)))
 
     def finish(self) -> list[LiveInterval]:
-        """The intervals at the end of the output; the last one may be very short, and is omitted if it has no I/O."""
+        """Return the intervals at the end of the output. The last may be very short; without I/O, it is omitted."""
         found = self._intervals(list(self.splitter.finish()))
         sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
         self._held_back = None
@@ -436,20 +436,20 @@ class LiveFeed:
         return [*found, sliver] if sliver and has_answers else found
 
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
-        """The figures of the measured interval, or of the whole run, from the last document of the finished process.
+        """Return the figures of the measured interval, or of the whole run, from the finished process's last document.
 
-        Raises WorkloadError for an exit status other than 0 (128 is accepted with ``accept_interrupted``), missing or
-        incomplete JSON, an error reported by fio such as a failed verification, or more than one entry (group_reporting
-        was off), and as ``WindowCut.figures`` does.
+        Raises WorkloadError if the exit status is not 0 (or 128 with ``accept_interrupted``), if JSON is missing or
+        incomplete, if fio reports an error such as a failed verification, or if there is more than one entry
+        (group_reporting was off). Also raises the errors of ``WindowCut.figures``.
         """
         if self.splitter.is_inside_document:
-            raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke: repeat the run")
+            raise WorkloadError("fio's output is cut off", hint="repeat the run; fio was killed, or a pipe broke")
         message = _tail(stderr_text) or _tail("\n".join(self.splitter.notes)) or _tail(self.last_document)
         document = _decode_document(self.last_document) if self.last_document else None
         job = _only_job(document) if document else None
         if job and job.error:
             raise WorkloadError(
-                _job_error(job, message), hint="I/O to the array or its file system failed, or data changed: see dmesg"
+                _job_error(job, message), hint="see dmesg; I/O to the array or its file system failed, or data changed"
             )
         interrupted = exit_status == INTERRUPTED_STATUS
         if exit_status and not (interrupted and accept_interrupted):
@@ -493,7 +493,7 @@ class LiveFeed:
 
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
-    """The interval between two cumulative documents of one run; None if no time passed between them."""
+    """Return the interval between two cumulative documents of one run; None if no time passed between them."""
     seconds = _seconds_between(before, after)
     if seconds <= 0:
         return None
@@ -512,7 +512,7 @@ def _seconds_between(before: FioDocument | None, after: FioDocument) -> float:
 
 
 def _counted_from(before: FioDocument | None, after: FioDocument) -> FioJob:
-    """The entry of ``before``; an empty one if there is none, or if fio has reset its counters since then."""
+    """Return the entry of ``before``, or an empty one if it has none or fio has reset its counters since then."""
     if before is None or _started_anew(before.live_job, after.live_job):
         return FioJob("")
     return before.live_job
@@ -527,7 +527,7 @@ def _is_warmup(job: FioJob) -> bool:
 def _started_anew(before: FioJob, after: FioJob) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
-    # A shorter time with the same bytes is not a reset: the last document of a run may be like that.
+    # A shorter time with the same bytes is not a reset, since the last document of a run may be like that.
     return any(
         new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
         for old, new in ((before.read, after.read), (before.real_write, after.real_write))

@@ -44,10 +44,10 @@ _FINGERPRINT_CHARACTERS = 16
 
 
 def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
-    """A text that is the same for two runs of a load if they access the same addresses in the same order.
+    """Return a text that is equal for two runs of a load if they access the same addresses in the same order.
 
     It is empty if addresses are not random, if the seed comes from the system, or for a replay without its traces.
-    ``traces``: the replayed traces, if any. ``fio_version``: as printed by fio, such as ``fio-3.33``.
+    ``traces`` are the replayed traces, if any. ``fio_version`` is as printed by fio, such as ``fio-3.33``.
     """
     if traces:
         return _digest("\n".join(traces))
@@ -62,7 +62,7 @@ def fingerprint(job_text: str, traces: Sequence[str], fio_version: str) -> str:
 
 
 def deaf_jobs(job_text: str, fio_version: str) -> tuple[int, int]:
-    """Number of jobs of a random load that use a constant seed, and the number of all jobs."""
+    """Return the number of jobs of a random load that use a constant seed, and the number of all jobs."""
     options = _options(job_text)
     jobs = int(options["numjobs"]) if re.fullmatch(r"[0-9]{1,6}", options.get("numjobs", "")) else 1
     return int(_is_random(options) and _is_first_deaf(options, fio_version)), jobs
@@ -84,14 +84,14 @@ def _is_first_deaf(options: dict[str, str], fio_version: str) -> bool:
 
 
 def _effective_seed(options: dict[str, str], fio_version: str) -> str | None:
-    """The seed of the addresses; ``constant`` if fio uses its own constant, None if it uses a seed from the system."""
+    """Return the seed of the addresses; ``constant`` if it is fio's own, and None if it comes from the system."""
     if _is_first_deaf(options, fio_version) and options.get("numjobs", "1") == "1":
         return _CONSTANT
     return options.get("randseed", _CONSTANT if _is_repeatable(options) else None)
 
 
 def _options(job_text: str) -> dict[str, str]:
-    """The options of all sections, merged; the first value of each is used. raidlab's own jobs have one section."""
+    """Merge the options of all sections, and use the first value of each. raidlab's own jobs have one section."""
     found: dict[str, str] = {}
     for line in job_text.splitlines():
         name, sign, value = line.partition("=")
@@ -110,10 +110,10 @@ LEAD_MILLISECONDS = 1000
 _HEAD_LINES = 3
 
 
-# The synthetic trace: a server with mail, home directories and a small database, as traces of the nineties describe
-# them: requests of 8 KiB in most cases, slightly more writes than reads, a few scans (Ruemmler and Wilkes, "UNIX disk
-# access patterns", USENIX 1993). Requests arrive in bursts. Most go to a hot part of the data; some are sequential runs
-# of large requests.
+# The synthetic trace is that of a server with mail, home directories and a small database, as in traces of the nineties
+# (Ruemmler and Wilkes, "UNIX disk access patterns", USENIX 1993). Most requests have 8 KiB, there are slightly more
+# writes than reads, and a few requests belong to scans. Requests arrive in bursts. Most go to a hot part of the data,
+# and some are sequential runs of large requests.
 TRACE = "server-1990s"
 MEAN_PER_SECOND = 45.0
 _BURST_FACTOR = 4.0
@@ -121,7 +121,7 @@ _BURST_FACTOR = 4.0
 _BURST_SECONDS = 0.1
 WRITE_SHARE = 0.57
 _SIZES = {2 * KIB: 0.1, 4 * KIB: 0.15, 8 * KIB: 0.55, 16 * KIB: 0.1, 64 * KIB: 0.1}
-"""Bytes -> share of small requests."""
+"""Share of the small requests that have this number of bytes."""
 _HOT_SPACE_SHARE = 0.1
 _HOT_REQUEST_SHARE = 0.6
 RUN_SHARE = 0.01
@@ -131,10 +131,10 @@ RUN_REQUESTS = 8
 
 
 def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, seed: int) -> tuple[str, ...]:
-    """The trace over the first ``space_bytes`` of a device; its requests are spread over at most ``streams`` streams.
+    """Generate a trace over the first ``space_bytes`` of a device, with its requests spread over ``streams`` streams.
 
-    Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError for an unknown kind, too
-    little space, or a duration without any request.
+    Streams without a request are omitted, since fio rejects an empty trace. Raises SpecError if the kind is unknown,
+    the space is too small, or no request is due within the duration.
     """
     if kind != TRACE:
         raise unknown_word("synthetic trace", kind, (TRACE,))
@@ -230,7 +230,7 @@ class JobTarget:
     """Bytes per job; overrides the workload's. If neither is set, the available bytes are divided between the jobs."""
     repeat: int = 0
     seed: int = 0
-    """Seed of the experiment: a different seed gives different addresses, even in the same repeat."""
+    """Seed of the experiment. A different seed gives different addresses, even in the same repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +248,12 @@ class Invocation:
     """Expected runtime; 0 if fio ends after covering its file."""
     writes: bool
     window: MeasuredWindow | None = None
-    """The measured interval; None: the whole run."""
+    """The measured interval; None for the whole run."""
     traces: tuple[str, ...] = ()
     """The trace of each job, sent on standard input before the job file and stored in files before fio starts."""
 
     def __post_init__(self) -> None:
-        """Final check of every command before it reaches a machine, whatever its origin. Raises SpecError."""
+        """Check every command a last time before it reaches a machine. Raises SpecError if it is not permitted."""
         argv = self.argv[len(_TRACE_PREFIX) :] if self.argv[: len(_TRACE_PREFIX)] == _TRACE_PREFIX else self.argv
         file = _one_file(self.target)
         if argv[:3] == DD_PREFIX:
@@ -271,7 +271,7 @@ class Invocation:
         return f"{before}0\n{self.job_text}" if self.traces else self.job_text
 
     def step(self) -> Step:
-        """The process as a step of a plan, for printing and for the guard."""
+        """Return the process as a step of a plan, for printing and for the guard."""
         is_raw_write = self.writes and self.target.kind is PathKind.DEVICE
         return Step(
             self.argv,
@@ -291,12 +291,12 @@ def fio_invocations(
     status_interval_seconds: float | None = None,
     is_endless: bool = False,
 ) -> tuple[Invocation, ...]:
-    """The fio processes, in order, for one repeat of ``workload`` on ``target``.
+    """Return the fio processes, in order, for one repeat of ``workload`` on ``target``.
 
-    The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more):
-    maximum status interval of the measured process, for live values more often than every quarter of the runtime;
-    ``is_endless``: the process is stopped before its runtime is over. Raises SpecError for inconsistent times,
-    WorkloadError ``file-exceeds-fs`` if the data do not fit.
+    The first process of a ``reread`` verify workload writes every byte. ``status_interval_seconds`` (0.1 or more) is
+    the maximum status interval of the measured process, for live values more often than every quarter of the runtime.
+    ``is_endless`` means that the process is stopped before its runtime is over. Raises SpecError if the times are
+    inconsistent, and WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
     runtime = workload.runtime_seconds if runtime_seconds is None else runtime_seconds
     warmup = workload.warmup_seconds if warmup_seconds is None else warmup_seconds
@@ -334,7 +334,7 @@ def fio_invocations(
 
 
 def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """The fio process that writes all files or regions of ``workload`` once, so that reads find allocated space.
+    """Return the fio process that writes all files or regions of ``workload`` once, so that reads find allocated space.
 
     Raises WorkloadError ``file-exceeds-fs`` if the data do not fit.
     """
@@ -348,7 +348,7 @@ def prepare_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def job_bytes(workload: Workload, target: JobTarget) -> int:
-    """Bytes of each job's file or region on this target, in whole blocks.
+    """Return the bytes of each job's file or region on this target, in whole blocks.
 
     Raises WorkloadError ``file-exceeds-fs`` if the jobs' files together exceed the available bytes.
     """
@@ -402,7 +402,7 @@ def _one_file(target: JobTarget) -> str:
 
 
 def _job_place(workload: Workload, target: JobTarget, size_bytes: int) -> Iterator[str]:
-    """A file or region per job, so that jobs do not contend for an inode's lock or overwrite each other's data."""
+    """Yield a file or region per job, so that jobs do not share an inode's lock or overwrite each other's data."""
     yield f"size={size_bytes}"
     if target.kind is PathKind.DIRECTORY and not workload.recipe:
         yield f"directory={_escaped(target.path)}"
@@ -436,7 +436,7 @@ def _global_lines(workload: Workload, target: JobTarget) -> Iterator[str]:
 
 
 def _replay_text(workload: Workload, target: JobTarget, streams: int) -> str:
-    """One section per stream: fio 3.33 crashes if the clones of one job have separate traces."""
+    """Write one section per stream, because fio 3.33 crashes if the clones of one job have separate traces."""
     lines = [*_global_lines(workload, target), f"replay_redirect={_one_file(target)}"]
     lines += [f"rw={_rw(workload)}", f"bs={workload.block_bytes}"]
     for number in range(streams):
@@ -459,7 +459,7 @@ def _rw(workload: Workload) -> str:
 
 
 def _verify_lines(workload: Workload, phase: FioPhase) -> tuple[str, ...]:
-    """The checksum options; the verify phase repeats the pattern of the write phase, so it checks every block."""
+    """Return the checksum options. The verify phase repeats the write phase's pattern, so it checks every block."""
     if workload.verify is Verify.NONE:
         return ()
     # Without verify_state_save=0 fio leaves local-*-verify.state files in its working directory.
@@ -478,7 +478,7 @@ _LONGEST_SECONDS = 1800.0
 
 
 def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
-    """The recipe on this target; a block count that does not fit is reduced.
+    """Return the recipe for this target. A block count that does not fit is reduced.
 
     Raises WorkloadError ``file-exceeds-fs`` if there is no room for a single block.
     """
@@ -491,13 +491,13 @@ def dd_invocation(workload: Workload, target: JobTarget) -> Invocation:
 
 
 def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigures:
-    """The figures in dd's output: no percentiles, and only a mean time per block.
+    """Parse the figures in dd's output, which have no percentiles and only a mean time per block.
 
     Raises WorkloadError if dd failed or did not report how much it copied.
     """
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
-        output = text.strip() or "nothing at all"
+        output = text.strip() or "it printed nothing"
         raise WorkloadError(f"dd exited with status {exit_status}: {output}", hint="run the recipe by hand to see more")
     copied, seconds = int(found[1]), float(found[2])
     blocks = -(-copied // workload.block_bytes)

@@ -41,7 +41,7 @@ MOST_BUFFER_BYTES = 2 * GIB
 _MOST_RUN_SECONDS = 3 * MOST_SECONDS
 """Includes the ramp time and a margin."""
 _LONGEST_LINE = 512
-"""fio reads 4,096 bytes at a time: the rest of a longer line, even of a comment, would be a separate line."""
+"""fio reads 4,096 bytes at a time, so the rest of a longer line, even of a comment, would be a separate line."""
 MOST_LINES = 500
 _PATHS = ("filename", "directory", "replay_redirect")
 _ANY_PATH = re.compile(r"[A-Za-z0-9/_.:@%+,=\\-]+")
@@ -95,7 +95,7 @@ def plays(name: str, value: str) -> bool:
 
 
 def require_permitted(problems: Iterable[str], what: str) -> None:
-    """Raises SpecError with the first problem."""
+    """Raises SpecError with the first problem, if there is one."""
     for problem in problems:
         raise SpecError(
             f"{what} would not be run: {RULE}: {problem}",
@@ -104,11 +104,10 @@ def require_permitted(problems: Iterable[str], what: str) -> None:
 
 
 def job_problems(text: str, paths: Mapping[str, Container[str]] | None, *, writes: bool = True) -> Iterator[str]:
-    """Violations in a fio job file.
+    """Yield the violations in a fio job file.
 
-    ``paths``: permitted values of the options that name a file; such options are forbidden if they are not in it. None:
-    any file, for a job that is checked but not run.
-    ``writes``: whether the target may be changed.
+    ``paths`` holds the permitted values of the options that name a file; an option that is not in it is forbidden. None
+    permits any file, for a job that is checked but not run. ``writes`` says whether the target may be changed.
     """
     lines = text.split("\n")
     if len(lines) > MOST_LINES:
@@ -187,7 +186,7 @@ def _seconds(text: str) -> float:
 
 
 def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *, writes: bool) -> Iterator[str]:
-    """Violations in the operands of dd. ``block_bytes``: required value of ``bs``; None: any size."""
+    """Yield the violations in the operands of dd. ``block_bytes`` is the required value of ``bs``; None for any."""
     given: dict[str, str] = {}
     for operand in operands:
         key, _, value = operand.partition("=")
@@ -207,7 +206,7 @@ def dd_problems(operands: Iterable[str], target: str, block_bytes: int | None, *
 
 
 COUNT = re.compile(r"\{count:([0-9]{1,18})\}")
-"""In a dd recipe: this number of blocks, or as many as fit."""
+"""In a dd recipe, this number of blocks, or as many as fit."""
 
 
 class Direction(StrEnum):
@@ -235,7 +234,7 @@ class Verify(StrEnum):
     REREAD = "reread"
     """Write every block once, then read every block."""
     UNDER_LOAD = "under-load"
-    """Write and verify shortly afterwards, for the whole runtime: a load that detects corruption during faults."""
+    """Write and verify shortly afterwards, for the whole runtime, which detects corruption during faults."""
 
 
 class LoadProgram(StrEnum):
@@ -247,7 +246,7 @@ class LoadProgram(StrEnum):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) for inconsistent values."""
+    """A catalogue entry. Raises ValueError (SpecError through lab.tomlfile) if values are inconsistent."""
 
     id: str
     """Name on the command line and in results; also the name of the fio job."""
@@ -267,20 +266,20 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     direct: bool = True
     """O_DIRECT: bypass the page cache."""
     runtime_seconds: Seconds = 30.0
-    """Measured time; a verify workload that re-reads ends once its whole file has been read instead."""
+    """Measured time. A verify workload that re-reads ends when its whole file has been read instead."""
     warmup_seconds: SecondsOrZero = 10.0
     """Time before the measurement, excluded from the figures (fio's ramp_time)."""
     distribution: str = "random"
     """fio's random_distribution, such as ``zipf:1.1``."""
     random_data: bool = True
-    """New random data in every buffer: repeated or zero data would not exercise the parity computation."""
+    """New random data in every buffer, because repeated or zero data would not exercise the parity computation."""
     seed: Seed = 20_260
     """Seed of the offsets, equal on every array."""
     vary_seed: bool = True
     """Add the number of the repeat to the seed, so that repeats use different offsets, and arrays the same ones."""
     verify: Verify = Verify.NONE
     file_bytes: SizeBytes | None = None
-    """Bytes per job; None: set by the experiment or the free space."""
+    """Bytes per job; None if the experiment or the free space determines them."""
     recipe: str = ""
     """A published fio job or dd command, run unmodified. Placeholders: {filename}; for fio {size} and {runtime}; for dd
     {count:N}, the published count of blocks or as many as fit."""
@@ -310,7 +309,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def region_count(self) -> int:
-        """Number of files, or of regions of a device: one per job; recipes and traces have one for all jobs."""
+        """The number of files, or of regions of a device. Each job has one, but recipes and traces have one for all."""
         return 1 if self.recipe or self.trace else self.jobs
 
     @property
@@ -319,7 +318,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def changed(workload: Workload, **changes: object) -> Workload:
-    """The workload with changed values, validated like one that is read from a file. Raises SpecError."""
+    """Return the workload with changed values, validated like one that is read from a file. Raises SpecError."""
     try:
         return convert({**msgspec.structs.asdict(workload), **changes}, Workload)
     except msgspec.ValidationError as error:
@@ -329,7 +328,7 @@ def changed(workload: Workload, **changes: object) -> Workload:
 
 
 def _recipe_problems(workload: Workload) -> Iterator[str]:
-    """Violations in a recipe; ``{filename}`` is the placeholder of its target."""
+    """Yield the violations in a recipe; ``{filename}`` is the placeholder of its target."""
     if workload.program is LoadProgram.DD:
         program, *operands = COUNT.sub(r"\1", workload.recipe).split() or [""]
         if program != "dd":
@@ -359,9 +358,9 @@ def _complaints(workload: Workload) -> Iterator[str]:
     if is_mix != (workload.read_percent is not None):
         yield "read_percent is required for a mix, and forbidden otherwise"
     if (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE):
-        yield "direction 'verify' requires a verify mode, and a verify mode that direction"
+        yield "direction 'verify' and a verify mode require each other"
     if workload.trace and not (is_mix and is_synchronous):
-        yield "a trace is a mix, replayed by synchronous jobs"
+        yield "a trace must be a mix, and must be replayed by a synchronous engine"
     if workload.runtime_seconds < workload.warmup_seconds:
         yield "runtime-short: runtime_seconds is less than warmup_seconds"
     if workload.file_bytes is not None and workload.file_bytes < workload.block_bytes:
@@ -373,15 +372,15 @@ BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 @cache
 def all_workloads() -> dict[str, Workload]:
-    """The built-in workloads by id, sorted; each file is named after its id."""
+    """Return the built-in workloads by id, sorted; each file is named after its id."""
     files = {path.stem: path for path in BUILT_IN_FOLDER.glob("*.toml")}
     return {name: read_toml(files[name], Workload) for name in sorted(files)}
 
 
 def find_workload(name: str) -> Workload:
-    """A workload by id, or by the path of a ``.toml`` file.
+    """Find a workload by its id, or by the path of a ``.toml`` file.
 
-    Raises SpecError for an unknown name, with the nearest known one in its hint.
+    Raises SpecError if the name is unknown, with the nearest known name in its hint.
     """
     if name.endswith(".toml"):
         return read_toml(Path(name), Workload)
