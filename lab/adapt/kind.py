@@ -59,13 +59,13 @@ class Stack:
     """The running parts of volumes on a machine: slices, md arrays on them, and mapped volumes."""
 
     slices: Mapping[tuple[str, int, int], str]
-    """(volume, disk, window) -> kernel name of the slice."""
+    """Kernel names of the slices, by (volume, disk, window)."""
     arrays: Mapping[str, Mapping[int, str]]
-    """Volume -> window -> md name."""
+    """md names, by volume and window."""
     volumes: Mapping[str, str]
-    """Mapped volume -> kernel name."""
+    """Kernel names of the mapped volumes, by volume."""
     nodes: Mapping[tuple[str, int], str]
-    """(volume, disk) -> node of the disk with its slices."""
+    """Nodes of the disks with slices, by (volume, disk)."""
 
     def disks_cut(self, volume: str) -> tuple[int, ...]:
         return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
@@ -96,7 +96,7 @@ def read_stack(machine: Machine) -> Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVolume(FoundArray):
-    """A volume on the disks: its newest label, and the nodes of its disks by number."""
+    """A volume found on the disks, with its newest label and the nodes of its disks by number."""
 
     label: Label
     nodes: Mapping[int, str] = field(hash=False)

@@ -194,7 +194,7 @@ def layout_of(label: Label) -> VolumeLayout:
     volume = VolumeLayout.of(composition, label.run_stripes, label.piece_lines)
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
-            f"array {label.name} was created by another raidlab version, and this version computes a different layout",
+            f"array {label.name} was created by a different raidlab version, which computes a different layout",
             hint="use the version that created it; nothing was changed",
         )
     return volume

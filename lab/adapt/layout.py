@@ -219,7 +219,7 @@ class Piece(NamedTuple):
 
 
 Placement = dict[tuple[int, int], tuple[Piece, ...]]
-"""(disk, window) -> pieces of that slice."""
+"""The pieces of each slice, by (disk, window)."""
 
 
 def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:

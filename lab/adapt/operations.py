@@ -183,7 +183,7 @@ def rebuild(label: Label, disk: int, arrays: Mapping[int, str], present: Collect
 
 
 def scrub(arrays: Mapping[int, str], action: str) -> Iterator[Step]:
-    """Check or repair all arrays, one after another, since they share disks; or stop a running scrub."""
+    """Check or repair all arrays one after another, since they share disks, or stop a running scrub."""
     for name in arrays.values():
         yield from scrub_array(name, action).steps
         if action != "stop":
@@ -236,7 +236,7 @@ def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_
         uuid=label.window_uuid(number),
     )
     first = "the disks are blank, so parity is right" if assume_clean else "md first builds the parity"
-    why = f"A RAID 5 over {len(slices)} slices, {window.width} data blocks to a stripe; {first}."
+    why = f"A RAID 5 over {len(slices)} slices, with {window.width} data blocks in each stripe; {first}."
     return Step(array.create_argv, why, ("mdadm", "--stop", array.device), Danger.DATA, slices)
 
 

@@ -88,7 +88,7 @@ class VolumeSpec(Spec):
         return tuple(_problems(self))
 
     def geometry(self) -> Geometry:
-        """Compute the reserved space and the arrays. Raises SpecError if they are invalid or a disk is too small.
+        """Compute the reserved space and the arrays. Raises SpecError if there are ``problems`` or a disk is too small.
 
         The same space is reserved on all disks, so the differences between their sizes do not change.
         """
@@ -237,7 +237,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
 
 
 def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
-    """Return the reference stripe with the largest capacity and its gain in bytes; None if it is used or one is set."""
+    """Return the best reference stripe and its gain in bytes; None if it is in use already, or if one was requested."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
     composition = spec.geometry().composition

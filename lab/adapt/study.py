@@ -254,7 +254,7 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """Compare OnlyFast with OnlyFast at the next smaller good number; at bad numbers it is slower, else faster."""
+    """Compare OnlyFast with itself at the next smaller good number; it must be slower at bad numbers, else faster."""
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
         for k in counts:

@@ -37,7 +37,7 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     left_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
     cluster: str = ""
     dashboard: str = ""
-    """HOST:PORT of Dask's own pages, on the computer that ran it."""
+    """HOST:PORT of Dask's own pages, on the computer that ran the sweep."""
     processes: dict[str, int] = {}
     """Process ids on that computer of the workers, or of the ssh that carries a remote worker, by the worker's name."""
     client: int = 0
@@ -52,7 +52,7 @@ class SweepEntry:
     """A sweep that comes with raidlab, or a sweep that was run."""
 
     name: str
-    """The name that finds the sweep: its own, or the run's id."""
+    """The name by which to find the sweep, which is its own or the run's id."""
     title: str
     question: str
     axes: tuple[str, ...]

@@ -46,13 +46,15 @@ def fleet(
         str | None, Parameter(help="A built-in fleet, or the path of a .toml file. By default all are listed.")
     ] = None,
     *,
-    scrub: Annotated[float | None, number(Hours, help="Also compute it for this scrub interval, in hours.")] = None,
+    scrub: Annotated[
+        float | None, number(Hours, help="Also compute the fleet for this scrub interval, in hours.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         Parameter(
             name="--set",
             negative="",
-            help="Also compute it with this key changed, such as repair.spares=2. May be repeated.",
+            help="Also compute the fleet with this key changed, such as repair.spares=2. May be repeated.",
         ),
     ] = None,
     trials: Annotated[
@@ -64,7 +66,7 @@ def fleet(
 ) -> None:
     """Show how often a fleet of arrays loses data over the years, how much, and why.
 
-    Every figure has its 95 % interval. The figures depend only on the file and the seed, not on the workers.
+    Every figure has a 95 % interval. The figures depend only on the file and the seed, not on the workers.
     """
     context = current()
     if file is None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     """Arrays before a failure, the member that fails, and the time."""
 
 UP, WAITING, REBUILDING = 0, 1, 2
-"""States of a member. WAITING: its rebuild has not begun; used only if rebuilds share a rate."""
+"""States of a member. WAITING, which is used only if rebuilds share a rate, means that its rebuild has not begun."""
 
 
 @dataclass(slots=True)
@@ -244,7 +244,7 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
 
 
 def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
-    """Average the hours since each place was last read by periodic scrubs or the drive was new.
+    """Average the hours since each place was last read by a periodic scrub, or since the drive was new.
 
     The scrub that began ``phase`` hours ago reads a place x (0 to 1) at x times its duration. Places already read were
     last read between max(phase - duration, 0) and phase hours ago, and the others between phase + interval - duration

@@ -35,7 +35,7 @@ MOST_YEARS = 1e300
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A duration: a Weibull distribution shifted by ``location_hours``, or measured values."""
+    """A duration, either a Weibull distribution shifted by ``location_hours`` or measured values."""
 
     shape: float = 1.0
     scale_hours: float = 0.0
@@ -125,7 +125,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     read_errors_per_byte: float = 0.0
     """Probability of a permanent error when a byte is read (data sheets: at most 1 in 10^14 or 10^15 bits)."""
     counts_new_defects: bool = True
-    """Whether to count defects that occur during the rebuild too."""
+    """Whether defects that occur during the rebuild are counted, too."""
     rebuild_clears: bool = True
     """Whether a rebuild reads every member from end to end, and so finds its defects like a scrub."""
     scrub: Scrubbing = Scrubbing()
@@ -133,7 +133,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     wrong_disk: float = 0.0
     """Probability at each replacement of a drive that a good one of the same group is pulled."""
     loses_data: float = 1.0
-    """Probability that people cannot restore an array that stopped for this reason."""
+    """Probability that people cannot restore an array that stopped because a good drive was pulled."""
 
     bad_share: float = 0.0
     """Share of production lots that are bad."""
@@ -224,8 +224,8 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The distribution of drive lifetimes, given by exactly one of these keys."""
 
     afr_percent: Annotated[float, msgspec.Meta(ge=1e-3, le=99)] | None = None
-    """Share of drives that fail within a year, at a constant rate: from a thousandth of the rates that operators report
-    to nearly all drives.
+    """Share of drives that fail within a year, at a constant rate. The limits are a thousandth of the rates that
+    operators report, and nearly all drives.
     """
     weibull: Weibull | None = None
 
@@ -344,7 +344,7 @@ class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wrong_disk: Share = 0.0
     """Probability that a good drive is pulled instead."""
     loses_data: Share = 1.0
-    """Probability that data are lost if the array stopped for this reason."""
+    """Probability that data are lost if the array stopped because a good drive was pulled."""
     class_folder: str | None = None
     """Replaces ``loses_data`` with the share of first attempts at drills in these bundles that lost data."""
 

@@ -84,7 +84,7 @@ def blocks_of(trials: int) -> tuple[Block, ...]:
 
 
 def local_spreader(workers: int) -> Spreader:
-    """Yield a function that distributes blocks over processes on this computer."""
+    """Return a function that distributes blocks over processes on this computer."""
 
     def here(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         with spread(work, blocks, min(workers, len(blocks))) as answers:
@@ -94,7 +94,7 @@ def local_spreader(workers: int) -> Spreader:
 
 
 def cluster_spreader(calls: ClusterCalls) -> Spreader:
-    """Yield a function that distributes blocks over a cluster's workers, which run the same code."""
+    """Return a function that distributes blocks over a cluster's workers, which run the same code."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
         def one(block: Block) -> tuple[int, BlockSums]:

@@ -342,8 +342,8 @@ def run_workload(
     """Run one repeat of a workload while sampling.
 
     ``is_cancelled`` is called at every sample; fio is stopped when it returns true.
-    Raises WorkloadError if fio fails or the data do not verify, SpecError if the files do not fit, RunCancelled if
-    ``is_cancelled`` returns true.
+    Raises WorkloadError if the files do not fit, fio fails or the data do not verify, SpecError if the times are
+    inconsistent, and RunCancelled if ``is_cancelled`` returns true.
     """
     job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
     if workload.program is LoadProgram.DD:

@@ -136,7 +136,7 @@ def sync_seconds(samples: Sequence[Sample]) -> float:
     """
     shown = [index for index, sample in enumerate(samples) if sample.sync_action == _RECOVER and sample.degraded_count]
     if not shown:
-        raise ArrayError("no sample shows the rebuild: it was too short", hint="use larger disks")
+        raise ArrayError("no sample shows the rebuild, because it was too short", hint="use larger disks")
     first, last = shown[0], shown[-1]
     if last + 1 >= len(samples):
         raise ArrayError("the rebuild had not ended when sampling stopped", hint="wait for it to end")

@@ -74,7 +74,7 @@ class Sample:
 
 
 def sample_request(array: str | None, disks: Sequence[str], *, hertz: float = DEFAULT_HERTZ) -> SampleRequest:
-    """Return the sample request for an array, or None for a bare disk, and its members, by their kernel names."""
+    """Return the sample request for an array and its members, by kernel names; ``array`` is None for a bare disk."""
     files = ["/proc/stat", "/proc/diskstats"]
     prefixes: tuple[str, ...] = ()
     if array:

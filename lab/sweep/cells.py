@@ -196,7 +196,7 @@ class CellStore:
             return None
 
     def load(self, key: str) -> CellDone | None:
-        """Return the summary of a cell. Return None if its file is missing or damaged, so it is measured again."""
+        """Return the summary of a cell, or None if its file is missing or damaged. It is then measured again."""
         try:
             data = self.read(key)
             done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
@@ -498,7 +498,8 @@ def kernel_path(word: str) -> str:
     if len(found) != 1:
         there = ", ".join(found or built)
         raise ToolMissing(
-            f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time: {there or 'none'}",
+            f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time among those built: "
+            f"{there or 'none'}",
             hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source {shlex.quote(f'linux-source-{word}.tar.xz')}",
         )
     (folder,) = found.values()

@@ -24,8 +24,8 @@ from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines,
 
 NONE = "none"
 _PAGES_HELP = (
-    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}' for no pages. They need no password: on loopback, every "
-    "user of this computer can read them; on any other address, everyone who can reach it."
+    f"HOST:PORT of Dask's own pages, such as {PAGES}; '{NONE}' for no pages. They need no password. On loopback, every "
+    "user of this computer can read them; on any other address, everyone who can reach it can."
 )
 
 

@@ -20,7 +20,7 @@ from lab.units import counted, human_bytes, human_seconds
 
 
 class CellRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The reads or the writes of one workload in one cell, as the median of the repeats with its interval."""
+    """The reads or the writes of one workload in one cell, with the median of the repeats and its interval."""
 
     cell: str
     """Key of the cell: SHA-256, in hexadecimal digits, of everything that it depends on."""
@@ -82,8 +82,7 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     toml: str
     axes: dict[str, tuple[str | int, ...]]
-    """Axis -> values as in the file. The axes are the varying fields of ``CellRow``; ``chunk`` is its ``chunk_bytes``.
-    """
+    """Values of each axis, as in the file. Axes are the varying fields of ``CellRow``; ``chunk`` is ``chunk_bytes``."""
     planned: int
     rows: tuple[CellRow, ...]
     failed: tuple[FailedCell, ...] = ()

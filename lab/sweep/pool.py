@@ -57,13 +57,13 @@ OTHERS_SECONDS = 10.0
 FIRST_WORKER_SECONDS = 300.0
 """Time for a Slurm queue to start the first worker."""
 MOST_LOSSES, LOSSES_SECONDS = 20, 600.0
-"""The sweep gives up if more workers than this are lost within this time, or more than three per worker if larger."""
+"""The sweep gives up if it loses more workers than this, and more than three times its workers, within this time."""
 AGAIN_SECONDS = 30.0
 """Time after which a worker that ended before it connected is started again; its computer may be back by then."""
 END_SECONDS = 12.0
 """Time for a process to exit after its input was closed."""
 DEATH_SECONDS = 60
-"""Time for which the worker of a Slurm job waits for a scheduler that is gone."""
+"""How long the worker of a Slurm job waits for a scheduler that is gone."""
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
 _POLL_SECONDS = 0.05
@@ -84,7 +84,7 @@ _SchedulerPlugin: Any = SchedulerPlugin
 
 
 class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
-    """Dask's client, without a finalizer: only a call to ``close`` closes it.
+    """Dask's client without a finalizer, so that only a call to ``close`` closes it.
 
     A client that cannot connect may be garbage-collected at any later time. Dask's finalizer would then take a lock
     that the same thread may already hold, because it is starting another client, and the process would hang.
@@ -106,7 +106,7 @@ class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types
 
     def __init__(self) -> None:
         self.joined: dict[str, str] = {}
-        """Address -> name, for the connected workers."""
+        """Names of the connected workers, by address."""
         self.lost: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Names of workers that have left."""
 
@@ -262,7 +262,7 @@ class Pool:
         self._count = 0
         """Number of workers that this pool starts."""
         self._later: dict[str, tuple[float, Any]] = {}
-        """For each worker by name: when it will be started again, and its specification for SpecCluster."""
+        """When each worker, by name, will be started again, and its specification for SpecCluster."""
         self._losses: deque[float] = deque()
         """Times of the losses within the last ``LOSSES_SECONDS``."""
         self._tended = 0.0
@@ -381,7 +381,7 @@ class Pool:
             self._settle(tuple(ended))
 
     def _ended(self, now: float, failure: BaseException | None) -> dict[str, str]:
-        """Return the reason, by name, for each worker that ended before it connected, which Dask does not notice."""
+        """Return why workers ended, by name, if they ended before they connected. Dask does not notice these."""
         found = {}
         connected = set(self._watch.joined.values())
         for name, worker in self._cluster.workers.items():

@@ -74,7 +74,7 @@ _TEXT, _NUMBER, _WHOLE, _TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
 _SQL_TYPES = {str: _TEXT, float: _NUMBER, int: _WHOLE, bool: _TRUTH}
 _FIELDS = msgspec.structs.fields(CellRow)
 COLUMNS = {"sweep": _TEXT, **{each.name: _SQL_TYPES[(get_args(each.type) or (each.type,))[0]] for each in _FIELDS}}
-"""Column -> DuckDB type, in the order of the file: the id of the sweep, then the fields of ``CellRow``."""
+"""The DuckDB type of each column, in the order of the file: the sweep's id, then the fields of ``CellRow``."""
 NULLABLE = tuple(each.name for each in _FIELDS if NoneType in get_args(each.type))
 """Columns with meaningful NULLs. In any column, a figure that is not finite becomes NULL."""
 
@@ -82,7 +82,7 @@ NULLABLE = tuple(each.name for each in _FIELDS if NoneType in get_args(each.type
 def write_parquet(result: SweepResult, path: Path) -> None:
     """Write all rows, including those that reports leave out, to a Parquet file; after an error, ``path`` is unchanged.
 
-    Raises RequirementMissing if duckdb is missing, ResultError if the file cannot be written.
+    Raises RequirementMissing if duckdb is missing, and ResultError if the file cannot be written.
     """
     try:
         import duckdb

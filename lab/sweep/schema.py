@@ -58,7 +58,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The values of each axis that the file names; the first axis varies slowest."""
 
     level: _Values
-    """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
+    """Levels in any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
     """Sizes in any spelling, normalised to the form ``64K``. A level without chunks has one cell for all of them."""
@@ -81,7 +81,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def named(self) -> dict[str, tuple[str | int, ...]]:
-        """Axis -> values, for the axes that the file names."""
+        """The values of each axis that the file names."""
         return {name: values for name, values in msgspec.structs.asdict(self).items() if values}
 
 
@@ -219,7 +219,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
 
 
 def _check(sweep: Sweep) -> None:
-    """Check each axis by itself. Raises SpecError for a value that is invalid in every combination."""
+    """Check each axis by itself. Raises SpecError if a value is invalid in every combination."""
     axes = sweep.sweep
     for text in axes.block:
         checked(parse_bytes(text), BlockBytes, "block")
@@ -253,7 +253,7 @@ class Combination:
     """One cell: its values on the axes, and the experiment that measures it."""
 
     place: Mapping[str, str | int]
-    """Axis -> value, for the axes that the file names."""
+    """The cell's value on each axis that the file names."""
     experiment: Experiment
     kernel: str
     """As written in the file; empty for the installed kernel."""
@@ -270,7 +270,7 @@ class Combinations:
 
     cells: tuple[Combination, ...]
     impossible: Mapping[str, int]
-    """Reason why combinations are impossible -> their number."""
+    """The number of impossible combinations for each reason."""
     skipped: int
     same: int
     """Number of combinations that give the same cell as another one, because an axis has no effect on them."""

@@ -72,10 +72,10 @@ CELL_BYTES = 8192
 MOST_LATEST = 12
 _REPORT_SECONDS = 1.0
 _LEAST_PATIENCE_SECONDS, _PATIENCE = 600.0, 20.0
-"""A cell's time limit: this minimum, plus this factor times the estimate."""
+"""The time limit of a cell is this minimum plus this factor times the estimated time."""
 _MACHINE_SECONDS = 2.0
 _SECONDS_A_VIRTUAL_SECOND = 0.03
-"""Estimates: starting a machine, and real time per second of virtual time."""
+"""Estimated time to start a machine, and estimated real time per second of virtual time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,8 @@ class SweepOutcome:
 def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     """Plan a sweep, without starting a cluster.
 
-    Raises SpecError, ExperimentError if the lint rejects cells, and ToolMissing if a kernel is missing.
+    Raises SpecError if the target cannot run sweeps, ExperimentError if the lint rejects cells, and ToolMissing if a
+    kernel is missing.
     """
     if request.target.kind is not TargetKind.UML:
         raise SpecError(
@@ -179,8 +180,8 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
     """Measure the missing cells. ``folder`` is the folder of a sweep to resume; None begins a new sweep.
 
-    Raises RequirementMissing if Dask is missing, ClusterLost, RunCancelled, ResultError if the disk is full, and
-    LabError if the cluster does not start. Cells measured before an error are stored.
+    Raises RequirementMissing if Dask is missing, ResultError if the disk is full, LabError if the cluster does not
+    start, ClusterLost if it fails later, and RunCancelled. Cells measured before an error are stored.
     """
     host = request.host
     if plan.missing:

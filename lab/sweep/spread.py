@@ -69,7 +69,8 @@ class Calls(ClusterCalls):
 def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
     """Start the workers of ``cluster``, which has the syntax of ``--cluster``, with default settings.
 
-    Raises SpecError, RequirementMissing if Dask is missing, and LabError if a worker has a different raidlab version.
+    Raises SpecError if ``cluster`` is invalid, RequirementMissing if Dask is missing, and LabError if a worker has a
+    different raidlab version.
     """
     spec = parse_cluster(cluster)
     require_dask()
@@ -199,7 +200,7 @@ class TaskSpread:
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
         """Yield each task with its answer as it completes. If the caller stops early, the other tasks are cancelled.
 
-        Raises ClusterLost, and RunCancelled soon after ``is_cancelled`` returns True.
+        Raises ClusterLost if no worker is left, and RunCancelled soon after ``is_cancelled`` returns True.
         """
         waiting = iter(tasks)
         is_more = True

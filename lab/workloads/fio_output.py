@@ -89,7 +89,7 @@ class DirectionFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     p999_seconds: Figure | None = None
     """Meaningful only with about 10 000 I/Os or more."""
     latency_kind: str = "total"
-    """``total``: from submission to completion; ``completion``: without the submission latency."""
+    """``total`` is from submission to completion, and ``completion`` is without the submission latency."""
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -405,7 +405,7 @@ class LiveInterval:
 class LiveFeed:
     """Converts fio's standard output, which is fed in pieces, to intervals, and at the end to figures.
 
-    Raises WorkloadError for invalid JSON.
+    Raises WorkloadError if the JSON is invalid.
     """
 
     cut: WindowCut | None = None

@@ -111,7 +111,7 @@ _HEAD_LINES = 3
 
 
 # The synthetic trace is that of a server with mail, home directories and a small database, as in traces of the nineties
-# (Ruemmler and Wilkes, "UNIX disk access patterns", USENIX 1993). Most requests have 8 KiB, there are slightly more
+# (Ruemmler and Wilkes, "UNIX disk access patterns", USENIX 1993). Most requests are 8 KiB long, there are slightly more
 # writes than reads, and a few requests belong to scans. Requests arrive in bursts. Most go to a hot part of the data,
 # and some are sequential runs of large requests.
 TRACE = "server-1990s"

@@ -242,7 +242,7 @@ class LoadProgram(StrEnum):
 
     FIO = "fio"
     DD = "dd"
-    """For published recipes only: dd reports only bytes and seconds."""
+    """Used only for published recipes, since dd reports only bytes and seconds."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
