@@ -95,7 +95,7 @@ def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
     slurm.run("scancel", str(blockers[1]))
     _, output = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert "has ended; it is started again" in output
+    assert "has ended; it will be started again" in output
     assert digests(sweeps.run("--resume")) == alone
 
 

@@ -90,7 +90,7 @@ def test_successive_labels_go_to_different_places() -> None:
 
 
 def test_a_layout_that_would_come_out_differently_is_refused() -> None:
-    with pytest.raises(ArrayError, match="another raidlab version") as caught:
+    with pytest.raises(ArrayError, match="a different raidlab version") as caught:
         layout_of(replace(LABEL, layout_checksum="0" * 64))
     assert "nothing was changed" in caught.value.hint
 

@@ -250,7 +250,7 @@ def test_a_worker_that_ends_before_it_connects_is_started_again(
             return sorted(pool.workers().values()) == ["worker-0", "worker-1"]
 
         wait_until(are_both_there, PATIENCE_SECONDS)
-    assert [each for each in heard if "it is started again" in each]
+    assert [each for each in heard if "it will be started again" in each]
 
 
 def test_where_no_worker_starts_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_users_file_is_found_by_its_path(tmp_path: Path) -> None:
         ("queue_depth = 4\nengine = 'psync'", "depth-without-async"),
         ("runtime_seconds = 1.0", "runtime-short"),
         ("read_percent = 50", "read_percent is required for a mix"),
-        ("verify = 'reread'", "requires a verify mode"),
+        ("verify = 'reread'", "require each other"),
         ("jobs = 0", "jobs: 0 is not possible: write 1 or more, 256 at most"),
         ("file_bytes = 512", "less than one block"),
         ("quue_depth = 1", "did you mean 'queue_depth'"),
