@@ -320,7 +320,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def windows_words(self) -> str:
-        """The state of the windows: ``clean``, ``degraded``, or the extent of the data loss.
+        """The state of the windows, either ``clean``, ``degraded``, or the extent of the data loss.
 
         ``state_words`` counts disks that are not fully in sync, and names the sync.
         """

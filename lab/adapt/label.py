@@ -1,4 +1,4 @@
-"""The label of a volume, stored on each of its disks: the parameters of the volume and the identity of the disk.
+"""The label of a volume, stored on each of its disks, with the volume's parameters and the identity of the disk.
 
 Each disk has two copies, which are written alternately, so that an interrupted write leaves the previous label intact.
 A copy is valid only if its checksum is correct; of several valid copies, the one with the highest sequence number is
@@ -221,7 +221,7 @@ def slices_on(label: Label, disk: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SliceTables:
-    """Slices that one call of dmsetup creates: several in the concise format, or one with a plain table."""
+    """Slices that one call of dmsetup creates, either several in the concise format or one with a plain table."""
 
     names: tuple[str, ...]
     uuid: str

@@ -118,7 +118,7 @@ def level_out(lines: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TierWindow:
-    """One md RAID 5: ``disks`` in slot order, each with a slice of ``lines`` lines."""
+    """One md RAID 5 on ``disks``, in slot order, each of which has a slice of ``lines`` lines."""
 
     number: int
     tier: int

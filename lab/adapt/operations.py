@@ -1,4 +1,4 @@
-"""Operations on volumes of unequal disks, as plans or steps: dmsetup and mdadm commands, and label writes.
+"""Operations on volumes of unequal disks, as plans or steps with dmsetup and mdadm commands and label writes.
 
 ``arrays`` maps windows to md names, and ``nodes`` maps the numbers of disks to their nodes.
 """

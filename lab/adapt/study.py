@@ -50,7 +50,7 @@ _ARRAY = re.compile(r"(raid5|onlyfast|adapt5)-k(\d)(?:-([sf])(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One array of the study: system, number of fast disks, and utilisation of the slow disks."""
+    """One array of the study, given by its system, its number of fast disks, and the use of the slow disks."""
 
     system: System
     fast: int

@@ -1,4 +1,4 @@
-"""The methodology lint of an experiment: checks of its plan, and the input for the checks of its measured cells."""
+"""The methodology lint of an experiment, which checks its plan and prepares the checks of its measured cells."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class SweepDesk(ABC):
 
 
 class Sweeping(NamedTuple):
-    """Sweeps: one experiment over many combinations."""
+    """Sweeps, each of which measures one experiment over many combinations."""
 
     desk: Callable[[Target, Host], SweepDesk]
     """Returns the desk. If the target is an embedded kernel, its kind of time is used; other targets are ignored."""

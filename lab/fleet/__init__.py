@@ -1,1 +1,1 @@
-"""Data loss of a fleet of arrays over years: Monte Carlo from measured rebuilds and published drive lifetimes."""
+"""Simulates the data loss of a fleet of arrays over years, from measured rebuilds and published drive lifetimes."""

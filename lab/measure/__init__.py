@@ -1,1 +1,1 @@
-"""Measurement: samples on the machine's clock, one measured job, rebuilds, CPU cost and data integrity."""
+"""Measures jobs, rebuilds, CPU cost and data integrity, with samples on the machine's clock."""

@@ -251,7 +251,7 @@ BACKGROUND_INTERVAL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Target of a load: an array or a bare disk, or the file system on it."""
+    """Target of a load, which is an array or a bare disk, or the file system on it."""
 
     array: str | None
     """Name of the array; None for a bare disk, and for a volume of several arrays, whose CPU time is not accounted."""

@@ -16,7 +16,7 @@ from lab.units import SECTOR_BYTES
 
 DEFAULT_HERTZ = 4.0
 TICKS_PER_SECOND = 100
-"""USER_HZ: the unit of CPU times in /proc, 100 on every architecture that the lab runs on (proc(5))."""
+"""USER_HZ, the unit of CPU times in /proc, which is 100 on every architecture that the lab runs on (proc(5))."""
 FEWEST_TICKS = 10
 """With fewer busy ticks the CPU cost of an I/O has an error of more than 10 %, and is not reported."""
 _MD_FILES = ("sync_action", "sync_completed", "degraded")

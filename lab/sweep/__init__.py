@@ -1,1 +1,1 @@
-"""Sweeps: one experiment over many combinations, its cells measured in parallel on a cluster."""
+"""Sweeps, each of which measures one experiment over many combinations, in parallel on a cluster."""

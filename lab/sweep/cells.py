@@ -260,7 +260,7 @@ class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The header of a sweep: its file and its planned cells."""
+    """The header of a sweep, with its file and its planned cells."""
 
     id: str
     created_utc: str

@@ -23,7 +23,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     """The reads or the writes of one workload in one cell, with the median of the repeats and its interval."""
 
     cell: str
-    """Key of the cell: SHA-256, in hexadecimal digits, of everything that it depends on."""
+    """Key of the cell, the SHA-256 in hexadecimal digits of everything that its figures depend on."""
     digest: str
     """SHA-256 of the measured figures (lab.results.record)."""
     level: str

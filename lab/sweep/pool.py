@@ -72,7 +72,7 @@ _QUIET_SECONDS = 5.0
 _SCRATCH = "dask-scratch-space"
 """Folder with temporary files of Dask's processes."""
 _SSH_FAILED = 255
-"""ssh(1): exit status for an error of ssh itself."""
+"""The exit status of ssh(1) for its own errors."""
 _PORTS = range(20_000, 60_000)
 _NODE = ("-m", "lab.sweep.node")
 _ERROR = re.compile(r"([a-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception): ")

@@ -1,4 +1,4 @@
-"""A sweep's file and its cells: one experiment for each possible combination of the values on its axes.
+"""A sweep's file and its cells, one experiment for each possible combination of the values on its axes.
 
 Combinations that cannot work are left out before a machine is started: arrays that mdadm would refuse, and loads that
 do not fit on the array.
@@ -250,7 +250,7 @@ _ARRAY = "md0"
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One cell: its values on the axes, and the experiment that measures it."""
+    """One cell, with its values on the axes and the experiment that measures it."""
 
     place: Mapping[str, str | int]
     """The cell's value on each axis that the file names."""

@@ -1,1 +1,1 @@
-"""Workloads: the catalogue, their fio jobs, and the parser of fio's output."""
+"""The catalogue of workloads, their fio jobs, and the parser of fio's output."""

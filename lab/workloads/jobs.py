@@ -235,10 +235,7 @@ class JobTarget:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One fio process: ``argv`` with ``job_text`` on its standard input.
-
-    Also used for dd, which has no job text.
-    """
+    """One fio process with ``job_text`` on its standard input, or one dd process, which has no job text."""
 
     phase: FioPhase
     argv: tuple[str, ...]

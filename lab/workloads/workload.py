@@ -1,4 +1,4 @@
-"""Workloads: TOML files, each checked as a whole, and the fio options that they may use."""
+"""Workloads, which are TOML files that are checked as a whole, and the fio options that they may use."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Parallel jobs, each on its own file or region."""
     engine: str = "libaio"
     direct: bool = True
-    """O_DIRECT: bypass the page cache."""
+    """Whether to use O_DIRECT, which bypasses the page cache."""
     runtime_seconds: Seconds = 30.0
     """Measured time. A verify workload that re-reads ends when its whole file has been read instead."""
     warmup_seconds: SecondsOrZero = 10.0
