@@ -1,4 +1,4 @@
-"""The kind of array whose arrays are volumes of unequal disks (``ADAPT``).
+"""The array kind of volumes of unequal disks (``ADAPT``).
 
 A volume is found by the labels on its disks. A running volume consists of slices and md arrays, and is shown as one
 array.
@@ -183,7 +183,7 @@ def _refusal(label: Label, present: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowStatus:
-    """One array of a volume; ``array`` is None if it is not running."""
+    """One array of a volume; ``array`` is None if the array is not running."""
 
     window: TierWindow
     array: ArrayStatus | None
@@ -200,7 +200,7 @@ class WindowStatus:
 
 @dataclass(frozen=True, slots=True)
 class VolumeDisk:
-    """One disk of a volume. ``windows`` are the windows with a slice on it.
+    """One disk of a volume. ``windows`` are the windows with a slice on the disk.
 
     The disk is in sync in the windows ``working``, in sync or being rebuilt in ``present``, and faulty in ``faulty``.
     """
@@ -665,7 +665,8 @@ class Volume(Array):
     def start(self, found: FoundArray, *, force: bool) -> Plan:
         if force:
             raise ArrayError(
-                f"array {self.name} cannot be started with --force: out-of-date disks would mix old and new data",
+                f"array {self.name} cannot be started with --force, because out-of-date disks would mix old and new "
+                "data",
                 hint="attach the missing disks",
             )
         if found.refusal:
@@ -712,7 +713,7 @@ class Volume(Array):
                 f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
             )
         if own.number not in self._stack.disks_cut(self.name):
-            return Plan(f"{disk} has already been removed from {self.name}: a failed disk stays out")
+            return Plan(f"{disk} has already been removed from {self.name}, and a failed disk stays out")
         steps = operations.remove(self._known.label, own.number, _arrays(volume, own.faulty))
         return Plan.of(f"Remove {disk} from {self.name}", steps)
 
@@ -765,7 +766,7 @@ class Volume(Array):
             needed = human_bytes(min(each.size_bytes for each in places))
             raise ArrayError(
                 f"{disk} has {human_bytes(size)}, but replacing the failed disk of {self.name} needs {needed}",
-                hint="use a larger disk: 'raidlab disks' shows sizes",
+                hint="use a larger disk; 'raidlab disks' shows the sizes",
             )
         # Take the largest place that the disk fits, and leave the others for smaller disks.
         return max(fitting, key=lambda each: each.size_bytes)

@@ -89,7 +89,7 @@ class DiskLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a volume; identical on all its disks, except for ``own_uuid``."""
+    """The parameters of a volume, which are identical on all of its disks except for ``own_uuid``."""
 
     uuid: str
     name: str

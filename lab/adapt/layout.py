@@ -106,7 +106,7 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
 
 
 def level_out(lines: Sequence[int]) -> tuple[int, ...]:
-    """Treat nearly equal disks as equal: each is used up to the smallest size within ``EQUAL_WITHIN``."""
+    """Treat nearly equal disks as equal, by using each up to the smallest size within ``EQUAL_WITHIN``."""
     levelled: dict[int, int] = {}
     lowest = 0
     for own in sorted(set(lines)):

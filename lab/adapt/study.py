@@ -246,7 +246,7 @@ def _within(found: Measurements, system: System, k: int, before: int, workload: 
 
 
 def _flat(found: Measurements, workloads: Iterable[str]) -> _Comparisons:
-    """Compare RAID 5 with at least one slow disk, for each number of fast disks, with RAID 5 with the fewest."""
+    """Compare RAID 5 at each number of fast disks below nine with RAID 5 at the smallest of these numbers."""
     for workload in workloads:
         counts = [k for k in found.counts(System.RAID5, workload) if k < 9]
         for k in counts[1:]:
@@ -351,7 +351,7 @@ def claims(found: Measurements) -> Iterator[Claim]:
 
 
 def _why_not(claim: Claim, family: int) -> str:
-    """State how many repeats a significant contrary comparison needs; empty if there are enough repeats."""
+    """Say how many repeats a significant contrary comparison needs. The text is empty if there are enough."""
     repeats = min(finding.n for finding in claim.findings)
     needed = repeats_needed(family * len(claim.findings), are_paired=True)
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
@@ -408,7 +408,7 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
 
 
 def by_fast_disks(record: ResultRecord) -> PageGroup:
-    """Return the plots of the study's Figs. 6 to 12, the capacity and requests per second of three systems."""
+    """Return the plots of the study's figures 6 to 12, the capacity and requests per second of three systems."""
     return PageGroup("By the number of fast disks", plots=tuple(_plots(record)))
 
 
@@ -456,7 +456,7 @@ def _axes(unit: str) -> dict[str, object]:
 
 
 def capacity_table(found: Measurements) -> Table:
-    """Return the table for Fig. 6, with the sizes of the created devices."""
+    """Return the table for the study's figure 6, with the sizes of the created devices."""
     columns = (Column("fast disks"), *(Column(title) for title in SYSTEMS.values()), Column("÷ RAID 5"))
     body = []
     for k in sorted({place.fast for place in found.arrays}):
@@ -489,7 +489,7 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
 
 
 def trace_table(found: Measurements) -> Table | None:
-    """Return the mean latencies of a trace's reads and writes, for Figs. 13 to 15; None if no trace was replayed."""
+    """Return the mean latencies of a trace (the study's figures 13 to 15); None if no trace was replayed."""
     body = []
     for place, array in sorted(found.arrays.items(), key=lambda each: (each[0].fast, each[0].system, each[1].name)):
         cells = [found.row(place, TRACE, way) for way in (READ, WRITE)]

@@ -180,7 +180,7 @@ def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _bytes_of_shape(shape: bytes) -> int:
-    """Return the usable bytes of an array, given as JSON with its disks. Cached, since sweeps have few arrays."""
+    """Return the usable bytes of an array, given as JSON with its disks. Sweeps have few arrays, so it is cached."""
     array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)
     return array.spec(disks).expected_bytes(disks)
@@ -237,7 +237,7 @@ PLAN_CHECKS: Mapping[str, Check[LintedPlan]] = {
 
 
 def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> Expected | None:
-    """Predict the array that is slowest to settle, in closed form; None without modelled drives or for a stream."""
+    """Predict the load on the array that is slowest to settle; None without modelled drives or for a stream."""
     plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.model or experiment.disks.pools or not plain:
         return None
@@ -254,7 +254,7 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 
 @lru_cache(maxsize=4096)
 def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> Expected | None:
-    """Predict the load on one array, or return None. Cached, since it is the same for all chunks and blocks."""
+    """Predict the load on one array, or return None. The result is cached, as it is the same for all chunks."""
     disk = nominal_rates(find_drive_model(model))
     with suppress(SpecError):
         level = level_with_layout(word, layout)

@@ -110,7 +110,7 @@ from lab.workloads.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class BuiltArray:
-    """An array that has been built. It is clean, its file system is mounted, and its files are written."""
+    """An array that is built and clean, with its file system mounted and its files written."""
 
     plan: ArrayPlan
     spec: Spec
@@ -312,7 +312,7 @@ class Bench:
 
 
 def reads_as_zeros_after_reset(disk: LabDisk) -> bool:
-    """Whether a reset disk reads as zeros. Images and memory do, but other drives may keep the data after a discard."""
+    """Whether a reset disk reads as zeros. Other drives than images and memory may keep the data after a discard."""
     return disk.kind is DiskKind.FILE or disk.backing == _MEMORY
 
 

@@ -156,7 +156,9 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for pool, count in self.take.items():
             if not 0 < count <= counts.get(pool, 0):
                 have = ", ".join(f"{name} has {number}" for name, number in counts.items())
-                raise SpecError(f"array '{self.id}' takes {count} of pool '{pool}', but {have}", hint="take fewer")
+                raise SpecError(
+                    f"array '{self.id}' takes {count} disks from pool '{pool}', but {have}", hint="take fewer"
+                )
         for pool in self.utilisation:
             if pool not in self.take:
                 raise SpecError(
@@ -227,7 +229,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rebuilds after all jobs. In each repeat a different member of each array fails and is rebuilt."""
+    """The rebuilds that follow all jobs. In each repeat a different member of each array fails and is rebuilt."""
 
     arrays: tuple[str, ...]
     under: JobPlan | None = None

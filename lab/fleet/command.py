@@ -71,7 +71,7 @@ def fleet(
     context = current()
     if file is None:
         if set_ or cluster or any(each is not None for each in (scrub, trials, seed, workers)):
-            raise SpecError("these options need a fleet", hint="name one, such as: raidlab fleet school …")
+            raise SpecError("these options need a fleet", hint="name a fleet, such as: raidlab fleet school …")
         _list(is_json=context.json)
         return
     given = {"run.trials": trials, "run.seed": seed}

@@ -1,7 +1,7 @@
 """Files of fleets, and the numeric model of a fleet: drive lifetimes, rebuilds, scrubs, spares and human errors.
 
 A ``FleetModel`` is the complete input of the engine, so any process can simulate a block of arrays from it and the
-number of the block. Times are in hours, sizes in bytes.
+number of the block. Times are in hours, and sizes are in bytes.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _simulated(model: FleetModel, block: Block) -> tuple[int, BlockSums]:
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
-    """Select importance sampling; with AUTO, only if a first block without it has too few losses from one cause.
+    """Select the method. AUTO means importance sampling if a first block without it has too few losses from a cause.
 
     The total of all causes is not sufficient, because many lost sectors say nothing about double failures. These lose
     more data, and the block may contain none of them.

@@ -151,7 +151,7 @@ SEEK_PAIRS = 40
 GAPS = 48
 QUEUE_READS, QUEUE_DEPTH = 96, 32
 QUEUE_GAIN = 1.25
-"""Threshold for the speed-up at queue depth 32; drives that reorder commands gain far more, and others hardly any."""
+"""Threshold for the speed-up at queue depth 32. Drives that reorder commands gain far more, others hardly any."""
 NOMINAL_READ_AHEAD, NOMINAL_WRITE_CACHE = 256 * KIB, 8 * MIB
 """Typical values for the properties of drives that reads cannot measure."""
 
@@ -261,7 +261,7 @@ def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, fl
     turn, coherence = _period(ends)
     if coherence < COHERENT:
         raise LabError(
-            "no rotation was detected: the disk is solid-state, virtual, or busy with other work",
+            "no rotation was detected, because the disk is solid-state, virtual, or busy with other work",
             hint="calibrate a drive that rotates, on an otherwise idle computer",
         )
     return turn, coherence

@@ -1,4 +1,4 @@
-"""Opens devices and files for direct I/O, for programs in the agent; standard library only."""
+"""Opens devices and files for direct I/O, for programs in the agent. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def open_direct(path: str, flags: int) -> int:
-    """Open with O_DIRECT where supported; file systems in memory may not support it, but read nothing from a disk."""
+    """Open with O_DIRECT if this is supported. File systems in memory may not support it, but do not read disks."""
     try:
         return os.open(path, flags | os.O_DIRECT, 0o600)
     except OSError as error:

@@ -290,7 +290,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes that the members transferred from fio's start to the last sample, longer than the measured interval."""
+    """Bytes that the members transferred from fio's start to the last sample, which includes the ramp time."""
 
     read_bytes: int
     written_bytes: int

@@ -556,7 +556,7 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
             if not is_too_late():
                 raise
             raise LabError(
-                f"not finished within {task.most_seconds:.0f} s, which is far longer than expected",
+                f"the cell was not finished within {task.most_seconds:.0f} s, which is far longer than expected",
                 hint="check what else is running on that computer",
             ) from None
     moment = utc_second_text(clock)

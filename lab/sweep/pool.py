@@ -446,7 +446,7 @@ class Pool:
                 self._on_notice(f"no worker is connected yet; waiting up to {self._patience_seconds:.0f} s")
                 is_reported = True
             if self._is_cancelled():
-                raise RunCancelled("the work was cancelled", hint="nothing has been measured yet")
+                raise RunCancelled("the work was cancelled", hint="start it again; nothing has been measured yet")
             self._host.clock.sleep(_POLL_SECONDS)
             self.tend()
 

@@ -203,7 +203,7 @@ def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
     problem = f"'{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"
     return SpecError(
         f"{problem}, and only a sweep can be written as .parquet",
-        hint="'raidlab sweep' lists sweeps and their ids; a result can be written as .csv",
+        hint="choose one of the sweeps that 'raidlab sweep' lists, or write the result as .csv",
     )
 
 

@@ -93,7 +93,7 @@ def _in_one_spelling(axis: str, value: Any) -> Any:
 
 
 def _kernel_word(text: str) -> str:
-    """Return the value if it is valid. It is checked because it appears in the shell commands of hints."""
+    """Return the value if it is valid. The value is checked because hints contain it in shell commands."""
     is_path = text.startswith("/") and text.isprintable()
     if text == INSTALLED or is_path or _KERNEL_VERSION.fullmatch(text):
         return text
@@ -226,7 +226,7 @@ def _check(sweep: Sweep) -> None:
     for text in axes.chunk:
         size = parse_bytes(text, what="chunk")
         if size < 4 * KIB or size & (size - 1):
-            raise SpecError(f"'{text}' cannot be a chunk", hint="use a power of two, 4K or more: mdadm(8), --chunk")
+            raise SpecError(f"'{text}' cannot be a chunk", hint="use a power of two from 4K on; see mdadm(8), --chunk")
     for workload in axes.workload:
         find_workload(workload)
     for model in axes.drive or ((sweep.disks.model,) if sweep.disks.model else ()):

@@ -220,7 +220,9 @@ class TaskSpread:
                 self._pool.tend()
                 self._require_fit()
                 if self._is_cancelled():
-                    raise RunCancelled("the work was cancelled", hint="finished cells are stored")
+                    raise RunCancelled(
+                        "the work was cancelled", hint="use --resume to continue; finished cells are stored"
+                    )
                 yield from self._next()
         finally:
             for out in self._out.values():

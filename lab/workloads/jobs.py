@@ -388,7 +388,8 @@ def _escaped(path: str) -> str:
     """Escape a path for fio's filename option, where ':' separates names and '$', '#', ';' or quotes are special."""
     if not _PATH.fullmatch(path):
         raise SpecError(
-            f"path {shortened(path)!r} has characters that have a special meaning for fio", hint="choose another path"
+            f"path {shortened(path)!r} contains characters that have a special meaning for fio",
+            hint="choose another path",
         )
     return path.replace(":", "\\:")
 

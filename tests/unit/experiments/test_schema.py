@@ -162,8 +162,8 @@ def test_factors_of_use_are_given_by_pool() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("fast = 2, slow = 3", "fast = 9"), "takes 9 of pool 'fast', but fast has 4, slow has 3"),
-        (("fast = 2, slow = 3", "new = 2"), "takes 2 of pool 'new'"),
+        (("fast = 2, slow = 3", "fast = 9"), "takes 9 disks from pool 'fast', but fast has 4, slow has 3"),
+        (("fast = 2, slow = 3", "new = 2"), "takes 2 disks from pool 'new'"),
         (("fast = 2, slow = 3", "fast = 2"), "needs at least 3 disks, not 2"),
         (("stripe_cache_pages = 1024", "utilisation = { old = 0.3 }"), "of pool 'old', but takes no disks from it"),
         (("stripe_cache_pages = 1024", "reference = 9"), "reference stripe of 9 blocks is not possible"),

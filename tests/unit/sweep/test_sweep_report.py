@@ -111,7 +111,7 @@ def test_only_a_sweep_can_be_written_as_a_parquet_file(name: str, tmp_path: Path
     output = typed("report", *filter(None, [name]), "-o", str(tmp_path / "x.parquet"), status=2).err
     reason = "there is no sweep 'unknown'" if name == "unknown" else "'latest' is a result, not a sweep"
     assert f"{reason}, and only a sweep can be written as .parquet" in output
-    assert "'raidlab sweep' lists sweeps and their ids; a result can be written as .csv" in output
+    assert "choose one of the sweeps that 'raidlab sweep' lists, or write the result as .csv" in output
     assert not list(tmp_path.glob("*.parquet"))
 
 
