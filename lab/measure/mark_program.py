@@ -1,6 +1,6 @@
 """Writes known data to a device or file, or verifies them block by block, with direct I/O.
 
-Runs in the agent; uses only the standard library:
+Runs in the agent with only the standard library. Its arguments are:
 
     write|verify PATH OFFSET_BYTES LENGTH_BYTES SEED
 

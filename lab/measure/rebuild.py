@@ -1,4 +1,4 @@
-"""Measured and predicted rebuilds, and the lab's programs that read, mark and checksum data."""
+"""Measures and predicts rebuilds, and runs the lab's programs that read, mark and checksum data."""
 
 from __future__ import annotations
 

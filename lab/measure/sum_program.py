@@ -1,4 +1,4 @@
-"""SHA-256 of files and devices, read with direct I/O. Runs in the agent; uses only the standard library.
+"""Computes the SHA-256 of files and devices with direct I/O. Runs in the agent with only the standard library.
 
     SKIP_BYTES LENGTH_BYTES PATH...      LENGTH_BYTES 0: to the end
 

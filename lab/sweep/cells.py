@@ -196,7 +196,7 @@ class CellStore:
             return None
 
     def load(self, key: str) -> CellDone | None:
-        """Return the summary of a cell, or None if its file is missing or damaged. It is then measured again."""
+        """Return the summary of a cell, or None if its file is missing or damaged and the cell must be measured."""
         try:
             data = self.read(key)
             done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
@@ -316,7 +316,7 @@ class SweepFolder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the lock of the sweep. Raises MachineBusy if another process holds it, ResultError if this fails."""
+        """Hold the lock of the sweep. Raises MachineBusy if another process holds it, ResultError if locking fails."""
         with self._runs.held(self.id):
             self.failures.repair()
             yield
@@ -334,7 +334,7 @@ class SweepFolder:
         """Read the progress from the progress file while the sweep runs, else from the stored cells. None if unknown.
 
         The progress file of a killed client is out of date, and another sweep may have measured missing cells. Cell
-        files are not read, so damaged ones count.
+        files are not read, so damaged cells count as measured.
         """
         progress = self.progress
         if self.is_running or (progress and progress.done >= progress.planned):
@@ -607,7 +607,7 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
 
 @contextmanager
 def work_folder(host: Host) -> Iterator[Path]:
-    """Make a state folder for one cell's machine, and remove it on exit. First remove those of killed workers."""
+    """Make a state folder for one cell's machine, and remove it on exit. First remove the folders of killed workers."""
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"

@@ -47,7 +47,7 @@ class ClusterLost(LabError):
 
 
 def configure_dask() -> None:
-    """Set Dask's configuration in this process; must be called before anything else imports Dask.
+    """Set Dask's configuration in this process. Call this before anything else imports Dask.
 
     Dask's environment variables that may name code to import (``DASK_CONFIG``, preloads, routes, plugins) are
     removed. The variables that configure connections cannot load code, and are kept.

@@ -140,7 +140,7 @@ def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
 
 
 def ranked_axes(grid: SweepGrid) -> tuple[Axis, ...]:
-    """Sort the axes except the workload, so that those that explain most variance within a workload come first."""
+    """Return the axes except the workload, sorted by the variance that they explain within workloads, most first."""
     explained = dict.fromkeys((axis.name for axis in grid.settings), 0.0)
     for pair in grid.pairs:
         logs = [math.log(grid.rows[number].iops) for number in pair.rows]

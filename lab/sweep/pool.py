@@ -301,7 +301,7 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process ids by worker name: that of the worker if it runs on this computer, else that of its ssh."""
+        """The process id of each worker, or of its ssh if it runs on another computer, by the worker's name."""
         found = {}
         for name, worker in list(self._cluster.workers.items()) if self._cluster else ():
             pid = (
@@ -381,7 +381,7 @@ class Pool:
             self._settle(tuple(ended))
 
     def _ended(self, now: float, failure: BaseException | None) -> dict[str, str]:
-        """Return why workers ended, by name, if they ended before they connected. Dask does not notice these."""
+        """Return why workers ended, by name, if they ended before they connected. Dask does not notice such ends."""
         found = {}
         connected = set(self._watch.joined.values())
         for name, worker in self._cluster.workers.items():
