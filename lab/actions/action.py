@@ -1,7 +1,7 @@
-"""One description for each verb: its arguments, its preconditions, and its plan or effect.
+"""The description of a verb: its arguments, its preconditions, and its plan or effect.
 
 Every interface to a verb is generated from its class: the ``raidlab`` command with its options and help, the app's key,
-menus and palette, the commands of the text mode, and ``act`` in lesson files.
+menus and palette, the commands in text mode, and ``act`` in lesson files.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Selection:
     is_open: bool
     """Whether the machine is running."""
     array: ArrayStatus | None = None
-    """The running array that contains the disk, otherwise the selected one."""
+    """The running array that contains the selected disk; if there is none, the selected array."""
     disk: LabDisk | None = None
     member: MemberStatus | None = None
     """The disk as a member of ``array``; None if it is not a member."""
     free_disk: LabDisk | None = None
-    """The disk that would join the array; None if no free disk is suitable."""
+    """The disk that 'add' would add to the array; None if no free disk is suitable."""
     is_pulled: bool = False
     was_member: bool = False
-    """The disk has left ``array`` and still contains its metadata."""
+    """Whether the disk has left ``array`` and still contains its metadata."""
     has_known_data: bool = False
     has_load: bool = False
     """Whether a load is running, on any array."""
     stopped_array: str = ""
-    """Name of an array on the disks that is not running; empty if there is none."""
+    """The name of an array on the disks that is not running; empty if all of them are running."""
 
     @property
     def array_name(self) -> str:
@@ -67,7 +67,7 @@ class Selection:
         return "" if self.disk else "no disk is selected"
 
     def filled(self, text: str) -> str:
-        """``text`` with names substituted for ``{array}``, ``{disk}`` and ``{new}``."""
+        """Return ``text`` with names substituted for ``{array}``, ``{disk}`` and ``{new}``."""
         new = self.free_disk.name if self.free_disk else ""
         return text.format(array=self.array_name, disk=self.disk_name, new=new)
 
@@ -86,15 +86,15 @@ class Argument:
 
     help: str = ""
     option: str = ""
-    """``--min``; empty: the field's name."""
+    """The option, such as ``--min``; if empty, it is derived from the field's name."""
     also: str = ""
     """Another name for the option, for example for scripts written for earlier versions."""
     is_placed: bool = False
-    """A positional argument of the command line, in the order of the fields; otherwise an option."""
+    """Whether it is a positional argument on the command line, in the order of the fields, instead of an option."""
     is_needed: bool = False
-    """Required on the command line; a lesson file may omit it if the field has a default."""
+    """Whether the command line requires it; a lesson file may omit it if the field has a default."""
     left_out: str | None = None
-    """The argument's value if it is omitted on the command line; None: the field's default."""
+    """The argument's value if it is omitted on the command line; None means the field's default."""
     fills: Fills | None = None
 
 
@@ -106,7 +106,7 @@ class Choice:
     label: str
     detail: str = ""
     key: str = ""
-    """The key that selects it directly; empty: it can be selected only with the cursor."""
+    """The key that selects it directly; if empty, it can be selected only with the cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Field:
 
     name: str
     type: Any
-    """The field's type without ``Argument``; it still includes msgspec constraints."""
+    """The field's type without ``Argument``, but with msgspec's constraints."""
     argument: Argument
     default: Any
     """``msgspec.NODEFAULT`` if there is none."""
@@ -143,7 +143,7 @@ FreeDiskName = Annotated[
 
 
 Needs = tuple[Callable[[Selection], str], ...]
-"""Conditions of an action; each returns an obstacle, as the end of a sentence, or an empty string."""
+"""The conditions of an action: functions that return the obstacle as the end of a sentence, or an empty string."""
 
 
 class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
@@ -152,11 +152,11 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     words: ClassVar[str] = ""
     """The words of the command after ``raidlab``."""
     has_command: ClassVar[bool] = True
-    """False: ``words`` belong to another action, whose command performs this one."""
+    """False if ``words`` belong to another action, whose command also performs this one."""
     key: ClassVar[str] = ""
     """The key in the app; empty if the verb has no key of its own."""
     alias: ClassVar[str] = ""
-    """The name in keymaps and in the text mode; empty: the last of ``words``."""
+    """The name in keymaps and in text mode; if empty, it is the last of ``words``."""
     label: ClassVar[str] = ""
     tooltip: ClassVar[str] = ""
 
@@ -188,8 +188,8 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Action(Verb, frozen=True, kw_only=True):
     """An operation on disks, arrays or loads of an open lab.
 
-    A subclass with a tag (its name in lesson files) is an action; a subclass without one is a base class. A new tag
-    joins words with a hyphen, as its command does (``array.re-add``); tags of checks have underscores.
+    A subclass with a tag (its name in lesson files) is an action; a subclass without one is a base class. New tags join
+    words with a hyphen, as commands do (``array.re-add``), whereas the tags of checks have underscores.
     """
 
     in_footer: ClassVar[bool] = False
@@ -197,14 +197,14 @@ class Action(Verb, frozen=True, kw_only=True):
     """The argument for which the app offers ``choices``; choosing a value also confirms the action."""
     title: ClassVar[str] = ""
     intro: ClassVar[str] = ""
-    """Text above the choices; ``Selection.filled`` replaces the placeholders in braces."""
+    """The text above the choices; ``Selection.filled`` replaces the placeholders in braces."""
     asks: ClassVar[str] = ""
-    """A flag that the app sets, since it shows the plan and the effect on the array and asks for confirmation."""
+    """The flag that the app sets because it shows the plan and its effect on the array and asks for confirmation."""
     in_lessons: ClassVar[bool] = True
     needs: ClassVar[Needs] = ()
-    """Further conditions for the app, after those of the base classes; ``plan`` repeats the checks a command needs."""
+    """The app's further conditions, after those of the base classes; ``plan`` repeats the checks a command needs."""
     effect: ClassVar[str] = ""
-    """What happens, shown with the plan; ``Selection.filled`` replaces the placeholders in braces."""
+    """What the action does, shown with the plan; ``Selection.filled`` replaces the placeholders in braces."""
 
     @classmethod
     def acts_on(cls) -> Fills:
@@ -212,7 +212,7 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
-        """Why the action is not possible on the selection, as the end of a sentence; empty if it is possible."""
+        """Return why the action is not possible on the selection, as the end of a sentence; empty if it is possible."""
         if not it.is_open:
             return "the machine is not running"
         needs = (need for kind in reversed(cls.__mro__) for need in vars(kind).get("needs", ()))
@@ -232,7 +232,7 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def on_selection(cls: type[A], it: Selection, **more: Any) -> A:
-        """Create the action for the selection; ``more`` holds the other arguments."""
+        """Create the action for the selection; ``more`` contains the other arguments."""
         things = {Fills.ARRAY: it.array, Fills.DISK: it.disk, Fills.FREE_DISK: it.free_disk}
         filled = {
             field.name: thing.name
@@ -242,10 +242,7 @@ class Action(Verb, frozen=True, kw_only=True):
         return cls(**{**filled, **({cls.asks: True} if cls.asks else {}), **more})
 
     def perform(self, session: LabSession) -> object:
-        """Run the action in an open lab. Raises LabError.
-
-        Actions that lessons may not use need not implement it.
-        """
+        """Run the action in an open lab; an action that lessons cannot use need not implement it. Raises LabError."""
         raise NotImplementedError
 
 
@@ -256,11 +253,11 @@ class PlanAction(Action, frozen=True, kw_only=True):
     """An action that consists of a single plan, which can be shown before it runs."""
 
     wait_help: ClassVar[str] = ""
-    """Help of ``--wait``; empty if the option does not exist."""
+    """The help text of ``--wait``; empty if the command has no such option."""
     waits_on_uml: ClassVar[bool] = True
-    """Whether it waits by default on uml:, where the machine ends with the command, and md's work with it."""
+    """Whether it waits by default on uml:, where the machine and md's work end when the command ends."""
     is_volatile: ClassVar[bool] = False
-    """Whether md keeps the setting only in memory: on uml: and qemu: it ends with the command, as ``run_plan`` says."""
+    """Whether md keeps the setting only in memory, so that it is lost on uml: and qemu: when the command ends."""
     long_work: ClassVar[str] = ""
     """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
 
@@ -270,7 +267,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
 
     @abstractmethod
     def plan(self, session: LabSession) -> Plan:
-        """The plan of the action. Raises LabError if the action is not possible."""
+        """Return the plan of the action. Raises LabError if the action is not possible."""
 
     def perform(self, session: LabSession) -> object:
         session.run(self.plan(session))
@@ -294,7 +291,7 @@ class MemberAction(PlanAction, frozen=True, kw_only=True):
 
 @cache
 def fields_of(kind: type[Verb]) -> tuple[Field, ...]:
-    """The arguments in declaration order: those of base classes first."""
+    """Return the arguments in declaration order, those of base classes first."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
         Field(field.name, *_parted(hints[field.name]), field.default) for field in msgspec.structs.fields(kind)

@@ -1,7 +1,7 @@
 """Operations on arrays, their members, emulated drives and loads, and the parsing of their arguments.
 
-The app imports this module before it shows its first screen, so modules required only for execution are imported on
-demand.
+The app imports this module before it shows its first screen, so modules that are needed only to run a verb are imported
+on demand.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
     needs = (attrgetter("lack_of_array"), lambda it: "a load is already running" if it.has_load else "")
     workload: Annotated[
         str,
-        Argument("A workload, or the path of a .toml file: see 'raidlab workloads'.", is_placed=True, is_needed=True),
+        Argument("A workload (see 'raidlab workloads'), or a .toml file's path.", is_placed=True, is_needed=True),
     ]
     array: Annotated[
         Name,
         Argument(
-            "A running array or a free disk; overwritten unless it has a file system.",
+            "A running array or a free disk, which is overwritten unless it has a file system.",
             is_placed=True,
             is_needed=True,
             fills=Fills.ARRAY,
@@ -136,7 +136,7 @@ class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
 
 
 def workloads() -> list[Workload]:
-    """All workloads: the common ones first, the others sorted by name."""
+    """Return all workloads, the common ones first and the others sorted by name."""
     from lab.workloads.workload import all_workloads
 
     found = all_workloads()
@@ -145,7 +145,7 @@ def workloads() -> list[Workload]:
 
 
 def disk_count(text: str) -> int | None:
-    """The requested number of disks; None if ``text`` names disks or is empty. Raises SpecError for too many."""
+    """Return the requested number of disks; None if ``text`` names disks or is empty. Raises SpecError if too many."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
@@ -156,7 +156,7 @@ def _explicit_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
 
 
 def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
-    """The named disks, or the requested number of free ones.
+    """Return the disks that ``text`` names, or as many free disks as it requests.
 
     Raises SpecError if a disk is unknown, and ArrayError if too few are free.
     """
@@ -172,7 +172,7 @@ def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) 
 
 
 def split_words(text: str) -> list[str]:
-    """Words separated by commas or spaces. Raises SpecError for more words than the maximum number of disks."""
+    """Split ``text`` at commas and spaces. Raises SpecError if it has more words than the maximum number of disks."""
     words = [word for word in re.split(r"[,\s]+", text) if word]
     checked(len(words), SpareCount, "number of disks")
     return words
@@ -183,11 +183,11 @@ def _named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
 
 
 def bytes_or_none(text: str, what: str) -> int | None:
-    """The size given in an option, in bytes; None for an empty string. Raises SpecError for an invalid size."""
+    """Return the size given in an option, in bytes, or None if it is empty. Raises SpecError if the size is invalid."""
     return parse_bytes(text, what=what) if text else None
 
 
-_WAIT = "Wait until md has finished; the default on uml:."
+_WAIT = "Wait until md has finished (the default on uml:)."
 BreakArray = Annotated[bool, Argument("Proceed even if the array loses its data.")]
 
 
@@ -201,7 +201,7 @@ class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
 
     @classmethod
     def on_selection(cls, it: Selection, **more: Any) -> Pull:
-        """Any disk can be pulled, even one that belongs to no array."""
+        """Create the action without an array if the disk is not a member, because any disk can be pulled."""
         return super().on_selection(it, **{"array": it.array_name if it.member else "", **more})
 
     @classmethod
@@ -264,7 +264,7 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
     sector: Annotated[str, Argument("The sector on the disk; default: one in the middle of the known data.")] = ""
 
     def __post_init__(self) -> None:
-        self._first  # noqa: B018 - raises for what is not a number
+        self._first  # noqa: B018 - raises for text that is not a number
 
     @property
     def _first(self) -> int | None:
@@ -293,7 +293,9 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
     model: Annotated[
         Name,
         Argument(
-            "See 'raidlab disks models'; its own model restores its original speed.", is_placed=True, is_needed=True
+            "A drive model (see 'raidlab disks models'); the disk's own model restores its speed.",
+            is_placed=True,
+            is_needed=True,
         ),
     ]
 
@@ -310,7 +312,7 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
 
 
 class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
-    """Write known data for 'verify' to the array: at its end, or in a file on its file system."""
+    """Write known data for 'verify' at the end of the array, or to a file on its file system."""
 
     words, key, label = "array mark", "m", "Mark"
     tooltip = "Write known data to the array, to prove later that nothing was lost"
@@ -322,10 +324,10 @@ class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
 
 
 class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
-    """Read the known data, bypassing the page cache, and report whether they are intact; if not, exit status 1."""
+    """Read the known data, bypassing the page cache, and report whether they are intact; exit with status 1 if not."""
 
     words, key, label = "array verify", "v", "Verify"
-    tooltip = "Read the known data, bypassing the page cache: intact, changed or unreadable"
+    tooltip = "Check whether the known data are intact, bypassing the page cache"
     needs = (lambda it: "" if it.has_known_data else f"{it.array_name} has no known data",)
 
     def perform(self, session: LabSession) -> MarkVerdict:
@@ -349,18 +351,18 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
 
     def __post_init__(self) -> None:
         if not self.disk:
-            raise SpecError("no disk was named", hint="'raidlab disks' lists them")
+            raise SpecError("no disk was specified", hint="name one: 'raidlab disks' lists them")
 
     @property
     def each(self) -> tuple[Fail, ...]:
-        """One action per disk: a lesson file may name several disks, separated by commas."""
+        """One action for each disk, since a lesson file may name several disks, separated by commas."""
         return tuple(msgspec.structs.replace(self, disk=disk) for disk in self.disk.split(","))
 
     def by_hand(self) -> str:
         return super().by_hand() if len(self.each) == 1 else "\n".join(one.by_hand() for one in self.each)
 
     def plan(self, session: LabSession) -> Plan:
-        """The plan for one disk: whether another disk may then be failed depends on the state after the first."""
+        """Return the plan for one disk only: whether a second may fail depends on the state after the first."""
         return session.array(self.array).fail(self.disk, breaks_array=self.break_array)
 
     def perform(self, session: LabSession) -> object:
@@ -387,7 +389,7 @@ class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
 
 
 class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
-    """Add a disk: it becomes a spare, and a degraded array rebuilds onto it."""
+    """Add a disk as a spare; a degraded array rebuilds onto it."""
 
     words, key, label, in_footer = "array add", "a", "Add", True
     wait_help = _WAIT
@@ -423,7 +425,7 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
 
 
 def _unless_former_member(it: Selection) -> str:
-    """An obstacle, unless the array has a bitmap and the disk is a faulty member or has left it."""
+    """Return an obstacle unless the array has a bitmap and the disk is a faulty member of it or has left it."""
     was_in = it.member.is_faulty if it.member else it.was_member
     is_possible = it.array and it.array.has_bitmap and was_in
     return "" if is_possible else f"{it.disk_name} is not a former member of an array with a bitmap"
@@ -435,7 +437,7 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
     wait_help = _WAIT
     tooltip = "Put a former member back; the bitmap records what it missed"
-    effect = "Only the regions that changed while it was missing are copied: the bitmap records them."
+    effect = "The bitmap records the regions that changed while it was missing, and only these are copied."
     long_work = "rebuild"
     needs = (_unless_former_member,)
 
@@ -449,10 +451,10 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"
     title, picks, is_volatile = "Throttle {array}", "maximum", True
-    intro = "How fast may {array} be rebuilt or checked? The load gets what the sync leaves."
+    intro = "How fast may {array} be rebuilt or checked? The load gets the bandwidth that the sync leaves."
     needs = (_unless_redundant,)
     minimum: Annotated[
-        str, Argument("Lower limit per member and second, such as 10M; a number alone is in KiB.", option="--min")
+        str, Argument("Lower limit per member and second, such as 10M; a bare number is in KiB.", option="--min")
     ] = ""
     maximum: Annotated[str, Argument("Upper limit per member and second, such as 200M.", option="--max")] = ""
 
@@ -464,7 +466,7 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
         ]
         return [
             *limits,
-            Choice("", "No separate limit", "md's defaults: the load comes first, but syncs get 1 MB/s", "0"),
+            Choice("", "No separate limit", "md's defaults: the load comes first, but a sync gets 1 MB/s", "0"),
         ]
 
     @classmethod
@@ -503,7 +505,7 @@ class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub
     def choices(cls) -> list[Choice]:
         return [
             Choice("check", "Check", "Read everything and count where copies or parity differ", "c"),
-            Choice("repair", "Repair", "Make parity or copies agree with the data as read: wrong data stay wrong", "r"),
+            Choice("repair", "Repair", "Make parity or copies agree with the data as read, right or wrong", "r"),
             Choice("stop", "Stop", "End a running check or repair", "s"),
         ]
 
@@ -555,7 +557,9 @@ class Assemble(PlanAction, frozen=True, kw_only=True, tag="array.assemble"):
 
     def __post_init__(self) -> None:
         if self.force and not self.array:
-            raise SpecError("--force needs the name of an array", hint="'raidlab array show' lists the arrays")
+            raise SpecError(
+                "--force needs the name of an array", hint="name one: 'raidlab array show' lists the arrays"
+            )
 
     def plan(self, session: LabSession) -> Plan:
         if self.array:
@@ -573,13 +577,15 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
     """Grow an array: add members, use all space on larger members, or change the level."""
 
     words = "array grow"
-    wait_help = "Wait for the end of the reshape; the default on uml:."
+    wait_help = "Wait for the end of the reshape (the default on uml:)."
     long_work = "reshape"
     members: Annotated[
         Names, Argument("The disks to add (such as disk04,disk05), or the new total number of members.")
     ] = ""
     size: Annotated[NameOrNone, Argument("'max' to use all space on each member.")] = ""
-    level: Annotated[NameOrNone, Argument("raid5 for a raid1 array; raid6 for a raid5 array with one more disk.")] = ""
+    level: Annotated[
+        NameOrNone, Argument("raid5 for a raid1 array, or raid6 for a raid5 array, which needs one more disk.")
+    ] = ""
 
     def __post_init__(self) -> None:
         if self.size and (self.size != "max" or self.members or self.level):
@@ -605,7 +611,7 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
     words = "array bitmap"
     bitmap: Annotated[Bitmap, Argument("internal or none.", also="--kind", is_placed=True, is_needed=True)]
-    chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; mdadm's default: 64M or more.")] = ""
+    chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; mdadm's default is at least 64M.")] = ""
 
     def __post_init__(self) -> None:
         if self.chunk and self.bitmap is Bitmap.NONE:
@@ -642,7 +648,7 @@ def _kib_per_second(text: str) -> int | None:
 
 def _failing_note(it: Selection) -> str:
     if it.array is None or it.member is None:
-        return "It does not belong to an array; it simply vanishes."
+        return "It does not belong to an array, so it simply vanishes."
     return it.array.failing_note(it.member, it.disk_name)
 
 
@@ -667,7 +673,9 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     chunk: Annotated[str, Argument("Chunk size, such as 64K; default: 512K, or 128K for adapt5.")] = ""
     layout: Annotated[NameOrNone, Argument("The layout, such as left-symmetric, or f2 for raid10.")] = ""
     bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
-    bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; mdadm's default: 64M or more.")] = ""
+    bitmap_chunk: Annotated[
+        str, Argument("Bytes that one bit covers, such as 64K; mdadm's default is at least 64M.")
+    ] = ""
     policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None
     journal: Annotated[NameOrNone, Argument("The disk for --policy journal.")] = ""
     file_system: Annotated[FileSystem, Argument("The file system to create: ext4, xfs or raw.", option="--fs")] = (
@@ -696,7 +704,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         return bool(self.disks) and disk_count(self.disks) is None and disk_count(self.spares) is None
 
     def spec(self, disks: Sequence[LabDisk], free: Sequence[LabDisk], taken: Sequence[str] = ()) -> Spec:
-        """The array's spec on these disks, of which ``free`` are unused; ``taken`` holds the names of all arrays.
+        """Return the array's spec on ``disks``, of which ``free`` are unused; ``taken`` names all existing arrays.
 
         Raises SpecError if a disk is unknown, and ArrayError if too few are free.
         """
@@ -740,7 +748,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     @property
     def _on_any_disks(self) -> CreateOptions:
-        """Options with placeholder disks of ample size: any error in them does not depend on the actual disks."""
+        """The options with placeholder disks of ample size, so that no error in them is due to the actual disks."""
         options = self._without_disks
         fewest = self.kind.member_count(self.level, len(options.utilisation or ()) or (self.reference or 0) + 2)
         fewest = max(fewest, self.kind.raid(self.level).minimum_members)
@@ -753,7 +761,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
 
 def _some_disks(words: str, count: int, prefix: str) -> tuple[LabDisk, ...]:
-    """A placeholder disk for each disk that ``words`` names or requests; ``count`` of them if ``words`` is empty."""
+    """Return a placeholder for each disk that ``words`` names or requests, or ``count`` of them if it is empty."""
     if words:
         asked = disk_count(words)
         count = len(split_words(words)) if asked is None else asked

@@ -35,7 +35,7 @@ class ArrayKind(ABC):
     """The key under which JSON lists its arrays."""
     default_chunk_bytes: ClassVar[int]
     head_bytes: ClassVar[int]
-    """Bytes at the beginning of a disk that ``discover`` needs."""
+    """How many bytes at the beginning of a disk ``discover`` needs."""
 
     @abstractmethod
     def is_name(self, word: str) -> bool:
@@ -43,49 +43,50 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def name(self, number: int) -> str:
-        """The array name with this number, such as ``md0``."""
+        """Return the array name with this number, such as ``md0``."""
 
     @abstractmethod
     def raid(self, level: str) -> Level:
-        """The arithmetic of one of the kind's levels, for disks of equal size."""
+        """Return the arithmetic of one of the kind's levels, for disks of equal size."""
 
     @abstractmethod
     def options(self, level: str) -> frozenset[str]:
-        """The fields of ``CreateOptions`` that this level supports, but some other levels do not."""
+        """Return the fields of ``CreateOptions`` that this level supports, but some other levels do not."""
 
     @abstractmethod
     def member_count(self, level: str, free: int) -> int:
-        """Number of disks to use by default, if ``free`` disks are available."""
+        """Return how many disks to use by default if ``free`` disks are available."""
 
     def suits(self, disks: Sequence[LabDisk]) -> bool:
         return True
 
     @abstractmethod
     def spec(self, options: CreateOptions) -> Spec:
-        """The spec for these options. Raises SpecError for an option that the kind does not support."""
+        """Return the spec for these options. Raises SpecError if the kind does not support one of them."""
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
-        """The arrays of this kind on these disks, sorted by name.
+        """Return the arrays of this kind on these disks, sorted by name.
 
-        ``ends``: node -> the disk's ends, with at least ``head_bytes`` of the beginning. ``host_name``: the machine's.
+        ``ends`` maps nodes to the disks' ends, with at least ``head_bytes`` of the beginning. ``host_name`` is that of
+        the machine.
         """
 
     @abstractmethod
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
-        """UUID -> name, for the running arrays among ``found``."""
+        """Return the name of each running array among ``found``, by UUID."""
 
     def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
-        """``statuses``, with this kind's running arrays in place of the md arrays that they consist of."""
+        """Return ``statuses`` with this kind's running arrays in place of the md arrays that they consist of."""
         return statuses
 
     @abstractmethod
     def array(self, arrays: OpenArrays, name: str) -> Array:
-        """The array with this name, whether or not it is running."""
+        """Return the array with this name, whether or not it is running."""
 
 
 def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
-    """The kind whose arrays have names of this form. Raises SpecError if there is none."""
+    """Return the kind whose arrays have names of this form. Raises SpecError if there is none."""
     for kind in kinds:
         if kind.is_name(name):
             return kind
@@ -99,7 +100,7 @@ class Array(ABC):
     """One array of an open lab."""
 
     waits_itself: ClassVar[bool] = False
-    """Whether its plans themselves wait for syncs, so that the caller need not wait."""
+    """Whether the plans themselves wait for syncs, so that the caller need not."""
 
     def __init__(self, arrays: OpenArrays, name: str) -> None:
         self.arrays = arrays
@@ -115,7 +116,7 @@ class Array(ABC):
         return self.arrays.found.array(self.name)
 
     def status(self) -> ArrayStatus:
-        """The array's current state. Raises ArrayError with the reason if the array is not running."""
+        """Return the array's current state. Raises ArrayError with the reason if the array is not running."""
         found, every = self.found, self.arrays.found
         if found and found in every.stopped:
             raise ArrayError(
@@ -154,18 +155,18 @@ class Array(ABC):
     # Operations.
 
     def awake(self, status: ArrayStatus) -> Plan:
-        """Take a freshly assembled array out of read-auto, in which md neither writes superblocks nor records failures.
+        """Take the array out of read-auto, in which md neither writes superblocks nor records failures.
 
         The plan has no steps if the array is not read-auto, or if leaving read-auto would start syncs too early.
         """
         return Plan(f"Use {self.name}")
 
     def awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
-        """``plan``, preceded by ``awake``: for a plan that writes to superblocks or to md's files of the array."""
+        """Return ``plan`` preceded by ``awake``, for a plan that writes superblocks or the array's sysfs files."""
         return Plan(plan.title, (*self.awake(status).steps, *plan.steps))
 
     def assemble(self, *, force: bool = False) -> Plan:
-        """Start the array; ``force`` also accepts members that are out of date."""
+        """Return a plan that starts the array; ``force`` also accepts members that are out of date."""
         found, every = self.found, self.arrays.found
         if found in every.started if found else self.status_now:
             raise ArrayError(f"array {self.name} is already running", hint=f"'raidlab array show {self.name}' shows it")
@@ -189,7 +190,7 @@ class Array(ABC):
 
     @abstractmethod
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
-        """Fail a disk. If the array would lose data without it, ``breaks_array`` is required."""
+        """Fail a disk; ``breaks_array`` is required if the array would lose data without it."""
 
     @abstractmethod
     def remove(self, disk: str) -> Plan:
@@ -205,7 +206,7 @@ class Array(ABC):
 
     @abstractmethod
     def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-        """Limit the speed of the array's syncs, in KiB/s per member; None: the system-wide limit."""
+        """Limit the speed of the array's syncs, in KiB/s per member; None means the system-wide limit."""
 
     def re_add(self, disk: str) -> Plan:
         """Re-add a former member, using the bitmap."""
@@ -216,16 +217,16 @@ class Array(ABC):
         raise self.refusal("replacing a working disk")
 
     def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
-        """Add or remove the write-intent bitmap; ``chunk_bytes``: bytes that one bit covers."""
+        """Add or remove the write-intent bitmap, of which one bit covers ``chunk_bytes``."""
         raise self.refusal("changing the bitmap")
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
-        """Add ``disks``, grow to ``count`` members, or change to ``level``; by default, use all space on members."""
+        """Add ``disks``, grow to ``count`` members, change to ``level`` or, by default, use all space on members."""
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:
         return ArrayError(
-            f"{what} is not possible on {self.name}: it is made of several arrays in a fixed layout",
+            f"{what} is not possible on {self.name}, which consists of several arrays in a fixed layout",
             hint="fail and add disks instead, or make a new array; "
             f"'raidlab array show {self.name}' shows what it consists of",
         )
@@ -238,26 +239,26 @@ class Array(ABC):
 
     @abstractmethod
     def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
-        """All facts about the array: name -> value, and tables."""
+        """Return all facts about the array: values by name, and tables."""
 
     @abstractmethod
     def value(self, status: ArrayStatus) -> dict[str, Any]:
-        """All facts about the array, for JSON."""
+        """Return all facts about the array, for JSON."""
 
     @abstractmethod
     def details(self) -> dict[str, str]:
-        """The details of the array's configuration that a result records."""
+        """Return the details of the array's configuration that a result records."""
 
 
 class OpenArrays:
     """The arrays on a lab's disks, running or not. Any thread may read them."""
 
     def __init__(self, lab: Lab, kinds: Sequence[ArrayKind], found: BroughtUp | None = None) -> None:
-        """``kinds``: md's own kind first (``lab.arrays.kinds``)."""
+        """The first of ``kinds`` is md's own (``lab.arrays.kinds``)."""
         self.lab = lab
         self._kinds = kinds
         self.found = found or BroughtUp()
-        """Replaced as a whole when the disks are examined again."""
+        """The arrays found on the disks; replaced as a whole when the disks are examined again."""
 
     @property
     def machine(self) -> Machine:
@@ -268,22 +269,22 @@ class OpenArrays:
         return self.lab.disks
 
     def node(self, disk_word: str) -> str:
-        """The device of a disk, given by name, serial number or node. Raises SpecError if it is not a lab disk."""
+        """Return a disk's node from its name, serial number or node. Raises SpecError if it is not a lab disk."""
         return self.lab.disk(disk_word.strip()).node
 
     def disk_name(self, node: str) -> str:
-        """The lab's name for a device, or the node itself if it has none."""
+        """Return the lab's name for a device, or the node itself if it has none."""
         return next((disk.name for disk in self.lab.disks if disk.node == node), node)
 
     def named(self, plan: Plan) -> Plan:
-        """The plan with disks as ``disk02 (/dev/ubdb)`` in its title and reasons; commands are unchanged."""
+        """Return the plan with disks as ``disk02 (/dev/ubdb)`` in its title and reasons, and its commands unchanged."""
         steps = (replace(step, why=with_full_names(step.why, self.disks)) for step in plan.steps)
         return Plan.of(with_full_names(plan.title, self.disks, most=2), steps)
 
     def array(self, name: str) -> Array:
-        """The array with this name. Raises SpecError for a word that is not an array name.
+        """Return the array with this name. Raises SpecError if it is not an array name.
 
-        An array that was found can be given by any name that ``FoundArray.is_called`` accepts.
+        An array that was found on the disks may be given by any name that ``FoundArray.is_called`` accepts.
         """
         found = self.found.array(name)
         if found is None:
@@ -292,32 +293,35 @@ class OpenArrays:
         return kind.array(self, self.found.word(found))
 
     def statuses(self) -> tuple[ArrayStatus, ...]:
-        """Every running array; one that consists of md arrays is listed as a whole, without its parts."""
+        """Return every running array; one that consists of md arrays is listed as a whole, without its parts."""
         statuses = read_arrays(self.machine)
         for kind in self._kinds:
             statuses = kind.gathered(self, statuses)
         return statuses
 
     def names(self) -> tuple[str, ...]:
-        """Names in use: those of running arrays and of the other arrays on the disks."""
+        """Return the names in use, which are those of running arrays and of the other arrays on the disks."""
         return (*(status.name for status in self.statuses()), *(array.name for array in self.found.all))
 
     def used_nodes(self) -> frozenset[str]:
-        """Nodes of the disks that belong, or once belonged, to an array."""
+        """Return the nodes of the disks that belong, or once belonged, to an array."""
         used = {member.device for status in self.statuses() for member in status.members}
         used |= {node for array in self.found.all for node in (*array.devices, *array.former_devices)}
         return frozenset(used)
 
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """The disks that were blank when last examined; ``check_free`` examines disks again."""
+        """Return the disks that were blank when last examined; ``check_free`` examines disks again."""
         used = self.used_nodes()
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW, *, checks_disks: bool = True) -> Plan:
-        """Create the array and its file system. Raises LabError; with ``checks_disks`` also if a disk is in use."""
+        """Return a plan that creates the array and its file system. Raises LabError if this is not possible.
+
+        With ``checks_disks``, a disk that is in use is a reason.
+        """
         if spec.name in self.names():
             raise ArrayError(
-                f"there is already an array {spec.name}",
+                f"an array {spec.name} already exists",
                 hint=f"choose another name, or remove it with 'raidlab array destroy {spec.name}'",
             )
         taken = self.machine.list_dirs(["/sys/block"])["/sys/block"]
@@ -328,7 +332,7 @@ class OpenArrays:
         return plan.on_blank_disks()
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused for a disk that is in use, is not blank, or belongs or belonged to an array.
+        """Raises DeviceRefused if a disk is in use, is not blank, or belongs or once belonged to an array.
 
         Former members of the array ``besides`` are accepted.
         """

@@ -1,4 +1,4 @@
-"""The arrays on the lab's disks, from their superblocks, and the plans that start them.
+"""The arrays on the lab's disks, as their superblocks describe them, and the plans that start them.
 
 Parsing and decisions are pure functions of what the caller has read from the disks.
 """
@@ -23,14 +23,14 @@ from lab.units import SECTOR_BYTES
 
 SUPERBLOCK_OFFSET = 4096
 SUPERBLOCK_BYTES = 1024
-"""The fixed part and a table of roles for up to 384 devices (md(4))."""
+"""The size of the fixed part and of a table of roles for up to 384 devices (md(4))."""
 
 _MAGIC = 0xA92B4EFC
 _ROLES_OFFSET = 256
 _SPARE, _FAULTY, _JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
 _RECOVERY_FEATURE = 2
 _SECONDS = 0xFF_FFFF_FFFF
-"""Mask for the seconds of a time in a superblock; the bits above are microseconds."""
+"""The mask for the seconds of a time in a superblock; the bits above are microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Superblock:
 
     array_uuid: str
     array_name: str
-    """The name, for example ``any:0``; invisible characters are escaped, since the source is not trusted."""
+    """The name, for example ``any:0``; invisible characters are escaped, because the source is not trusted."""
     level_number: int
     layout_number: int
     slot_count: int
@@ -53,15 +53,15 @@ class Superblock:
     is_incomplete: bool
     """Whether the device has a slot, but its rebuild is not complete."""
     metadata_version: str = "1.2"
-    """0.90, 1.0, 1.1 or 1.2: also determines its place on the device."""
+    """0.90, 1.0, 1.1 or 1.2; it also determines where the superblock lies on the device."""
 
     def role_of(self, device_number: int) -> int:
-        """The role of a device in this superblock's table; unknown devices count as spares."""
+        """Return the role of a device in this superblock's table; unknown devices count as spares."""
         return self.roles[device_number] if device_number < len(self.roles) else _SPARE
 
 
 def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
-    """The version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none."""
+    """Parse the version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none."""
     if len(data) < _ROLES_OFFSET:
         return None
     magic, major, features = struct.unpack_from("<III", data)
@@ -90,9 +90,10 @@ def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock |
 
 
 def _parse_old_superblock(data: bytes) -> Superblock | None:
-    """The version 0.90 superblock at the start of ``data``, in the byte order of this computer; None if there is none.
+    """Parse the version 0.90 superblock at the start of ``data``, in this computer's byte order; None if there is none.
 
-    struct mdp_superblock_s in linux/raid/md_p.h: 1024 words of 32 bits; descriptors of 27 devices from word 128 on.
+    It has 1024 words of 32 bits, and descriptors of 27 devices from word 128 on (struct mdp_superblock_s in
+    linux/raid/md_p.h).
     """
     if len(data) < _OLD_BYTES:
         return None
@@ -123,7 +124,7 @@ _OLD_FAULTY, _OLD_ACTIVE, _OLD_SYNC, _OLD_REMOVED = range(4)
 
 
 def _old_role(slot: int, state: int) -> int:
-    """The version 1 role that corresponds to a version 0.90 state (super_90_validate in drivers/md/md.c)."""
+    """Return the version 1 role that corresponds to a version 0.90 state (super_90_validate in drivers/md/md.c)."""
     if state & (1 << _OLD_FAULTY | 1 << _OLD_REMOVED):
         return _FAULTY
     return slot if state & (1 << _OLD_SYNC | 1 << _OLD_ACTIVE) else _SPARE
@@ -133,12 +134,12 @@ _FOREIGN_NUMBERS = (*range(127, -1, -1), *range(128, 1000))
 
 
 def plain_uuid(text: str) -> str:
-    """The UUID as 32 hexadecimal digits, from any notation."""
+    """Convert a UUID in any notation to 32 hexadecimal digits."""
     return text.replace(":", "").replace("-", "").lower()
 
 
 DATA_FIRST = ("0.90", "1.0")
-"""Metadata versions that lie at the end of a device, so that the data begin at its first sector."""
+"""The metadata versions that lie at the end of a device, so that the data begin at its first sector."""
 MD_HEAD_BYTES = SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES
 _OUR_HOST = "any"
 _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
@@ -149,16 +150,16 @@ class FoundArray:
     """One array on the disks. ``refusal`` is the reason why it does not start automatically; empty if it does."""
 
     name: str
-    """For example md0; the superblock's own name if it is not one of the lab's and the array is not running."""
+    """The name, such as md0, or the superblock's name if that is not one of the lab's and the array is not running."""
     uuid: str
     level: str
     slot_count: int
     working_slots: tuple[int, ...]
-    """Slots whose member is present, up to date and fully rebuilt."""
+    """The slots whose member is present, up to date and fully rebuilt."""
     devices: tuple[str, ...]
-    """Nodes that belong to it now: members by slot, then spares and journal."""
+    """The nodes that belong to the array now: members by slot, then spares and the journal."""
     former_devices: tuple[str, ...]
-    """Nodes of former members: they failed, or missed later writes."""
+    """The nodes of former members, which failed or missed later writes."""
     updated_seconds: int
     refusal: str = ""
     metadata_version: str = "1.2"
@@ -167,21 +168,21 @@ class FoundArray:
     obstacle: str = ""
     """The part of ``refusal`` that prevents any start without force."""
     needs_asking: bool = False
-    """The array starts only on request: its name is not one of md0 to md999, or another array has the same name."""
+    """Whether it starts only on request, because its name is not one of md0 to md999 or another array has that name."""
 
     def is_called(self, word: str) -> bool:
-        """Whether ``word`` is its UUID, or its name as raidlab or mdadm shows it."""
+        """Whether ``word`` is the array's UUID, or its name as raidlab or mdadm shows it."""
         return word in (self.name, self.own_name) or plain_uuid(word) == plain_uuid(self.uuid)
 
     def named_for(self, running: Collection[str]) -> FoundArray:
-        """The array, renamed if it cannot run under its own name; ``running``: names of the running arrays."""
+        """Return the array, renamed if it cannot run under its own name next to the ``running`` arrays."""
         if not self.needs_asking or (is_array_name(self.name) and self.name not in running):
             return self
         # From the top down, as mdadm does, to avoid the names that the lab assigns itself.
         return replace(self, name=next(name for each in _FOREIGN_NUMBERS if (name := f"md{each}") not in running))
 
     def start_plan(self, machine: Machine) -> Plan:
-        """The plan that starts the array, degraded if necessary. Raises ArrayError if it cannot be started."""
+        """Return the plan that starts the array, degraded if necessary. Raises ArrayError if it cannot be started."""
         return assemble(self.name, self.devices)
 
     def clear_away(self, machine: Machine) -> None:
@@ -190,7 +191,7 @@ class FoundArray:
 
 
 def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
-    """Node -> superblock; if a device has several, that of the newest array, as in mdadm's guess_super_type()."""
+    """Return the superblock on each node; if it has several, the newest array's, as in mdadm's guess_super_type()."""
     found = {
         node: max(_superblocks_on(each), key=attrgetter("created_seconds"), default=None) for node, each in ends.items()
     }
@@ -198,10 +199,10 @@ def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
 
 
 def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
-    """Superblocks found where md looks for each version: super_1_load() and super_90_load() in drivers/md/md.c."""
+    """Yield the superblocks where md looks for each version (super_1_load() and super_90_load() in drivers/md/md.c)."""
     heads = {"1.2": SUPERBLOCK_OFFSET, "1.1": 0}
     places = [(version, ends.first[at : at + SUPERBLOCK_BYTES]) for version, at in heads.items()]
-    # At least 8 KiB before the end, and 4 KiB-aligned from the beginning: a device may end at any sector.
+    # Version 1.0 lies at least 8 KiB before the end, aligned to 4 KiB from the beginning; a device may end anywhere.
     from_end = range(_BEFORE_END_BYTES, _BEFORE_END_BYTES + _PAGE_BYTES, SECTOR_BYTES)
     last = ends.last
     places += [("1.0", last[len(last) - at : len(last) - at + SUPERBLOCK_BYTES]) for at in from_end if at <= len(last)]
@@ -217,9 +218,9 @@ _PAGE_BYTES = 4096
 
 
 def arrays_in(superblocks: Mapping[str, Superblock], *, host_name: str = "") -> tuple[FoundArray, ...]:
-    """The arrays that these superblocks describe. If two have the same name, only the one written last starts.
+    """Return the arrays that these superblocks describe. If two have the same name, only the one written last starts.
 
-    ``host_name``: this machine's, which mdadm puts in the names of arrays created by hand.
+    ``host_name`` is this machine's name, which mdadm puts in the names of arrays created by hand.
     """
     by_array: dict[str, dict[str, Superblock]] = {}
     for node, superblock in superblocks.items():
@@ -273,7 +274,7 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
 
 
 def _lab_name(array_name: str, host_name: str) -> str | None:
-    """The lab's name: ``md0`` for ``any:0`` and for this machine's ``HOST:0``; None for a name assigned elsewhere."""
+    """Return the lab's name: ``md0`` for ``any:0`` and this machine's ``HOST:0``; None if it was assigned elsewhere."""
     host, colon, word = array_name.rpartition(":")
     name = word if word.startswith("md") else f"md{word}"
     return name if is_array_name(name) and (not colon or host in (_OUR_HOST, host_name)) else None
@@ -309,30 +310,30 @@ class BroughtUp:
 
     started: tuple[FoundArray, ...] = ()
     stopped: tuple[FoundArray, ...] = ()
-    """Can be started, but are left stopped."""
+    """The arrays that can be started, but are left stopped."""
     refused: tuple[FoundArray, ...] = ()
-    """Cannot be started; ``refusal`` of each is the reason."""
+    """The arrays that cannot be started; the ``refusal`` of each is the reason."""
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Node -> types of the signatures on it, as blkid(8) names them; only of devices that carry some."""
+    """The types of the signatures on each node that has some, as blkid(8) names them."""
 
     @property
     def all(self) -> tuple[FoundArray, ...]:
         return (*self.started, *self.stopped, *self.refused)
 
     def array(self, name: str) -> FoundArray | None:
-        """The array with this name, or else with this superblock name or UUID; one that can be started comes first."""
+        """Return the array with this name, or else the one with this superblock name or UUID (refused ones last)."""
         by_name = next((array for array in self.all if array.name == name), None)
         return by_name or next((array for array in self.all if array.is_called(name)), None)
 
     def word(self, array: FoundArray) -> str:
-        """How to name an array on the command line: its name, or its UUID if the name is ambiguous or needs quoting."""
+        """Return an array's word for a command line: its name, or its UUID if that is ambiguous or needs quotes."""
         is_plain = re.fullmatch(r"[\w.:+@-]+", array.name, re.ASCII) and not array.name.startswith("-")
         return array.name if is_plain and self.array(array.name) is array else array.uuid
 
     def holder_of(self, node: str) -> FoundArray | None:
-        """The array to which the device belongs now."""
+        """Return the array to which the device belongs now."""
         return next((array for array in self.all if node in array.devices), None)
 
     def former_holder_of(self, node: str) -> FoundArray | None:
-        """The array to which the device once belonged, and whose metadata it still carries."""
+        """Return the array to which the device once belonged, and whose metadata it still contains."""
         return next((array for array in self.all if node in array.former_devices), None)

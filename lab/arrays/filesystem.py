@@ -31,17 +31,17 @@ _MINIMUM_BYTES = {
 
 
 def mount_point(device: str) -> str:
-    """Where the lab mounts the file system of ``device``: /run/raidlab/mnt/md0 for /dev/md0."""
+    """Return where the lab mounts the file system of ``device``, such as /run/raidlab/mnt/md0 for /dev/md0."""
     return f"{MOUNT_FOLDER}/{kernel_name(device)}"
 
 
 def make(
     kind: FileSystem, device: str, *, size_bytes: int, chunk_bytes: int | None = None, full_stripe_bytes: int = 0
 ) -> Plan:
-    """Make a file system on ``device``, which has ``size_bytes``; the plan has no steps for raw.
+    """Return a plan that makes a file system on ``device``, which has ``size_bytes``; it has no steps for raw.
 
-    ``chunk_bytes`` and ``full_stripe_bytes`` are the array's, for ext4's stride and stripe width; mkfs.xfs reads
-    them from md. Raises SpecError if the device is too small.
+    ``chunk_bytes`` and ``full_stripe_bytes`` are those of the array, and determine ext4's stride and stripe width;
+    mkfs.xfs reads them from md. Raises SpecError if the device is too small.
     """
     if size_bytes < _MINIMUM_BYTES[kind]:
         smallest = human_bytes(_MINIMUM_BYTES[kind])
@@ -56,7 +56,7 @@ def make(
     else:
         options = "lazy_itable_init=0,lazy_journal_init=0"
         if chunk_bytes and full_stripe_bytes:
-            # mke2fs derives these values from the minimum and optimal I/O size too; here the user can read them.
+            # mke2fs would derive these values from the minimum and optimal I/O size, but here the user can read them.
             stride, width = chunk_bytes // EXT4_BLOCK_BYTES, full_stripe_bytes // EXT4_BLOCK_BYTES
             options += f",stride={stride},stripe_width={width}"
         argv = ("mkfs.ext4", "-F", "-q", "-b", str(EXT4_BLOCK_BYTES), "-E", options, device)
@@ -66,11 +66,11 @@ def make(
 
 
 def mount(kind: FileSystem, device: str, *, options: tuple[str, ...] = ()) -> Plan:
-    """Mount the file system of ``device`` at its mount point; no steps for raw."""
+    """Return a plan that mounts the file system of ``device`` at its mount point; it has no steps for raw."""
     if kind is FileSystem.RAW:
         return Plan(f"Use {device} without a file system")
     place = mount_point(device)
-    folder = Step(("mkdir", "-p", place), "The folder on which the file system appears.", ("rmdir", place))
+    folder = Step(("mkdir", "-p", place), "Creates the folder in which the files appear.", ("rmdir", place))
     flags = ("-o", ",".join(options)) if options else ()
     step = Step(
         argv=("mount", "-t", kind.value, *flags, device, place),
@@ -82,7 +82,7 @@ def mount(kind: FileSystem, device: str, *, options: tuple[str, ...] = ()) -> Pl
 
 
 def unmount(kind: FileSystem, device: str) -> Plan:
-    """Unmount what ``mount`` mounted; no steps for raw."""
+    """Return a plan that unmounts what ``mount`` has mounted; it has no steps for raw."""
     if kind is FileSystem.RAW:
         return Plan(f"Use {device} without a file system")
     place = mount_point(device)
@@ -92,8 +92,8 @@ def unmount(kind: FileSystem, device: str) -> Plan:
 
 
 def free_bytes(machine: Machine, place: str) -> int:
-    """Bytes that an ordinary user can still write below the folder ``place``."""
-    # stat(1): %a blocks free for non-root users, %S the size of such a block.
+    """Return how many bytes an ordinary user can still write below the folder ``place``."""
+    # stat(1): %a is the number of blocks free for non-root users, %S the size of such a block.
     words = machine.run(("stat", "-f", "-c", "%a %S", place)).stdout.split()
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         raise LabError(f"the free space under {place} could not be read", hint="check that the file system is mounted")

@@ -1,4 +1,4 @@
-"""The kinds of array: md's own (one array on whole disks, managed by mdadm and sysfs), and those that plugins add.
+"""The kinds of array: md's own (on whole disks, managed with mdadm and sysfs), and those that plugins add.
 
 When a lab opens, the arrays on its disks are started, except those that the user has stopped.
 """
@@ -44,8 +44,8 @@ class MdArray(Array):
     def refused_hint(self) -> str:
         found = self.found
         if found and not found.obstacle:
-            return f"'raidlab array assemble {self.name}' starts it"
-        return f"'raidlab array assemble {self.name} --force' tries anyway"
+            return f"start it with 'raidlab array assemble {self.name}'"
+        return f"try 'raidlab array assemble {self.name} --force'"
 
     def read(self) -> ArrayStatus:
         return read_array(self.arrays.machine, self.name)
@@ -57,9 +57,10 @@ class MdArray(Array):
         if status.state is not ArrayState.READ_AUTO:
             return plan
         why = (
-            "An assembled array waits for its first write; from now on md records changes and continues a pending sync."
+            "An assembled array waits for its first write. From now on md records changes and continues a pending sync."
         )
-        # All devices that the plan writes to: the guard must refuse any of them before the array leaves read-auto.
+        # All devices that the plan writes to, because the guard must refuse any of them before the array leaves
+        # read-auto.
         devices = tuple(dict.fromkeys((self.device, *(node for step in plan.steps for node in step.writes_devices))))
         step = Step(("mdadm", "--readwrite", self.device), why, (), writes_devices=devices)
         return Plan(plan.title, (step, *plan.steps))
@@ -100,7 +101,7 @@ class MdArray(Array):
     def remove(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
         if self._was_member(node) and all(member.device != node for member in status.members):
-            return Plan(f"{disk} has already left {self.name}: a failed member is left out when the array next starts")
+            return Plan(f"{disk} has already left {self.name}: md leaves a failed member out at the array's next start")
         member = status.member(node)
         if not (member.is_faulty or member.is_spare):
             raise ArrayError(
@@ -109,7 +110,7 @@ class MdArray(Array):
         return self.awake_first(status, operations.remove(self.name, node))
 
     def add(self, disk: str) -> Plan:
-        # mdadm would write a superblock even for a RAID 0, which md does not assemble with one more device.
+        # mdadm would write a superblock even for a RAID 0, but md does not assemble a RAID 0 with one more device.
         status, node = self._redundant_status(), self.arrays.node(disk)
         self._check_joins(status, node)
         self.arrays.check_free([node], besides=self.name)
@@ -123,12 +124,12 @@ class MdArray(Array):
         if member and not member.is_faulty:
             raise ArrayError(
                 f"{disk} is already in {self.name} ({member.role}), and has missed no writes",
-                hint="re-add a member that has failed: 'raidlab array show' lists the state of each member",
+                hint="re-add a member that has failed; 'raidlab array show' lists the state of each member",
             )
         if not status.has_bitmap:
             raise ArrayError(
                 f"array {self.name} has no bitmap, so nothing records what {disk} missed",
-                hint=f"rebuild it completely: raidlab array add {self.name} {disk}",
+                hint=f"rebuild the disk completely: raidlab array add {self.name} {disk}",
             )
         if not member and not self._was_member(node):
             raise ArrayError(
@@ -167,7 +168,7 @@ class MdArray(Array):
         if status.has_bitmap == (kind is not Bitmap.NONE):
             raise ArrayError(
                 f"{self.name} already has a bitmap" if status.has_bitmap else f"{self.name} has no bitmap",
-                hint="remove it before you add another one" if status.has_bitmap else "there is nothing to remove",
+                hint="remove it before you add another one" if status.has_bitmap else "add one before you remove it",
             )
         # md returns EBUSY (location_store in drivers/md/md-bitmap.c), and leaving read-auto would start the pending
         # sync.
@@ -216,18 +217,19 @@ class MdArray(Array):
             )
         if len(free) < more:
             raise ArrayError(
-                f"{more} more disks are needed, but only {len(free)} are free", hint="'raidlab disks' shows them"
+                f"{more} more disks are needed, but only {len(free)} are free",
+                hint="request fewer members, or add disks with 'raidlab disks add'",
             )
         return free[:more]
 
     def _require_complete(self, status: ArrayStatus, otherwise: str) -> None:
-        """Raises ArrayError for a degraded array: md would start a rebuild on a new disk, and refuse the rest."""
+        """Raises ArrayError if the array is degraded, since md would rebuild onto a new disk and refuse the rest."""
         if not status.is_degraded:
             return
         wait = f"raidlab array wait {self.name}"
         add = f"raidlab array add {self.name} DISK, then {wait}"
         raise ArrayError(
-            f"{self.name} is degraded: {otherwise} before it is complete",
+            f"{self.name} is degraded, and {otherwise} before it is complete",
             hint=f"complete it first: {wait if status.awaits_rebuild else add}",
         )
 
@@ -245,7 +247,7 @@ class MdArray(Array):
             )
 
     def _check_fits(self, status: ArrayStatus, disk: str) -> None:
-        """Raises ArrayError for a disk that is smaller than the space that the array uses on each member."""
+        """Raises ArrayError if the disk is smaller than the space that the array uses on each member."""
         offsets = [member.data_offset_sectors or 0 for member in status.members]
         if status.component_bytes is None or not offsets:
             return
@@ -254,15 +256,15 @@ class MdArray(Array):
         if size < needed:
             raise ArrayError(
                 f"{disk} has {human_bytes(size)}, but {self.name} needs {human_bytes(needed)} on each member",
-                hint="use a larger disk: 'raidlab disks' shows sizes",
+                hint="use a larger disk; 'raidlab disks' shows their sizes",
             )
 
     def _redundant_status(self) -> ArrayStatus:
-        """The status. Raises ArrayError for a level without redundancy, which never syncs."""
+        """Return the status. Raises ArrayError if the level has no redundancy, and therefore never syncs."""
         status = self.status()
         if not status.raid.is_redundant:
             raise ArrayError(
-                f"{self.name} is {status.level}: it has no copies or parity to compare or to rebuild from",
+                f"{self.name} is {status.level}, which has no copies or parity to compare or to rebuild from",
                 hint="use an array with redundancy",
             )
         return status
@@ -317,7 +319,7 @@ class MdArray(Array):
 
     def details(self) -> dict[str, str]:
         status = self.read()
-        # The members of a RAID 0 may differ in size.
+        # There is no common size in a RAID 0, whose members may differ.
         used_kib = None if status.level == LevelName.RAID0 else status.component_size_kib
         return {
             "metadata": status.metadata_version,
@@ -333,7 +335,7 @@ class MdArray(Array):
 
 
 def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
-    """The status of an array for JSON: its values, what follows from the level, and the names of its disks."""
+    """Return the status of an array for JSON: its values, what follows from its level, and the names of its disks."""
     value: dict[str, Any] = msgspec.to_builtins(status)
     for member, entry in zip(status.members, value["members"], strict=True):
         entry |= {"disk": arrays.disk_name(member.device), "role": member.role, "flags": sorted(member.flags)}
@@ -357,9 +359,9 @@ def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
 
 
 def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str) -> ArrayError:
-    """The error for taking away a disk without which the arrays would lose data.
+    """Return the error for an attempt to take away a disk without which the arrays would lose data.
 
-    ``forced`` is the verb for what --break-array does to the disk. During a sync, the hint is to wait first.
+    ``forced`` is the verb for what --break-array does to the disk. During a sync, the hint says to wait first.
     """
     names = ", ".join(status.name for status in statuses)
     syncing = [status.name for status in statuses if status.sync_action.is_busy]
@@ -415,7 +417,7 @@ class MdKind(ArrayKind):
         return arrays_in(superblocks_in(ends), host_name=host_name)
 
     def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
-        """Match arrays by their members: the name in md may differ from that in the superblocks."""
+        """Match arrays by their members, because the name in md may differ from that in the superblocks."""
         names = {member.device: status.name for status in read_arrays(machine) for member in status.members}
         return {
             array.uuid: name
@@ -432,7 +434,7 @@ MD = MdKind()
 
 @cache
 def kinds() -> tuple[ArrayKind, ...]:
-    """All kinds. md's own comes first: it is the default, and arrays of other kinds consist of its arrays."""
+    """Return all kinds. md's own comes first, as the default; arrays of the other kinds consist of its arrays."""
     return (MD, *map(_loaded, extensions(AddedKind)))
 
 
@@ -440,19 +442,19 @@ def _loaded(added: AddedKind) -> ArrayKind:
     kind = added.load()
     if not isinstance(kind, ArrayKind):
         raise LabError(
-            f"levels that a plugin adds cannot be used ({', '.join(added.levels)}): their kind is not an ArrayKind",
+            f"the levels {', '.join(added.levels)} cannot be used: the plugin that adds them provides no ArrayKind",
             hint="update the plugin, or uninstall it",
         )
     return kind
 
 
 def kind_of_level(level: str) -> ArrayKind:
-    """The kind that makes arrays of this level; md's own if no kind does."""
+    """Return the kind that makes arrays of this level; md's own if no kind does."""
     return next((kind for kind in kinds() if level.lower() in kind.levels), kinds()[0])
 
 
 def kind_of_name(name: str) -> ArrayKind:
-    """The kind whose arrays have names of this form. Raises SpecError if there is none."""
+    """Return the kind whose arrays have names of this form. Raises SpecError if there is none."""
     return kind_among(kinds(), name)
 
 
@@ -462,23 +464,23 @@ def names_array(word: str) -> bool:
 
 
 def free_name(kind: ArrayKind, taken: Collection[str]) -> str:
-    """The first name of this kind, such as ``md0``, that is not taken."""
+    """Return the first name of this kind, such as ``md0``, that is not taken."""
     return next(name for number in range(1000) if (name := kind.name(number)) not in taken)
 
 
 class StoppedArrays:
-    """The arrays of an embedded lab that the user stopped, and those started on request: UUIDs in two files."""
+    """The arrays of an embedded lab that the user has stopped, and those started on request, as UUIDs in two files."""
 
     def __init__(self, folder: Path) -> None:
         self._stopped = RecordFile(folder / "stopped.json", tuple[str, ...], indent=0)
         self._started = RecordFile(folder / "started.json", tuple[str, ...], indent=0)
 
     def read(self) -> frozenset[str]:
-        """UUIDs of the stopped arrays; a damaged file counts as empty, so at worst a stopped array starts."""
+        """Read the UUIDs of the stopped arrays. A damaged file counts as empty, so at worst a stopped array starts."""
         return frozenset(self._stopped.read_or(()))
 
     def read_started(self) -> frozenset[str]:
-        """UUIDs of the arrays that start only on request, and that the user has started."""
+        """Read the UUIDs of the arrays that start only on request and that the user has started."""
         return frozenset(self._started.read_or(()))
 
     def write(self, found: BroughtUp) -> None:
@@ -498,8 +500,8 @@ def bring_up(
 ) -> BroughtUp:
     """Find the arrays of every kind on the lab's disks; if ``stopped`` is given, start all except those it lists.
 
-    ``on_plan`` is called with each plan before it runs. An array that could not be started according to ``before``, the
-    previous result, remains among the refused until it runs.
+    ``on_plan`` is called with each plan before it runs. If an array could not be started according to ``before``, the
+    previous result, it stays among the refused arrays until it runs.
     """
     is_new = stopped is not None
     nodes = [disk.node for disk in lab.disks if not is_new or lab.guard.can_hold_data(disk.node)]
@@ -531,7 +533,7 @@ def bring_up(
 
 
 def start_array(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
-    """Start one array that was found stopped. Returns the error message if that fails, otherwise an empty string."""
+    """Start an array that was found stopped. Returns the error message if that fails, otherwise an empty string."""
     try:
         plan = array.start_plan(lab.machine)
         on_plan(plan)

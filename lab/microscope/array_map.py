@@ -1,11 +1,10 @@
 """The geometry of a running array, the location of its blocks, and the content of its members.
 
-The geometry is read from sysfs, never from the arguments of the array's creation. Files:
-Documentation/admin-guide/md.rst. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show
-and chunk_size_show in drivers/md/md.c). Members are read while writes are suspended, bypassing the page cache. Sectors
-of a member are counted from the start of its device. Sources for areas: struct mdp_superblock_1
-(include/uapi/linux/raid/md_p.h), super_90_load() and super_1_load() in drivers/md/md.c, md_bitmap_storage_alloc() in
-drivers/md/md-bitmap.c.
+The geometry is read from sysfs (Documentation/admin-guide/md.rst), never from the arguments with which the array was
+created. During a reshape md shows the old values in parentheses (layout_show, raid_disks_show and chunk_size_show in
+drivers/md/md.c). Members are read while writes are suspended, bypassing the page cache. Sectors of a member are counted
+from the start of its device. The sources for areas are struct mdp_superblock_1 (include/uapi/linux/raid/md_p.h),
+super_90_load() and super_1_load() in drivers/md/md.c, and md_bitmap_storage_alloc() in drivers/md/md-bitmap.c.
 """
 
 from __future__ import annotations
@@ -64,22 +63,22 @@ class MappedMember:
     """One member of an array; sectors are counted from the start of its device."""
 
     name: str
-    """The lab's name for the disk, or the device."""
+    """The lab's name for the disk, or the device if it has none."""
     device: str
     slot: int | None
     flags: frozenset[str]
     offset: int
-    """First sector of its data."""
+    """The first sector of its data."""
     new_offset: int
-    """First sector of its data after the reshape."""
+    """The first sector of its data after the reshape."""
     data_sectors: int
     device_sectors: int
     recovery_start: int | None
-    """End of the part that has been rebuilt, in sectors of data; None: all of it is current."""
+    """The end of the part that has been rebuilt, in sectors of data; None if all of it is current."""
     ppl: tuple[int, int]
-    """First sector and length of its partial parity log; (0, 0) if there is none."""
+    """The first sector and the length of its partial parity log; (0, 0) if it has none."""
     bad_blocks: tuple[tuple[int, int], ...]
-    """Ranges on md's bad-block list: first sector and length."""
+    """The first sector and the length of each range on md's bad-block list."""
 
     @property
     def is_working(self) -> bool:
@@ -91,7 +90,7 @@ class MappedMember:
         return "replacement" in self.flags
 
     def has_data_at(self, sector: int) -> bool:
-        """Whether this sector of its data is current: a rebuild may not have reached it yet."""
+        """Whether this sector of its data is current, and not one that a rebuild has yet to reach."""
         return self.is_working and (self.recovery_start is None or sector < self.recovery_start)
 
     def is_bad(self, device_sector: int, sectors: int = 1) -> bool:
@@ -105,9 +104,9 @@ class MappedBitmap:
     """An internal write-intent bitmap."""
 
     offset: int
-    """Sectors after the superblock; negative: before it."""
+    """The distance from the superblock in sectors; negative if the bitmap lies before it."""
     space: int
-    """Sectors reserved for it; 0: unknown."""
+    """The number of sectors reserved for the bitmap; 0 if unknown."""
     chunk_bytes: int
 
 
@@ -117,10 +116,11 @@ class Reshaping:
 
     before: ArrayGeometry
     position: int
-    """End of the part with the new geometry, as recorded by md; its beginning if the reshape runs backwards."""
+    """The end, as md has recorded it, of the part with the new geometry; its beginning if the reshape runs backwards.
+    """
     is_backwards: bool
     is_moving: bool
-    """Whether the reshape is running, so that ``position`` is only the last recorded one."""
+    """Whether the reshape is running, so that ``position`` is only the last one that md recorded."""
 
     def is_ahead(self, sector: int) -> bool:
         """Whether the reshape has not yet reached this sector (ahead_of_reshape in drivers/md/raid5.c)."""
@@ -136,18 +136,18 @@ class MappedArray:
     layout: int
     geometry: ArrayGeometry
     chunk_sectors: int
-    """0 for levels without chunks."""
+    """The chunk size; 0 for levels without chunks."""
     size_sectors: int
     metadata: str
     members: tuple[MappedMember, ...]
     reshaping: Reshaping | None
     bitmap: MappedBitmap | None
     files: Mapping[str, str]
-    """Content of the array's sysfs files by name; empty for files that do not exist."""
+    """The content of the array's sysfs files by name; empty for a file that does not exist."""
 
     @property
     def layout_word(self) -> str:
-        """The name of the layout in mdadm; empty for a level without layouts."""
+        """The name that mdadm uses for the layout; empty for a level without layouts."""
         if self.level == "raid10":
             near, far = self.layout & 0xFF, self.layout >> 8 & 0xFF
             kind = "o" if self.layout >> 16 & 1 else "f"
@@ -165,12 +165,12 @@ class MappedArray:
 
     @property
     def sync_noun(self) -> str:
-        """The running sync_action, such as rebuild for md's recover."""
+        """The common term for the running sync_action, such as rebuild for md's recover."""
         action = self.files["sync_action"]
         return SyncAction.RECOVER.noun if action == SyncAction.RECOVER else action
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
-        """The members in this slot; two during a replacement."""
+        """Return the members in this slot; there are two during a replacement."""
         found = [member for member in self.members if member.slot == slot and member.is_working]
         return tuple(sorted(found, key=lambda member: member.is_replacement))
 
@@ -179,28 +179,28 @@ class MappedArray:
         return found[0].name if found else f"slot {slot}"
 
     def member_in(self, slot: int, sector: int) -> MappedMember | None:
-        """The member in this slot from which this sector of its data can be read; None if there is none."""
+        """Return the member in this slot from which this sector of its data can be read; None if there is none."""
         return next((member for member in self.members_in(slot) if member.has_data_at(sector)), None)
 
     def member(self, device: str) -> MappedMember:
-        """The member on a device. Raises ArrayError if there is none."""
+        """Return the member on a device. Raises ArrayError if there is none."""
         for member in self.members:
             if member.device == device:
                 return member
         names = ", ".join(member.name for member in self.members)
-        raise ArrayError(f"{device} is not a member of {self.name}", hint=f"its members are {names}")
+        raise ArrayError(f"{device} is not a member of {self.name}", hint=f"choose one of its members: {names}")
 
     def offset_of(self, member: MappedMember, *, is_before: bool) -> int:
-        """First sector of a member's data, in the geometry before a reshape or in the current one."""
+        """Return the first sector of a member's data, in the geometry before a reshape or in the current one."""
         return member.new_offset if self.reshaping and not is_before else member.offset
 
 
 def read_shape(arrays: OpenArrays, name: str) -> MappedArray:
-    """Read the geometry of an array. Raises ArrayError if it is not running, or consists of several arrays."""
+    """Read the geometry of an array. Raises ArrayError if the array is not running, or consists of several arrays."""
     if not is_array_name(name):
         raise ArrayError(
             f"{name} consists of several arrays, each with its own stripes",
-            hint=f"'raidlab array show {name}' names them: inspect one of these",
+            hint=f"inspect one of them: 'raidlab array show {name}' lists them",
         )
     folder = md_path(name)
     entries = [entry for entry in arrays.machine.list_dirs([folder])[folder] if entry.startswith("dev-")]
@@ -244,7 +244,7 @@ def _member(arrays: OpenArrays, name: str, entry: str, known: Mapping[str, str])
 def shape_of(
     name: str, words: Mapping[str, str], members: Sequence[MappedMember], size_sectors: int, *, raid0_default: int = 0
 ) -> MappedArray:
-    """The geometry from the content of sysfs. Raises ArrayError for a level or layout that is not supported."""
+    """Determine the geometry from the content of sysfs. Raises ArrayError if the level or layout is not supported."""
     level = words["level"] if not words["level"].isdecimal() else f"raid{words['level']}"
     used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
     sizes = {member.slot: member.data_sectors for member in members if member.slot is not None}
@@ -287,7 +287,10 @@ def shape_of(
 
 
 def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
-    """Layout, number of slots and chunk size in sectors; values in parentheses are those before the reshape."""
+    """Return the layout, the number of slots and the chunk size in sectors, now or before the reshape.
+
+    md shows the values before the reshape in parentheses.
+    """
     found = []
     for file in ("layout", "raid_disks", "chunk_size"):
         numbers = words[file].replace("(", " ").replace(")", " ").split()
@@ -300,7 +303,7 @@ def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
 
 MEMBERS = GuestProgram(Path(__file__).with_name("member_program.py"), "read-members")
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum size of an answer, which takes some seconds over the line of an embedded kernel."""
+"""The maximum size of an answer, which takes some seconds over the serial line of an embedded kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +321,7 @@ class BytesRead:
 
     data: bytes
     failure: str = ""
-    """The system's message if the range could not be read; ``data`` are then zeros."""
+    """The system's message if the range could not be read, in which case ``data`` are zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +342,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """The writes to suspend while members are read, or None and the reason. Writes of md itself cannot be suspended."""
+    """Return the writes to suspend while members are read, or None and the reason; md's own cannot be suspended."""
     if shape.reshaping:
         return None, "a reshape is running, and md itself writes"
     if shape.is_syncing:
@@ -360,7 +363,7 @@ def read_moment(
 ) -> Moment:
     """Read all ranges, at most MOST_BYTES in total. ``array`` is flushed first; ``hold`` comes from ``hold_of``.
 
-    Raises LabError if the program fails, or its answer is damaged.
+    Raises LabError if the program fails or its answer is damaged.
     """
     total = sum(place.length for place in places)
     requested = [[place.device, place.offset, place.length] for place in places]
@@ -390,7 +393,7 @@ def read_moment(
 BLOCK_BYTES = 4 * KIB
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 SUPERBLOCK_SECTORS = 8
-"""The space for a superblock: md reads and writes up to 4 KiB (super_1_load)."""
+"""The space for a superblock, of which md reads and writes up to 4 KiB (super_1_load)."""
 _MAGIC = 0xA92B4EFC
 _FIXED_BYTES = 256
 _BITMAP_HEAD_BYTES = 256
@@ -407,7 +410,7 @@ class AreaKind(StrEnum):
     JOURNAL = "journal"
     DATA = "data"
     BEFORE = "unused, before the data"
-    """The space that mdadm reserves for a reshape, without other areas in it."""
+    """The space that mdadm reserves for a reshape, without the other areas in it."""
     TAIL = "unused tail"
 
 
@@ -424,7 +427,7 @@ class MemberArea:
 
 
 def superblock_sector(metadata: str, device_sectors: int) -> int | None:
-    """The sector of the superblock; None for metadata that md does not manage (external, none)."""
+    """Return the sector of the superblock; None for metadata that md does not manage (external, none)."""
     if metadata == "1.0":
         return (device_sectors - 16) & ~7
     if metadata == "0.90":
@@ -433,16 +436,16 @@ def superblock_sector(metadata: str, device_sectors: int) -> int | None:
 
 
 def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tuple[MemberArea, ...]:
-    """All areas of a member and the gaps between them, in order.
+    """Return all areas of a member and the gaps between them, in order.
 
-    ``superblock``: content of the superblock's sectors.
+    ``superblock`` is the content of the superblock's sectors.
     """
     found: list[MemberArea] = []
     start = superblock_sector(shape.metadata, member.device_sectors)
     if start is not None:
         length = SUPERBLOCK_SECTORS
         if len(superblock) >= _FIXED_BYTES and struct.unpack_from("<II", superblock) == (_MAGIC, 1):
-            # 256 bytes, and two bytes for the role of each device.
+            # The superblock has 256 bytes, and two more for the role of each device.
             (devices,) = struct.unpack_from("<I", superblock, 220)
             length = min(-(-(_FIXED_BYTES + 2 * devices) // SECTOR_BYTES), SUPERBLOCK_SECTORS)
             log_sectors, log_offset = struct.unpack_from("<Hi", superblock, 186)
@@ -450,7 +453,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
                 found.append(MemberArea(AreaKind.BAD_BLOCKS, start + log_offset, log_sectors))
         found.append(MemberArea(AreaKind.SUPERBLOCK, start, length))
         if shape.bitmap:
-            # sb_start and offset: write_sb_page in drivers/md/md-bitmap.c.
+            # The sum of sb_start and offset, as in write_sb_page in drivers/md/md-bitmap.c.
             found.append(MemberArea(AreaKind.BITMAP, start + shape.bitmap.offset, _bitmap_sectors(shape)))
     if member.ppl[1]:
         found.append(MemberArea(AreaKind.PPL, *member.ppl))
@@ -461,7 +464,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
 
 
 def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
-    """First sector and end of the data; during a reshape, of the old and the new geometry together."""
+    """Return the first sector and the end of the data; during a reshape, those of both geometries together."""
     offsets = (member.offset, member.new_offset) if shape.reshaping else (member.offset,)
     used = getattr(shape.geometry, "member_sectors", member.data_sectors)
     if "journal" in member.flags:
@@ -470,7 +473,7 @@ def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
 
 
 def _bitmap_sectors(shape: MappedArray) -> int:
-    """Sectors of the bitmap: a header of 256 bytes and one bit per bitmap chunk, rounded up to whole pages."""
+    """Return the bitmap's size: a header of 256 bytes and a bit for each bitmap chunk, rounded up to whole pages."""
     assert shape.bitmap is not None
     covered = getattr(shape.geometry, "member_sectors", 0) * SECTOR_BYTES
     bits = -(-covered // shape.bitmap.chunk_bytes) if shape.bitmap.chunk_bytes else 0
@@ -501,14 +504,14 @@ class LocatedPlace:
     """The name of the disk; empty if no member has the slot."""
     device: str
     device_sector: int | None
-    """The sector, counted from the start of the member's device; None without a member."""
+    """The sector, counted from the start of the member's device; None if there is no member."""
     note: str = ""
     """Why md does not currently read the block from there; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedBlock:
-    """Location of a sector of the array, and of the block that begins there."""
+    """The location of a sector of the array, and of the block that begins there."""
 
     array: str
     sector: int
@@ -517,22 +520,23 @@ class LocatedBlock:
     """None for levels without chunks."""
     stripe: int | None
     chunk_offset_bytes: int
-    """Offset from the beginning of the chunk or, for a mirror, of the unit that md compares."""
+    """The offset from the beginning of the chunk or, on a mirror, of the unit that md compares."""
     places: tuple[LocatedPlace, ...]
-    """Data first, then copies."""
+    """The places of the data, followed by those of copies."""
     parities: tuple[LocatedPlace, ...]
     shape: str = ""
-    """During a reshape, the geometry that applies: ``before`` or ``new``; otherwise empty."""
+    """The geometry that applies during a reshape, ``before`` or ``new``; otherwise empty."""
     doubt: str = ""
     """Why the answer may be out of date; empty if it is certain."""
 
 
 def locate(shape: MappedArray, sector: int) -> LocatedBlock:
-    """Locate a sector of the array. Raises ArrayError for a sector beyond its end."""
+    """Locate a sector of the array. Raises ArrayError if the sector lies beyond the array's end."""
     if not 0 <= sector < shape.size_sectors:
         raise ArrayError(
             f"{shape.name} has no sector {sector}",
-            hint=f"the last is {shape.size_sectors - 1}, in 4 KiB block {(shape.size_sectors - 1) // BLOCK_SECTORS}",
+            hint=f"choose one up to {shape.size_sectors - 1}, which is in block "
+            f"{(shape.size_sectors - 1) // BLOCK_SECTORS} of 4 KiB",
         )
     reshaping = shape.reshaping
     is_before = reshaping is not None and reshaping.is_ahead(sector)
@@ -553,17 +557,17 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
 
 
 def _doubt(shape: MappedArray, *, is_before: bool) -> str:
-    """Why the location may be out of date: only md knows what it has moved since it last recorded its position."""
+    """Say why the location may be out of date: only md knows what it has moved since it last recorded its position."""
     if not is_before or shape.reshaping is None or not shape.reshaping.is_moving:
         return ""
     return (
         f"the reshape is running: md last recorded sector {shape.reshaping.position}, and may have passed this one "
-        "since; to be certain, stop it with md/sync_max, or wait for its end"
+        "since; to be certain, stop the reshape with md/sync_max, or wait for its end"
     )
 
 
 def chunk_of(geometry: ArrayGeometry) -> int:
-    """Sectors per chunk; 0 for a geometry without chunks."""
+    """Return the number of sectors per chunk; 0 for a geometry without chunks."""
     size: int = getattr(geometry, "chunk_sectors", 0)
     return size
 
@@ -602,10 +606,10 @@ class LocatedSector:
     area_start: int
     area_sectors: int
     kind: ChunkKind | None = None
-    """The kind of chunk, in a data area."""
+    """The kind of the chunk, if the area holds data."""
     stripe: int | None = None
     sectors: tuple[int, ...] = ()
-    """The sector of the array that is stored there; for parity, all sectors that it protects."""
+    """The sector of the array that is stored there or, for parity, all sectors that it protects."""
     copy: int = 0
     chunk_offset_bytes: int = 0
     shape: str = ""
@@ -621,17 +625,17 @@ class LocatedSector:
 def on_member(
     shape: MappedArray, member: MappedMember, device_sector: int, areas: Sequence[MemberArea]
 ) -> LocatedSector:
-    """What a sector of a member's device is used for. Raises ArrayError for a sector beyond its end."""
+    """Determine what a sector of a member's device is used for. Raises ArrayError if it lies beyond the end."""
     area = next((each for each in areas if each.holds(device_sector)), None)
     if area is None:
         raise ArrayError(
-            f"{member.name} has no sector {device_sector}", hint=f"its sectors end at {member.device_sectors - 1}"
+            f"{member.name} has no sector {device_sector}", hint=f"choose one from 0 to {member.device_sectors - 1}"
         )
     common = (shape.name, member.name, member.device, member.slot, device_sector, area.kind, area.start, area.length)
     if area.kind is not AreaKind.DATA:
         return LocatedSector(*common)
     if member.slot is None or not member.is_working:
-        return LocatedSector(*common, note="it has no slot: its contents are not part of the array's data")
+        return LocatedSector(*common, note="it has no slot, so its contents are not part of the array's data")
     for is_before in (False, True) if shape.reshaping else (False,):
         geometry = shape.reshaping.before if shape.reshaping and is_before else shape.geometry
         sector = device_sector - shape.offset_of(member, is_before=is_before)
@@ -667,7 +671,7 @@ _FLAGS = {
     0x800: "reserved, nothing written so far",
 }
 _WITHOUT_PLACE = 0x2 | 0x4
-"""Flags of an extent without a location (include/uapi/linux/fiemap.h)."""
+"""The flags of an extent without a location (include/uapi/linux/fiemap.h)."""
 
 
 class FileExtent(msgspec.Struct, frozen=True, array_like=True):
@@ -699,12 +703,12 @@ class LocatedExtent:
 
     extent: FileExtent
     start: LocatedBlock | None
-    """None for an extent without a location."""
+    """The location of the first block; None for an extent without a location."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedFile:
-    """The extents of a file, in the order of its data, without holes."""
+    """The extents of a file in the order of its data; holes are left out."""
 
     path: str
     size_bytes: int
@@ -714,19 +718,19 @@ class LocatedFile:
 def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
     """Locate a file. A relative path is resolved on the array's own file system, which is mounted if necessary.
 
-    Raises ArrayError for a file that is not on this array, LabError with the system's message if it cannot be read.
+    Raises ArrayError if the file is not on this array, and LabError with the system's message if it cannot be read.
     """
     with _mounted(session, name, path) as full:
         try:
             found = decoded_json(session.machine.call(EXTENTS, (full,)), _Extents)
         except CommandFailed as error:
-            hint = "write a path on the machine, or one below the array's own file system"
+            hint = "give an absolute path on the machine, or a path on the array's own file system"
             raise LabError(error.stderr_tail, hint=hint) from error
     number = f"/sys/block/{name}/dev"
     if (session.machine.read([number])[number] or "").strip() != found.device:
         raise ArrayError(
-            f"{path} is not on {name}: it lies on the device {found.device}",
-            hint=f"'raidlab array show' lists the arrays; a relative path is resolved on {name}",
+            f"{path} is not on {name}, but on the device {found.device}",
+            hint=f"specify its array (see 'raidlab array show'), or a relative path, which is resolved on {name}",
         )
     shape = read_shape(session, name)
     located = tuple(
@@ -738,7 +742,7 @@ def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
 
 @contextmanager
 def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
-    """The file's path on the machine. An unmounted file system is mounted read-only, and unmounted afterwards."""
+    """Yield the file's path on the machine. An unmounted file system is mounted read-only, and unmounted afterwards."""
     array = session.array(name)
     places, own = array.mounted_on, filesystem.mount_point(array.device)
     # The path may be below a mount point of the lab whose mount ended with an earlier command.
@@ -748,7 +752,7 @@ def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
         return
     kind = file_system_on(session, array.device)
     if kind is FileSystem.RAW:
-        raise ArrayError(f"{name} has no file system, so it contains no files", hint="name a block instead: --block")
+        raise ArrayError(f"{name} has no file system, so it contains no files", hint="specify a block with --block")
     # Without these options the mount would replay the journal (ext4(5), xfs(5)).
     options = ("ro", "noload" if kind is FileSystem.EXT4 else "norecovery")
     session.run(filesystem.mount(kind, array.device, options=options))
@@ -764,9 +768,9 @@ class FoundPlace:
 
     stripe: int
     byte: int
-    """Offset from the beginning of each chunk."""
+    """The offset from the beginning of each chunk."""
     slot: int | None
-    """The slot that has it; None: the whole stripe was requested."""
+    """The slot that holds the place; None if the whole stripe was requested."""
     words: str
 
 
@@ -786,7 +790,7 @@ def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
     located = locate_file(session, name, text)
     start = next((extent.start for extent in located.extents if extent.start), None)
     if start is None:
-        raise ArrayError(f"no block of {text} is allocated on {name}", hint="write something to the file, and sync")
+        raise ArrayError(f"no block of {text} is allocated on {name}", hint="write something to the file, then sync it")
     return _of_block(start, f"{text}, which begins in block {start.block}")
 
 
@@ -807,7 +811,7 @@ def _of_sector(found: LocatedSector, name: str) -> FoundPlace:
 
 
 def sector_of_member(arrays: OpenArrays, name: str, disk: str, sector: int) -> LocatedSector:
-    """What a sector of a disk's device is used for, with the areas read from the superblock."""
+    """Determine what a sector of a disk's device is used for, with the areas read from the superblock."""
     shape = read_shape(arrays, name)
     member = shape.member(arrays.node(disk))
     start = superblock_sector(shape.metadata, member.device_sectors)

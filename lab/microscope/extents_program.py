@@ -1,10 +1,10 @@
-"""Location of a file on the device below its file system (FIEMAP). Runs in the agent; uses only the standard library.
+"""Locates a file on the device below its file system (FIEMAP). It runs in the agent and uses the standard library only.
 
     PATH
 
-Returns JSON: ``device``, the number of the device (``9:0``); ``bytes``, the size of the file; and ``extents``: first
-byte in the file, first byte on the device, length in bytes, flags. Cached writes are flushed first. Source:
-Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
+The result is JSON: ``device`` is the number of the device (``9:0``), ``bytes`` the size of the file, and ``extents``
+lists for each extent its first byte in the file, its first byte on the device, its length in bytes, and its flags.
+Cached writes are flushed first. Sources: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EVERYTHING = 2**64 - 1
 
 
 def extents_of(fd: int, is_stopped: Callable[[], bool]) -> Iterator[list[int]]:
-    """All extents of an open file, in order. Raises OSError if the file system stops reporting them."""
+    """Yield all extents of an open file, in order. Raises OSError if the file system stops reporting them."""
     start = 0
     while not is_stopped():
         request = HEAD.pack(start, EVERYTHING - start, SYNC_FIRST, 0, AT_ONCE, 0)
@@ -45,7 +45,7 @@ def extents_of(fd: int, is_stopped: Callable[[], bool]) -> Iterator[list[int]]:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Run the program with these arguments; see the module's docstring. Raises OSError with the file's name."""
+    """Run the program with these arguments (see the module's docstring). Raises OSError with the file's name."""
     (path,) = arguments
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,14 +1,14 @@
-"""Reads a snapshot of members, bypassing the page cache. Runs in the agent; uses only the standard library.
+"""Reads a snapshot of members, bypassing the page cache. It runs in the agent and uses only the standard library.
 
     {"array": node or "", "hold": [folder, first, end] or null, "places": [[node, offset, length], ...]}
 
-``array`` is flushed first, so that md has received all writes. ``hold`` has the array's md folder and the range of
+``array`` is flushed first, so that md has received all writes. ``hold`` contains the array's md folder and the range of
 sectors to which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); writes are
-always resumed afterwards. Offsets and lengths are in bytes, multiples of 512.
+always resumed afterwards. Offsets and lengths are in bytes, and are multiples of 512.
 
-Returns JSON: ``data``, the content of all places in sequence, compressed, in base64, with zeros for places that could
-not be read; ``failed``, which maps the index of each of these to the system's message; ``held``, whether writes were
-suspended; and ``why_not``.
+The result is JSON: ``data`` is the content of all places in sequence, compressed, in base64, with zeros for places that
+could not be read; ``failed`` maps the index of each of these to the system's message; ``held`` says whether writes were
+suspended, and ``why_not`` why they were not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def flush(node: str) -> None:
 
 
 def read_place(node: str, offset: int, length: int) -> bytes:
-    """Read these bytes of a device with direct I/O in whole pages, since some devices reject partial pages."""
+    """Read these bytes of a device with direct I/O, in whole pages because some devices reject parts of pages."""
     start = offset - offset % PAGE_BYTES
     end = offset + length
     size = -(-(end - start) // PAGE_BYTES) * PAGE_BYTES
@@ -56,7 +56,7 @@ def read_place(node: str, offset: int, length: int) -> bytes:
             done = 0
             while start + done < end:
                 count = os.preadv(fd, [view[done:]], start + done)
-                # At the end of a device whose size is not a multiple of a page, direct I/O returns part of a page.
+                # Direct I/O returns part of a page at the end of a device whose size is not a multiple of a page.
                 if count <= 0:
                     raise OSError(f"{node} ends at byte {start + done}")
                 done += count
@@ -66,7 +66,7 @@ def read_place(node: str, offset: int, length: int) -> bytes:
 
 
 def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:
-    """Read all places; returns their content, and the error messages by index."""
+    """Read all places, and return their content and the error messages by index."""
     found: list[bytes] = []
     failed: dict[str, str] = {}
     for number, (node, offset, length) in enumerate(places):
@@ -79,7 +79,7 @@ def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:
 
 
 def let_writes_wait(folder: str, first: int, end: int) -> str:
-    """Suspend writes to these sectors; returns the error message, or an empty string."""
+    """Suspend writes to these sectors, and return the error message, which is empty if this succeeds."""
     try:
         write_sysfs(f"{folder}/suspend_lo", str(first))
         write_sysfs(f"{folder}/suspend_hi", str(end))
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     """Run the program with these arguments; see the module's docstring."""
     request: dict[str, Any] = json.loads(arguments[0])
     if request["array"]:
-        # An array that has lost too many members cannot be flushed; its cached data are not on any member.
+        # An array that has lost too many members cannot be flushed, and its cached data reach no member.
         with contextlib.suppress(OSError):
             flush(request["array"])
     hold: list[Any] | None = request["hold"]

@@ -1,9 +1,9 @@
 """Reads one stripe and evaluates it: stored and computed parity, copies, the wrong member, and what md would do.
 
-P is the exclusive-or of the data, Q their sum weighted by powers of 2 in the field of 256 elements, with the polynomial
-0x11d (H. P. Anvin, "The mathematics of RAID-6"; the kernel's lib/raid6). md's procedures: handle_parity_checks5() and
-handle_parity_checks6() in drivers/md/raid5.c, process_checks() in drivers/md/raid1.c, sync_request_write() in
-drivers/md/raid10.c.
+P is the exclusive-or of the data. Q is their sum, weighted by powers of 2, in the field of 256 elements with the
+polynomial 0x11d (H. P. Anvin, "The mathematics of RAID-6"; the kernel's lib/raid6). md's procedures are
+handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in drivers/md/raid1.c and
+sync_request_write() in drivers/md/raid10.c.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LOGARITHMS = {value: power for power, value in enumerate(POWERS)}
 
 
 def inverse(value: int) -> int:
-    """The multiplicative inverse of ``value``, which is not 0."""
+    """Return the multiplicative inverse of ``value``, which must not be 0."""
     return POWERS[-LOGARITHMS[value] % _ORDER]
 
 
@@ -75,12 +75,12 @@ def _products(factor: int) -> bytes:
 
 
 def scaled(data: bytes, factor: int) -> bytes:
-    """Every byte multiplied by ``factor``, which is not 0."""
+    """Multiply every byte by ``factor``, which must not be 0."""
     return data if factor == 1 else data.translate(_products(factor))
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
-    """The exclusive-or of these parts, which is P if ``parts`` is all data of a stripe; zeros if there are none."""
+    """Return the exclusive-or of these parts, which is P if they are all data of a stripe; zeros if there are none."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")
@@ -88,18 +88,18 @@ def added(parts: Iterable[bytes], length: int) -> bytes:
 
 
 def q_of(data: Mapping[int, bytes], length: int) -> bytes:
-    """Q, the second parity. ``data``: power -> the part whose weight is 2**power."""
+    """Return Q, the second parity. ``data`` maps a power to the part whose weight is 2**power."""
     return added((scaled(part, POWERS[power % _ORDER]) for power, part in data.items()), length)
 
 
 def one_from_q(q: bytes, others: Mapping[int, bytes], power: int) -> bytes:
-    """The part with weight 2**power, from Q and all other data."""
+    """Compute the part with weight 2**power from Q and all other data."""
     rest = added((q, q_of(others, len(q))), len(q))
     return scaled(rest, inverse(POWERS[power % _ORDER]))
 
 
 def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tuple[int, int]) -> tuple[bytes, bytes]:
-    """The two parts with weights 2**power for these powers, from P, Q and all other data."""
+    """Compute the two parts whose weights are 2**power for these powers, from P, Q and all other data."""
     length = len(p)
     p_left = added((p, *others.values()), length)
     q_left = added((q, q_of(others, length)), length)
@@ -110,7 +110,7 @@ def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tu
 
 
 def differing(left: bytes, right: bytes) -> tuple[int, ...]:
-    """Offsets at which two byte strings of the same length differ."""
+    """Return the offsets at which two byte strings of the same length differ."""
     if left == right:
         return ()
     total = int.from_bytes(left, "little") ^ int.from_bytes(right, "little")
@@ -136,10 +136,9 @@ class SeenCell:
 
     cell: StripeCell
     data: bytes | None
-    """None: no member has it, or it could not be read."""
+    """The content; None if no member has it, or it could not be read."""
     computed: bytes | None = None
-    """The content according to the rest of the stripe: parity from data, data from parity; for copies, the first one.
-    """
+    """The content that follows from the rest of the stripe: parity from data, data from parity, or the first copy."""
 
     @property
     def differs(self) -> tuple[int, ...]:
@@ -165,17 +164,17 @@ class StripeComparison:
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
     blamed: Blamed | None
-    """None: no chunk is wrong, or it cannot be determined which one."""
+    """The wrong chunk; None if no chunk is wrong, or it cannot be determined which one is."""
     why_unknown: str
-    """For an inconsistent stripe: why the wrong chunk cannot be determined."""
+    """Why the wrong chunk of an inconsistent stripe cannot be determined."""
     mismatch_sectors: int
     """The number that a check would add to md/mismatch_cnt for these bytes."""
     repaired: Mapping[tuple[int, int], bytes]
-    """What a repair would write: slot and sector of a chunk -> its complete content afterwards."""
+    """What a repair would write: the complete new content of each chunk, by slot and sector."""
 
 
 def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeComparison:
-    """Evaluate a stripe of RAID 4, 5 or 6 from the content of its chunks, all of the same length."""
+    """Evaluate a stripe of RAID 4, 5 or 6 from the content of its chunks, which all have the same length."""
     by_slot = {seen.cell.slot: seen for seen in cells}
     held = {slot: seen.data for slot, seen in by_slot.items() if seen.data is not None}
     length = len(next(iter(held.values()), b""))
@@ -185,7 +184,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
         return StripeComparison(StripeVerdict.UNKNOWN, tuple(cells), None, "", 0, {})
     parity = parities_of(row, data, length)
     lost_data = [slot for slot in row.data_slots if slot not in held]
-    # Missing data are computed from P, or from Q if P is missing too. A parity used for that cannot be checked.
+    # Missing data are computed from P, or from Q if P is missing too. A parity that is used for this cannot be checked.
     used = [slot for slot in parity if slot in held][: len(lost_data)]
     is_enough = len(by_slot) - len(held) < len(parity)
     checked = [slot for slot in parity if slot in held and slot not in used] if is_enough else []
@@ -204,7 +203,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
 
 
 def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[int, bytes]:
-    """The correct P and Q, by slot, from all data by slot."""
+    """Compute the correct P and Q, by slot, from all data by slot."""
     found = {row.p_slot: added(data.values(), length)}
     if row.q_slot is not None:
         found[row.q_slot] = q_of({row.exponents[slot]: part for slot, part in data.items()}, length)
@@ -212,9 +211,9 @@ def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[
 
 
 def filled_in(row: ParityRow, held: Mapping[int, bytes], length: int) -> dict[int, bytes] | None:
-    """All data by slot, or None if too many are missing.
+    """Return all data by slot, or None if too many are missing.
 
-    Missing data are computed as md does: a single one from P if possible, otherwise from Q; two from both.
+    Missing data are computed the way md does: one block from P if possible, otherwise from Q, and two from both.
     """
     data = {slot: held[slot] for slot in row.data_slots if slot in held}
     missing = [slot for slot in row.data_slots if slot not in held]
@@ -251,7 +250,7 @@ def _blame_parity(
         elif place not in bad[p]:
             named[q] += 1
         else:
-            # If one part is wrong, by e, P differs by e and Q by 2**power times e.
+            # If one part is wrong by e, P differs by e and Q by 2**power times e.
             p_power, q_power = (LOGARITHMS[stored[slot][place] ^ parity[slot][place]] for slot in (p, q))
             named[by_power.get((q_power - p_power) % _ORDER)] += 1
     if len(named) != 1 or None in named:
@@ -296,7 +295,7 @@ def compare_copies(cells: Sequence[SeenCell], unit_sectors: int) -> StripeCompar
 
 
 def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
-    """The one copy that differs from all others, if these agree. md itself does not take such a majority vote."""
+    """Find the one copy that differs from all others, if these agree. md itself takes no such majority vote."""
     if len(copies) < 3:
         return None, "two copies without a third show only that they differ"
     counted = Counter(seen.data for seen in copies)
@@ -312,10 +311,7 @@ def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class StripePicture:
-    """One stripe.
-
-    The comparison covers ``length_bytes`` of each chunk, from ``skip_bytes`` on; by default the whole chunk.
-    """
+    """One stripe, of which ``length_bytes`` of each chunk are compared, from ``skip_bytes`` on."""
 
     shape: MappedArray
     geometry: ArrayGeometry
@@ -324,24 +320,24 @@ class StripePicture:
     length_bytes: int
     comparison: StripeComparison
     holders: Mapping[tuple[int, int], MappedMember]
-    """Slot and sector of a chunk -> the member that has it."""
+    """The member that has each chunk, by the chunk's slot and sector."""
     missing: Mapping[tuple[int, int], str]
-    """Slot and sector of a chunk -> why it was not read."""
+    """Why a chunk was not read, by its slot and sector."""
     is_before: bool
-    """Whether the stripe is in the geometry before the running reshape."""
+    """Whether the stripe still has the geometry from before the running reshape."""
     is_one_moment: bool
     why_not: str
 
     @property
     def cells(self) -> tuple[SeenCell, ...]:
-        """All chunks, row by row, then the copies that are in another stripe."""
+        """All chunks, row by row, followed by their copies in other stripes."""
         return self.comparison.cells
 
     @property
     def awaits_resync(self) -> bool:
-        """Whether md has yet to sync this stripe: in the first resync, or in one after an unclean stop."""
+        """Whether md has yet to sync this stripe, in the first resync or in one after an unclean stop."""
         start = self.shape.files["resync_start"]
-        # RAID 10 counts resync_start on the array, all other levels on the members.
+        # resync_start is a sector of the array in RAID 10, and a sector of the members in all other levels.
         place = self.stripe.first_sector if self.shape.level == "raid10" else self.stripe.cells[0].sector
         return start.isdecimal() and place + self.stripe.cell_sectors > int(start)
 
@@ -356,16 +352,18 @@ class StripePicture:
 def read_stripe(
     arrays: OpenArrays, name: str, number: int, *, skip_bytes: int = 0, length_bytes: int | None = None
 ) -> StripePicture:
-    """Read a stripe from the members and evaluate it: ``length_bytes`` of each chunk, from ``skip_bytes`` on.
+    """Read ``length_bytes`` of each chunk of a stripe from the members, from ``skip_bytes`` on, and evaluate them.
 
-    By default ``length_bytes`` is the rest of the chunk, up to the maximum of one read. Raises ArrayError for a stripe
-    that does not exist.
+    By default ``length_bytes`` is the rest of the chunk, up to the maximum of one read. Raises ArrayError if there is
+    no such stripe, or ``skip_bytes`` lies outside its chunks.
     """
     shape = read_shape(arrays, name)
     geometry, stripe, is_before = stripe_in(shape, number)
     whole = stripe.cell_sectors * SECTOR_BYTES
     if not 0 <= skip_bytes < whole:
-        raise ArrayError(f"the chunks of {name} have no byte {skip_bytes}", hint=f"their last is {whole - 1}")
+        raise ArrayError(
+            f"byte {skip_bytes} lies outside the chunks of {name}", hint=f"choose a byte from 0 to {whole - 1}"
+        )
     cells = (*stripe.cells, *_copies_elsewhere(geometry, stripe))
     most = MOST_BYTES // len(cells) // PAGE_BYTES * PAGE_BYTES
     length = min(whole - skip_bytes, most if length_bytes is None else length_bytes)
@@ -383,7 +381,7 @@ def read_stripe(
     if isinstance(geometry, ParityGeometry):
         comparison = compare_parity(seen, geometry.row(stripe.number))
     else:
-        # md compares within a chunk (raid10_sync_request in drivers/md/raid10.c).
+        # A unit that md compares does not cross a chunk boundary (raid10_sync_request in drivers/md/raid10.c).
         unit = min(RESYNC_BLOCK_SECTORS, chunk_of(geometry) or RESYNC_BLOCK_SECTORS)
         comparison = compare_copies(seen, unit)
     return StripePicture(
@@ -402,9 +400,9 @@ def read_stripe(
 
 
 def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap, bool]:
-    """The stripe with this number; during a reshape, in the geometry in which its data currently lie.
+    """Return the stripe with this number; during a reshape, in the geometry in which its data currently lie.
 
-    Raises ArrayError for a stripe that does not exist, or that the reshape has split.
+    Raises ArrayError if there is no such stripe, or the reshape has split it.
     """
     reshaping = shape.reshaping
     if reshaping is None:
@@ -425,7 +423,7 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
 
 
 def _copies_elsewhere(geometry: ArrayGeometry, stripe: StripeMap) -> Iterator[StripeCell]:
-    """Copies of this stripe's chunks in the next or the previous row (near copies on an odd number of members)."""
+    """Yield copies of this stripe's chunks in the next or previous row (near copies on an odd number of members)."""
     there = {(cell.slot, cell.sector) for cell in stripe.cells}
     if isinstance(geometry, ParityGeometry):
         return
@@ -454,20 +452,20 @@ def _holders(
 
 
 _FEWEST_STRIPES, _MANY_STRIPES = 17, 256
-"""Minimum that md accepts for stripe_cache_size, and a size at which new stripes replace all remaining old ones."""
+"""The minimum that md accepts for stripe_cache_size, and a size at which new stripes replace all remaining old ones."""
 
 
 def parse_place(text: str) -> tuple[str, int]:
-    """Parse ``disk03:17`` as disk and byte. Raises SpecError for other text."""
+    """Parse text such as ``disk03:17`` into the disk and the byte. Raises SpecError if it has a different form."""
     disk, _, byte = text.rpartition(":")
     return disk, whole(byte, "byte")
 
 
 def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
-    """A plan that inverts all bits of one byte of the stripe, on the member ``device``.
+    """Return a plan that inverts all bits of one byte of the stripe, on the member ``device``.
 
     ``byte`` counts from the beginning of the member's part of the stripe: its chunk, or its chunks in sequence. Raises
-    ArrayError for a byte outside it, or one that the picture does not contain.
+    ArrayError if the byte lies outside this part, or the picture does not contain it.
     """
     shape = picture.shape
     member = shape.member(device)
@@ -475,9 +473,9 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
     start = picture.device_sector(found[0]) if found else None
     if found is None or start is None or picture.member_of(found[0]) != member:
         raise ArrayError(
-            f"{member.name} has no byte {byte} of stripe {picture.stripe.number}",
-            hint=f"each chunk has {picture.stripe.cell_sectors * 512} bytes, counted from 0; "
-            "the member must be in sync",
+            f"byte {byte} lies outside stripe {picture.stripe.number} on {member.name}",
+            hint="choose a member that is in sync, and a byte within its chunks of "
+            f"{picture.stripe.cell_sectors * 512} bytes, counted from 0",
         )
     cell, rest = found
     data = next(seen.data for seen in picture.cells if seen.cell == cell)
@@ -492,8 +490,8 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
         Danger.DATA,
         (device,),
     )
-    # blockdev(8), --flushbufs: the kernel's page cache of a device is invalidated.
-    why = "The kernel's cache of the member may be outdated: it is dropped before a byte changes."
+    # blockdev(8): --flushbufs invalidates the kernel's page cache of a device.
+    why = "The kernel's cache of the member may be outdated, so it is dropped before the byte changes."
     before = Step(("blockdev", "--flushbufs", device), why)
     why = "Cached data of the array are dropped too."
     after = Step(("blockdev", "--flushbufs", f"/dev/{shape.name}"), why)
@@ -507,10 +505,10 @@ def _put(device: str, place: int, value: int) -> str:
 
 
 def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
-    """Steps that empty md's stripe cache; none for levels without one.
+    """Return steps that empty md's stripe cache; none for levels that have no such cache.
 
-    md drops the oldest stripes first and keeps at least 17. Therefore the cache is shrunk twice, with new stripes in
-    between (raid5_set_cache_size and drop_one_stripe in drivers/md/raid5.c).
+    md drops the oldest stripes first and keeps at least 17 of them. Therefore the cache is shrunk twice, with new
+    stripes in between (raid5_set_cache_size and drop_one_stripe in drivers/md/raid5.c).
     """
     size = shape.files["stripe_cache_size"]
     if not shape.is_parity or not size.isdecimal():
@@ -518,13 +516,14 @@ def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
     path = md_path(shape.name, "stripe_cache_size")
     numbers = f"{_FEWEST_STRIPES} {max(_MANY_STRIPES, int(size))} {_FEWEST_STRIPES} {size}"
     line = f"for size in {numbers}; do echo $size > {path} || exit 1; done"
-    return (Step(("sh", "-c", line), "md keeps recently used stripes in memory: they are dropped."),)
+    return (Step(("sh", "-c", line), "Drops the recently used stripes that md keeps in memory."),)
 
 
 def bad_block(session: LabSession, name: str, disk: str, sector: int | None = None) -> Plan:
-    """Put 4 KiB of a member on md's bad-block list: from this sector of its device, or in the middle of the known data.
+    """Return a plan that puts 4 KiB of a member on md's bad-block list.
 
-    Raises ArrayError for a disk without current data of the array, or a sector without data.
+    They begin at ``sector`` of its device or, by default, in the middle of the known data. Raises ArrayError if the
+    disk holds no current data of the array, or the sector holds no data.
     """
     array = session.array(name)
     status = array.status()
@@ -550,12 +549,12 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
 
 
 def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMember) -> int:
-    """The first data block on this member in the second half of the known data."""
+    """Return the first sector of the first data block on this member in the second half of the known data."""
     mark = mark_of(session, shape.name)
     if mark is None:
         raise ArrayError(
             f"{shape.name} contains no known data in which to place the bad block",
-            hint=f"write known data: raidlab array mark {shape.name}; or specify a sector: --sector",
+            hint=f"write known data with 'raidlab array mark {shape.name}', or specify a sector with --sector",
         )
     first, last = _mark_sectors(session, shape, mark)
     for sector in range(first, last, BLOCK_SECTORS):
@@ -568,7 +567,7 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
 
 
 def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tuple[int, int]:
-    """Sectors of the array from the middle of the known data to their end; for a file, in its longest extent."""
+    """Return the sectors of the array from the middle of the known data, or of a file's longest extent, to the end."""
     start, length = mark.start_bytes, mark.length_bytes
     if not mark.is_raw:
         pieces = [each.extent for each in locate_file(session, shape.name, mark.path).extents if each.start]

@@ -1,10 +1,10 @@
-"""A small write of one block: predicted, made and observed, and interrupted by a crash.
+"""A small write of one block, which is predicted, performed and observed, and which a crash can interrupt.
 
 For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
 determines additional reads if members are missing. md submits the writes of a stripe in descending order of slots
-(ops_run_io()), and those of mirrors starting with the first copy. When the power fails, any subset of the writes to
-members may have completed; the subsets that are prefixes in md's order are marked. Recovery with a partial parity log:
-ppl_recover_entry() in drivers/md/raid5-ppl.c.
+(ops_run_io()), and those to mirrors starting with the first copy. When the power fails, any subset of the writes to
+members may have completed; the subsets that are prefixes in md's order are marked. Recovery with a partial parity log
+follows ppl_recover_entry() in drivers/md/raid5-ppl.c.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES, human_bytes
 
 _DISABLED, _PREFERRED = 0, 2
-"""rmw_level (Documentation/admin-guide/md.rst; PARITY_DISABLE_RMW, PARITY_PREFER_RMW in drivers/md/raid5.h)."""
+"""Values of rmw_level (Documentation/admin-guide/md.rst; PARITY_DISABLE_RMW, PARITY_PREFER_RMW in drivers/md/raid5.h).
+"""
 
 _LOG_BYTES = 2 * BLOCK_BYTES
-"""Header and partial parity, in one write before all others (ppl_submit_iounit in drivers/md/raid5-ppl.c)."""
+"""The header and the partial parity, in one write before all others (ppl_submit_iounit in drivers/md/raid5-ppl.c)."""
 
 
 class WriteWay(StrEnum):
@@ -51,14 +52,14 @@ class WriteWay(StrEnum):
     RECONSTRUCT = "reconstruct-write"
     """Read the other data of the stripe, and compute the parity from all data."""
     COMPUTE_FIRST = "reconstruct-write, after computing missing data"
-    """Neither is possible: read everything that exists, and compute the missing data first."""
+    """Neither method is possible, so read everything that exists, and compute the missing data first."""
     COPIES = "write to every copy"
     PLAIN = "one write"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberIo:
-    """I/O of a small write on one member."""
+    """The I/O of a small write on one member."""
 
     name: str
     device: str
@@ -67,9 +68,9 @@ class MemberIo:
     """The kind of chunk; None for a member that is only read."""
     reads: int
     writes: int
-    """Number of 4 KiB blocks, as ``reads``."""
+    """The number of 4 KiB blocks, as for ``reads``."""
     log_bytes: int = 0
-    """Bytes written to its partial parity log."""
+    """The number of bytes written to the member's partial parity log."""
 
     @property
     def read_bytes(self) -> int:
@@ -88,37 +89,37 @@ class SmallWrite:
     sector: int
     stripe: int
     skip_bytes: int
-    """Offset of the block in its chunk."""
+    """The offset of the block in its chunk."""
     way: WriteWay
     target_slots: tuple[int, ...]
-    """Slots with the block or its copies."""
+    """The slots that hold the block or its copies."""
     written_slots: tuple[int, ...]
-    """In the order in which md submits the writes."""
+    """The slots that are written, in the order in which md submits the writes."""
     ios: tuple[MemberIo, ...]
     modify_reads: int | None
-    """Blocks that read-modify-write would read, for parity levels; None if it is not possible."""
+    """On parity levels, how many blocks read-modify-write would read; None if it is not possible."""
     reconstruct_reads: int | None
     reason: str
     further: tuple[str, ...]
     is_predicted: bool = True
-    """False if md defers the writes to members: with a journal in write-back mode."""
+    """False if md defers the writes to members, which it does with a journal in write-back mode."""
 
 
 _Counts = tuple[int | None, int | None]
-"""Blocks that read-modify-write and reconstruct-write would read."""
+"""How many blocks read-modify-write and reconstruct-write would read."""
 
 
 def small_write(shape: MappedArray, sector: int) -> SmallWrite:
-    """The I/O caused by writing the block that begins at this sector of the array.
+    """Predict the I/O of a write of the block that begins at this sector of the array.
 
-    Raises ArrayError during a reshape, and for a block that does not exist.
+    Raises ArrayError during a reshape, and if there is no such block.
     """
     if shape.reshaping:
         raise ArrayError(f"{shape.name} is being reshaped", hint="step through a write when the reshape is complete")
     if sector % BLOCK_SECTORS or not 0 <= sector <= shape.size_sectors - BLOCK_SECTORS:
         raise ArrayError(
             f"{shape.name} has no whole block at sector {sector}",
-            hint=f"the last block of 4 KiB is block {shape.size_sectors // BLOCK_SECTORS - 1}",
+            hint=f"choose a block of 4 KiB from 0 to {shape.size_sectors // BLOCK_SECTORS - 1}",
         )
     places = shape.geometry.places(sector)
     target = places[0]
@@ -153,7 +154,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
 
 
 def _chosen(shape: MappedArray, row: ParityRow, target: MemberPlace) -> tuple[WriteWay, tuple[int, ...], _Counts, str]:
-    """The method that md chooses, the slots that it reads, the reads of each method, and the reason."""
+    """Return the method that md chooses, the slots that it reads, the reads of each method, and the reason."""
     others = tuple(slot for slot in row.data_slots if slot != target.slot)
     in_sync = {slot for slot in range(shape.geometry.raid_disks) if shape.member_in(slot, target.sector)}
     involved = (target.slot, *row.parity_slots)
@@ -185,8 +186,8 @@ def _cheaper(modify: int | None, rebuild: int | None, *, is_modify: bool) -> str
     if other is None:
         return f"the other method would have to read a missing member; this one reads {chosen} blocks"
     if chosen == other:
-        return f"both methods read {chosen} blocks{'' if is_modify else ', so md reconstructs'}"
-    return f"it reads {chosen} blocks, the other method {other}"
+        return f"both methods read {chosen} blocks{'' if is_modify else ', so md does a reconstruct-write'}"
+    return f"it reads {chosen} blocks, and the other method would read {other}"
 
 
 def _ios(
@@ -196,9 +197,9 @@ def _ios(
     written: tuple[int, ...],
     sector: int,
 ) -> tuple[MemberIo, ...]:
-    """I/O by slot. ``kinds``: slot -> kind of the chunk that is written; ``reads`` and ``written``: slots.
+    """Return the I/O by slot. ``kinds`` maps each slot that is written to the kind of its chunk.
 
-    A member that is being rebuilt, and a replacement, are written too, and read where their data are current.
+    A member that is being rebuilt and a replacement are written too, and are read where their data are current.
     """
     found = []
     for slot in range(shape.geometry.raid_disks):
@@ -223,18 +224,18 @@ def _further(shape: MappedArray) -> tuple[str, ...]:
             "the partial parity log is written first, 8 KiB on the member with P, and caches are flushed at the end"
         )
     if policy == "journal":
-        words.append("data and parity are written to the journal first; that is not counted here")
+        words.append("md first writes data and parity to the journal, which is not counted here")
     return tuple(words)
 
 
 _AWAKE_SECONDS = "60"
-"""Delay before md marks the array clean during an observation: longer than the whole observation."""
+"""The delay before md marks the array clean, which is longer than the whole observation."""
 _DISKSTATS = "/proc/diskstats"
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedIo:
-    """I/O and changes on one member during the write of the block."""
+    """The I/O and the changes on one member during the write of the block."""
 
     name: str
     slot: int
@@ -243,7 +244,7 @@ class ObservedIo:
     read_bytes: int
     written_bytes: int
     changed_sectors: tuple[int, ...]
-    """Sectors of its chunk whose content changed, counted from the beginning of its device."""
+    """The sectors of the member's chunk whose content changed, counted from the beginning of its device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,7 @@ class ObservedWrite:
 
     predicted: SmallWrite
     members: tuple[ObservedIo, ...]
-    """As in ``predicted.ios``."""
+    """The members, in the order of ``predicted.ios``."""
     before: StripePicture
     after: StripePicture
 
@@ -260,7 +261,7 @@ class ObservedWrite:
     def differences(self) -> tuple[str, ...]:
         found = []
         for seen, io in zip(self.members, self.predicted.ios, strict=True):
-            # Compare bytes: a cache flush counts as a write of no bytes.
+            # Compare bytes, because a cache flush counts as a write of no bytes.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
                 did = f"read {human_bytes(seen.read_bytes)} and wrote {human_bytes(seen.written_bytes)}"
                 should = f"{human_bytes(io.read_bytes)} and {human_bytes(io.written_bytes)}"
@@ -271,9 +272,9 @@ class ObservedWrite:
 
 
 def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[SmallWrite, StripePicture]:
-    """The predicted write of a block, and the content of the stripe at that block.
+    """Return the predicted write of a block, and the content of the stripe at that block.
 
-    Raises ArrayError as ``small_write`` does.
+    Raises ArrayError if ``small_write`` does.
     """
     write = small_write(read_shape(session, name), sector)
     picture = read_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
@@ -281,9 +282,9 @@ def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[Small
 
 
 def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
-    """The content to write: the block with all bits inverted, so that a second write restores it.
+    """Return the content to write: the block with all its bits inverted, so that a second write restores it.
 
-    Raises ArrayError if the content cannot be determined, because too many members are missing.
+    Raises ArrayError if too many members are missing to determine the content.
     """
     for seen in picture.cells:
         at = seen.cell.first_sector + picture.skip_bytes // SECTOR_BYTES
@@ -294,9 +295,10 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
 
 
 def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
-    """Write one block of a bare array, bypassing the page cache. Raises ArrayError as ``new_content`` does.
+    """Return a plan that writes one block of a bare array, bypassing the page cache.
 
-    Steps before the write perform the I/O that would otherwise be counted with it.
+    Steps before the write perform the I/O that would otherwise be counted with it. Raises ArrayError if ``new_content``
+    does.
     """
     shape = picture.shape
     device, block = array_device(shape.name), write.sector // BLOCK_SECTORS
@@ -326,7 +328,7 @@ def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
 def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
     """Write the block, and return the effect on the members.
 
-    Raises ArrayError for an array that is mounted, in use by another device, or syncing.
+    Raises ArrayError if the array is mounted, in use by another device, or syncing.
     """
     write, before = picture_of_block(session, name, sector)
     check_bare(session, before.shape)
@@ -369,7 +371,7 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
     above = session.machine.list_dirs([holders])[holders]
     if mounted or above:
         raise ArrayError(
-            f"{shape.name} is in use by {', '.join((*mounted, *above))}, and writing a block would damage its data",
+            f"{shape.name} is in use by {', '.join((*mounted, *above))}, so writing a block would damage its data",
             hint=f"unmount it first; 'raidlab array stop {shape.name}' does so",
         )
     if shape.is_syncing:
@@ -395,7 +397,7 @@ def _changed(before: StripePicture, after: StripePicture, slot: int) -> tuple[in
 
 
 _MOST_SUBSETS = 4
-"""For more writes than this, only prefixes are shown."""
+"""The largest number of writes for which all subsets are shown; for more writes, only the prefixes are."""
 
 
 class CrashOutcome(StrEnum):
@@ -404,7 +406,7 @@ class CrashOutcome(StrEnum):
     OLD = "old"
     NEW = "new"
     EITHER = "old or new"
-    """Copies differ: the result depends on the copy that is read, and may change from read to read."""
+    """The copies differ, so the result depends on the copy that is read, and may change from read to read."""
     MIXED = "neither"
     """The block that was being written has content that was never written."""
     HOLE = "WRITE HOLE"
@@ -414,18 +416,18 @@ class CrashOutcome(StrEnum):
 
     @property
     def is_right(self) -> bool:
-        """Whether a disk may behave like this: a write in flight may or may not have completed."""
+        """Whether a disk may behave like this, given that a write in flight may or may not have completed."""
         return self in (CrashOutcome.OLD, CrashOutcome.NEW, CrashOutcome.EITHER)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAfter:
-    """The result of a read with some members lost. ``target`` is the result for the block that was being written."""
+    """The result of reads with some members lost. ``target`` is the result for the block that was being written."""
 
     lost: tuple[int, ...]
     target: CrashOutcome
     holes: tuple[int, ...] = ()
-    """Slots with wrong content of data that were not being written."""
+    """The slots of data that were not being written, but now read wrong."""
 
     @property
     def outcome(self) -> CrashOutcome:
@@ -437,20 +439,20 @@ class CrashState:
     """The state after a crash, with some of the writes completed."""
 
     written: tuple[int, ...]
-    """Slots that were written, in md's order."""
+    """The slots that were written, in md's order."""
     is_beginning: bool
-    """Whether these are the first ones that md submits."""
+    """Whether these writes are the first ones that md submits."""
     is_consistent: bool
     """Whether parity or copies are consistent, before a log is replayed."""
     reads: tuple[ReadAfter, ...]
-    """With all members first, then without each one, then for RAID 6 without each pair."""
+    """The results with all members first, then without each member, and for RAID 6 then without each pair."""
 
     def without(self, *slots: int) -> ReadAfter:
         return next(read for read in self.reads if read.lost == tuple(sorted(slots)))
 
 
 def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState, ...]:
-    """All states that a crash can leave. ``picture`` has only the part of each chunk at that block.
+    """Return all states that a crash can leave. ``picture`` contains only the part of each chunk at that block.
 
     Raises ArrayError if the content of the members is unknown.
     """
@@ -498,12 +500,12 @@ def crash_states(picture: StripePicture, write: SmallWrite) -> tuple[CrashState,
 
 
 def _data_of(cells: Iterable[SeenCell]) -> dict[int, bytes]:
-    """Slot -> content of its chunk, if the content is known."""
+    """Return the content of each chunk by slot, where it is known."""
     return {seen.cell.slot: seen.data for seen in cells if seen.data is not None}
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All subsets by size, with the prefix in md's order first; for many writes only the prefixes."""
+    """Yield all subsets by size, each prefix in md's order first; for many writes only the prefixes."""
     for count in range(len(slots) + 1):
         beginning = slots[:count]
         yield beginning
@@ -514,12 +516,12 @@ def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 def _new_parity(
     row: ParityRow, held: Mapping[int, bytes], before: Mapping[int, bytes], write: SmallWrite, new: bytes
 ) -> dict[int, bytes]:
-    """The parity that md writes. ``before``: all data before the write."""
+    """Return the parity that md writes. ``before`` contains all data before the write."""
     parity = parities_of(row, {**before, write.target_slots[0]: new}, len(new))
     if write.way is not WriteWay.READ_MODIFY:
         return parity
-    # Read-modify-write applies the difference to the stored parity, correct or not; reconstruct-write computes parity
-    # anew.
+    # Read-modify-write applies the difference to the stored parity, whether or not that is correct; reconstruct-write
+    # computes the parity anew.
     old = parities_of(row, before, len(new))
     return {slot: added((parity[slot], old[slot], held[slot]), len(new)) for slot in parity if slot in held}
 
@@ -561,7 +563,7 @@ class _Parity:
     """The array's consistency policy."""
 
     def is_consistent(self, after: Mapping[int, bytes]) -> bool:
-        """Whether parity matches the data; with data missing, whether the data computed from it are correct."""
+        """Whether the parity matches the data or, if data are missing, whether those computed from it are correct."""
         if not set(self.row.data_slots) <= set(after):
             return self.read(after, ()).outcome.is_right
         fitting = parities_of(self.row, {slot: after[slot] for slot in self.row.data_slots}, len(self.new))
@@ -583,8 +585,8 @@ class _Parity:
         p = self.row.p_slot
         if self.policy != "ppl" or p not in left or self.target not in left:
             return left
-        # Partial parity, P without the new data, is the parity of the data that were not being written; with the
-        # current data it gives P.
+        # The partial parity (P without the new data) is the parity of the data that were not being written. Together
+        # with the current data it gives P.
         return left | {p: added((self.complete[p], self.new, left[self.target]), len(self.new))}
 
 
@@ -592,7 +594,7 @@ _COPIED = ("raid1", "raid10")
 
 
 def shape_words(shape: MappedArray) -> str:
-    """The geometry in one line: ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
+    """Return the geometry in one line, such as ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
     words = [f"{shape.name}: {shape.level} {shape.layout_word}".rstrip(), f"{shape.geometry.raid_disks} members"]
     words += [f"chunk {human_bytes(shape.chunk_sectors * SECTOR_BYTES)}"] if shape.chunk_sectors else []
     if shape.reshaping:
@@ -601,14 +603,14 @@ def shape_words(shape: MappedArray) -> str:
 
 
 def moment_words(picture: StripePicture) -> str:
-    """Whether the picture is a consistent snapshot, in words."""
+    """Say whether the picture is a consistent snapshot."""
     if picture.is_one_moment:
         return "one moment: writes to this stripe waited while the members were read"
     return f"not one moment: {picture.why_not}"
 
 
 def judged_words(picture: StripePicture) -> list[str]:
-    """The result of the comparison: whether the stripe is consistent, and which member is wrong if this is known."""
+    """Say whether the stripe is consistent and, if this is known, which member is wrong."""
     comparison, level = picture.comparison, picture.shape.level
     if comparison.verdict is StripeVerdict.UNKNOWN:
         if level in ("raid0", "linear"):
@@ -619,7 +621,7 @@ def judged_words(picture: StripePicture) -> list[str]:
         return [f"{what} agree."]
     words = []
     if picture.awaits_resync:
-        words.append("The resync that is due has not reached this stripe yet: it will make the stripe consistent.")
+        words.append("The resync that is due has not reached this stripe yet; it will make the stripe consistent.")
     for seen in comparison.cells:
         if seen.differs and seen.data is not None:
             held, count = picture.shape.name_of(seen.cell.slot), len(seen.differs)
@@ -641,7 +643,7 @@ def judged_words(picture: StripePicture) -> list[str]:
 
 
 def repair_words(picture: StripePicture) -> list[str]:
-    """The effect of reads, a check and a repair on the stripe, and why a repair may be wrong."""
+    """Describe what reads, a check and a repair do with the stripe, and why a repair may be wrong."""
     comparison, shape = picture.comparison, picture.shape
     if comparison.verdict is not StripeVerdict.DIFFERS:
         return []
@@ -675,7 +677,7 @@ def repair_words(picture: StripePicture) -> list[str]:
 
 
 def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
-    """The method that md uses for a small write, with the reason."""
+    """Describe the method that md uses for a small write, and give the reason."""
     block = write.sector // BLOCK_SECTORS
     first = f"A write of block {block}, in stripe {write.stripe}: {write.way}."
     if not shape.is_parity:
@@ -686,14 +688,14 @@ def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
 
 
 def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
-    """The order of writes to members, and additional I/O."""
+    """Describe the order of the writes to members, and any additional I/O."""
     order = [shape.name_of(slot) for slot in write.written_slots]
     words = [f"md submits the writes in this order: {', '.join(order)}; drives may complete them in any order."]
     return [*(words if len(order) > 1 else []), *(f"In addition, {more}." for more in write.further)]
 
 
 def observed_words(seen: ObservedWrite) -> list[str]:
-    """Whether md's I/O was as predicted."""
+    """Say whether md's I/O was as predicted."""
     if not seen.predicted.is_predicted:
         return ["The journal is in write-back mode: md chooses when it writes to the members."]
     if not seen.differences:
@@ -702,15 +704,15 @@ def observed_words(seen: ObservedWrite) -> list[str]:
 
 
 def crash_head(write: SmallWrite) -> str:
-    """The title of the table of crash states."""
+    """Return the title of the table of crash states."""
     return f"A crash during the write of block {write.sector // BLOCK_SECTORS}, whose bits are all inverted."
 
 
 def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
-    """The content of the table of crash states as sentences."""
+    """Describe the table of crash states in sentences."""
     words = []
     if any(not read.outcome.is_right for read in states[0].reads if len(read.lost) < 2):
-        words.append("The stripe is already wrong before anything is written: the first line shows this.")
+        words.append("The stripe is already wrong before anything is written, as the first line shows.")
     reads = [read for state in states for read in state.reads]
     holes = sum(bool(read.holes) for read in reads)
     if holes:
@@ -731,14 +733,14 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
     return [*words, afterwards] if afterwards else words
 
 
-_BY_COPYING = "After such a crash md writes one copy over the others; then all reads return the same data, old or new."
+_BY_COPYING = "After such a crash md writes one copy over the others, so all reads return the same data, old or new."
 _BY_RESYNC = (
-    "After such a crash md makes the parity consistent: with all members present nothing is wrong then. A degraded "
-    "array starts only with --force."
+    "After such a crash md makes the parity consistent, and then nothing is wrong if all members are present. A "
+    "degraded array starts only with --force."
 )
 _AFTERWARDS = {
     "resync": _BY_RESYNC,
     "bitmap": _BY_RESYNC,
-    "ppl": "These are reads after md has replayed the partial parity log: it protects data not being written.",
-    "journal": "These are reads after md has replayed the journal with the whole write; without it all data are old.",
+    "ppl": "These reads come after md has replayed the partial parity log, which protects data not being written.",
+    "journal": "These reads come after md has replayed a journal with the whole write; without it all data are old.",
 }

@@ -1,4 +1,4 @@
-"""Plans for an open lab that are no operations of ``Array``: unplug a disk, corrupt its data, or slow it down."""
+"""Plans for an open lab that are not operations of ``Array``: unplug a disk, corrupt its data, or slow it down."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CORRUPTED_BYTES = 64 * KIB
 
 
 def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
-    """Make a disk vanish while in use; with ``breaks_array``, even one that an array needs. Raises LabError."""
+    """Make a disk vanish while it is in use; with ``breaks_array``, even if an array needs it. Raises LabError."""
     found = session.lab.disk(disk)
     everything = _holders(session, found)
     broken = [status for status in everything if status.breaks_without(status.member(found.node))]
-    # Arrays inside another array consist of slices; they detect the loss by themselves too.
+    # Arrays inside another array consist of slices, and detect the loss themselves.
     holders = [status for status in everything if not status.inner]
-    # An array that cannot run without the disk rejects ``mdadm --incremental --fail``, and detects the loss by itself.
+    # An array that cannot run without the disk rejects ``mdadm --incremental --fail``, and detects the loss itself.
     plan = operations.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
         raise cannot_do_without(broken, disk, forced="pull")
@@ -33,7 +33,7 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
 
 
 def plug_in(session: LabSession, disk: str) -> Plan:
-    """Bring a pulled disk back, which can then be added or re-added. Raises ArrayError."""
+    """Bring a pulled disk back, so that it can be added or re-added. Raises ArrayError if this is not possible."""
     found = session.lab.disk(disk)
     if not is_pulled(session, found):
         raise ArrayError(f"{disk} has not been pulled", hint=f"pull it first: raidlab array pull ARRAY {disk}")
@@ -41,30 +41,30 @@ def plug_in(session: LabSession, disk: str) -> Plan:
     for status in holders:
         if not status.member(found.node).is_faulty:
             raise ArrayError(
-                f"{status.name} has not marked {disk} as faulty, although it is unplugged",
+                f"{status.name} has not marked {disk} as faulty, although the disk is unplugged",
                 hint=f"stop the array first: raidlab array stop {status.name}",
             )
     return operations.plug_in(found, arrays=[status.name for status in holders])
 
 
 def is_pulled(session: LabSession, disk: LabDisk) -> bool:
-    """Whether a disk's driver has released it: every I/O fails, even if its node still exists."""
+    """Whether a disk's driver has released it, so that every I/O fails even if its node still exists."""
     if absent(session.machine, [disk.kernel_name]):
         return True
     if disk.kind is not DiskKind.SPINDLE:
         return False
-    # While md holds it, a disconnected drive keeps its size; only a read shows the loss.
+    # A disconnected drive keeps its size while md holds it, so only a read shows the loss.
     read = ("dd", f"if={disk.node}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none")
     return session.machine.run(read, check=False).status != 0
 
 
 def slow(session: LabSession, disk: str, model: str) -> Plan:
-    """Run a spindle at the pace of a slower drive model; its own model, or an empty string, restores its pace."""
+    """Run a spindle at the pace of a slower drive model; its own model or an empty string restores its own pace."""
     return operations.slow(session.lab.disk(disk), model)
 
 
 def paces(session: LabSession) -> dict[str, str]:
-    """Disk -> drive model at whose pace it runs, for spindles that have been slowed down."""
+    """Return the drive model at whose pace each spindle runs, by disk, for the spindles that have been slowed down."""
     notes = {disk.name: pace_note(disk.name) for disk in session.disks if disk.kind is DiskKind.SPINDLE}
     texts = session.machine.read(list(notes.values())) if notes else {}
     return {name: text.split()[1] for name, path in notes.items() if (text := texts[path]) and len(text.split()) > 1}
@@ -73,8 +73,8 @@ def paces(session: LabSession) -> dict[str, str]:
 def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CORRUPTED_BYTES) -> Plan:
     """Overwrite part of a member with random bytes behind md's back.
 
-    The region lies in the data mark if there is one, else in the middle of the member's data. If the member holds only
-    parity there, the parity is corrupted: no read returns wrong data, but a check detects it.
+    The region lies in the data mark if the array has one, otherwise in the middle of the member's data. If the member
+    holds only parity there, the parity is corrupted, so that no read returns wrong data, but a check finds the damage.
     """
     status = session.array(name).status()
     if "corrupt" in status.cannot:
@@ -96,12 +96,12 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
 
 
 def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, length: int) -> tuple[int, int, str]:
-    """Start and length of the region within the member's data, and the kind of its content."""
+    """Return the start and length of the region within the member's data, and the kind of its content."""
     block = operations.CORRUPTION_BLOCK_BYTES
     length -= length % block
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)
-    # In a RAID 0 of members of different sizes, the end of the array lies on some members only.
+    # In a RAID 0 whose members differ in size, only some members hold the end of the array.
     has_zones = status.level == LevelName.RAID0 and len({each.data_size_kib for each in status.members}) > 1
     if mark is None or not mark.is_raw or has_zones:
         middle = used // 2

@@ -1,6 +1,6 @@
-"""Known data on an array, which loads do not touch, and a verdict on their state at any later time.
+"""Known data on an array, and a verdict on their state at any later time.
 
-Loads and known data use regions of the array that do not overlap.
+Loads do not touch the known data, because the two use regions of the array that do not overlap.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MARK_FRACTION = 8
 
 
 def mark_bytes(size_bytes: int) -> int:
-    """The part of a bare array reserved for the mark: 16 MiB, or an eighth of a smaller array.
+    """Return the size of the part of a bare array reserved for the mark: 16 MiB, but at most an eighth of the array.
 
-    An eighth is rounded down to whole MiB, or to whole 4 KiB if the array is smaller than 16 MiB.
+    The eighth is rounded down to whole MiB, or to whole 4 KiB if the array is smaller than 16 MiB.
     """
     wanted = min(MARK_BYTES, size_bytes // _MARK_FRACTION)
     unit = MIB if wanted >= 2 * MIB else 4 * KIB
@@ -39,21 +39,21 @@ def mark_bytes(size_bytes: int) -> int:
 
 
 def load_target(session: LabSession, word: str) -> LoadTarget:
-    """The target of loads on the array or free disk with this name; an existing file system is mounted.
+    """Return the target of loads on the array or free disk with this name, and mount its file system if it has one.
 
-    The free space of a file system is not determined here: see ``with_free_bytes``. Raises ArrayError for an array that
-    is not running or has unknown content, DeviceRefused for a disk in use.
+    The free space of a file system is not determined here, but by ``with_free_bytes``. Raises ArrayError if the array
+    is not running or has unknown content, and DeviceRefused if the disk is in use.
     """
     target = _whole_target(session, word)
     mark = read_marks(session).get(target.uuid) if target.array and target.is_raw else None
     if mark is None or not mark.is_raw:
         return target
-    # The mark of an array that has grown since is still at the former end.
+    # If the array has grown since, its mark is still at the former end.
     return replace(target, available_bytes=min(target.available_bytes, mark.start_bytes))
 
 
 def _whole_target(session: LabSession, word: str) -> LoadTarget:
-    """Like ``load_target``, but up to where a new mark would begin."""
+    """Like ``load_target``, but the target extends to the place where a new mark would begin."""
     if not names_array(word):
         disk = session.lab.disk(word)
         session.check_free([disk.node])
@@ -70,24 +70,27 @@ def _whole_target(session: LabSession, word: str) -> LoadTarget:
 
 
 def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
-    """The target with the free space of its file system, if any. Raises ArrayError if the lab has not mounted it."""
+    """Return the target with the free space of its file system, if it has one.
+
+    Raises ArrayError if the lab has not mounted the file system.
+    """
     if target.is_raw:
         return target
     return replace(target, available_bytes=filesystem.free_bytes(session.machine, _mount_of(session, target)))
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
-    """The file system on an array; RAW only if the array's beginning is readable and carries no signature.
+    """Return the file system on an array; RAW only if the array's beginning is readable and has no signature.
 
-    Raises ArrayError for any other content, such as partitions or several signatures, so that nothing is overwritten;
-    DeviceRefused for an array in use.
+    Raises ArrayError if there is anything else on it, such as partitions or several signatures, so that nothing is
+    overwritten, and DeviceRefused if the array is in use.
     """
     types = session.lab.guard.carried([device]).get(device, ())
     if len(types) == 1 and types[0] in tuple(FileSystem):
         return FileSystem(types[0])
     if types:
         raise ArrayError(
-            f"{device} carries {', '.join(types)}, which the lab does not overwrite",
+            f"{device} contains {', '.join(types)}, which the lab does not overwrite",
             hint=f"use an array with ext4, xfs or no file system; 'raidlab exec -- wipefs --all {device}' erases it",
         )
     # An unreadable device is not blank: it may hold a file system whose first block is damaged.
@@ -102,7 +105,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
 
 
 def _mount_of(session: LabSession, target: LoadTarget) -> str:
-    """The mount point of an array's file system. Raises ArrayError if the lab did not mount it."""
+    """Return the mount point of an array's file system. Raises ArrayError if the lab did not mount it."""
     name, expected = target.array or "", filesystem.mount_point(target.device)
     folders = session.array(name).mounted_on
     if expected in folders:
@@ -121,7 +124,7 @@ _MOST_MARKS = 64
 
 
 class DataMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Location of known data, and the seed that generates them."""
+    """The location of known data, and the seed that generates them."""
 
     array: str
     uuid: str
@@ -143,7 +146,7 @@ class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: DataVerdict
     sentence: str
     changed: tuple[tuple[int, int], ...] = ()
-    """Regions that differ: start and length in bytes, relative to the start of ``DataMark.path``."""
+    """The start and length of each region that differs, in bytes from the start of ``DataMark.path``."""
     unreadable: tuple[tuple[int, int], ...] = ()
     """Regions for which md returns an I/O error."""
 
@@ -162,14 +165,14 @@ class LastVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """The result of mark_program.py."""
+    """What mark_program.py reports."""
 
     changed: tuple[tuple[int, int], ...]
     unreadable: tuple[tuple[int, int], ...]
 
 
 def write_mark(session: LabSession, name: str) -> DataMark:
-    """Write known data to the end of a bare array, or to a file on its file system; replaces an older mark."""
+    """Write known data to the end of a bare array, or to a file on its file system, in place of any older mark."""
     target = _whole_target(session, name)
     path, start, length = _where(session, name, target)
     mark = DataMark(
@@ -182,8 +185,8 @@ def write_mark(session: LabSession, name: str) -> DataMark:
         written_utc=utc_second_text(session.host.clock),
     )
     others = {uuid: each for uuid, each in read_marks(session).items() if uuid != mark.uuid}
-    # Delete the older mark first: if this command is killed during the write, the old mark would report good data as
-    # changed.
+    # Delete the older mark first: if this command were killed during the write, a verification of the old mark would
+    # report good data as changed.
     _save(session, others)
     _call(session, "write", mark)
     _save(session, {**others, mark.uuid: mark})
@@ -202,7 +205,7 @@ def _verify(session: LabSession, mark: DataMark) -> MarkVerdict:
     try:
         target = load_target(session, mark.array)
         if target.uuid != mark.uuid:
-            raise ArrayError(f"{mark.array} is now another array: the array with the known data no longer exists")
+            raise ArrayError(f"{mark.array} is now a different array: the one with the known data no longer exists")
         if not mark.is_raw:
             _mount_of(session, target)
         found = _call(session, "verify", mark)
@@ -243,7 +246,7 @@ def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
 
 
 def mark_of(session: LabSession, name: str) -> DataMark | None:
-    """The mark on a running array. Raises ArrayError if the array is not running."""
+    """Return the mark on a running array. Raises ArrayError if the array is not running."""
     uuid = session.array(name).status().uuid
     marks = read_marks(session)
     return marks.get(uuid) if uuid else next((mark for mark in marks.values() if mark.array == name), None)
@@ -258,18 +261,18 @@ def require_mark(session: LabSession, name: str) -> DataMark:
 
 
 def read_marks(session: LabSession) -> dict[str, DataMark]:
-    """All marks of this lab by the UUID of their array; empty if the file is damaged."""
+    """Return all marks of this lab by the UUID of their array; none if the file is damaged."""
     marks = RecordFile(session.folder / _MARKS_FILE, tuple[DataMark, ...]).read_or(())
     return {mark.uuid: mark for mark in marks}
 
 
 def last_verdicts(session: LabSession) -> dict[str, LastVerdict]:
-    """The last verdict on each mark, by the UUID of its array; reads no data from the array."""
+    """Return the last verdict on each mark, by the UUID of its array, without reading data from the array."""
     return RecordFile(session.folder / _VERDICTS_FILE, dict[str, LastVerdict]).read_or({})
 
 
 def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int, int]:
-    """Path, start and length of the mark on a target. Raises ArrayError for a disk that is not an array."""
+    """Return the path, start and length of the mark on a target. Raises ArrayError if the target is not an array."""
     if not target.uuid:
         raise ArrayError(f"{name} is not an array", hint="mark an array")
     if target.is_raw:
@@ -277,7 +280,7 @@ def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int
     folder = _mount_of(session, target)
     length = min(MARK_BYTES, free_bytes(session.machine, folder) // 4)
     if length < _BLOCK_BYTES:
-        raise ArrayError(f"{folder} has no space for known data", hint="delete files there")
+        raise ArrayError(f"{folder} has no space for known data", hint="delete some files there")
     return f"{folder}/{_MARK_FILE_NAME}", 0, length - length % _BLOCK_BYTES
 
 
@@ -295,12 +298,12 @@ _PAST = {"write": "written", "verify": "read"}
 
 
 def _save(session: LabSession, marks: dict[str, DataMark]) -> None:
-    """Store the newest marks only, so that the file does not grow without bound."""
+    """Store only the newest marks, so that the file does not grow without bound."""
     _store(session, _MARKS_FILE, tuple(marks.values())[-_MOST_MARKS:])
 
 
 def _store_verdict(session: LabSession, uuid: str, verdict: MarkVerdict | None) -> None:
-    """Store the verdict on a mark; None, for data that have not been verified yet, removes an older one."""
+    """Store the verdict on a mark; None removes an older verdict, for data that have not been verified yet."""
     verdicts = last_verdicts(session)
     verdicts.pop(uuid, None)
     if verdict is not None:

@@ -22,38 +22,39 @@ from lab.workloads.jobs import JobTarget, fio_invocations, prepare_invocation
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload, find_workload
 
 WORKING_SET_BYTES = 256 * MIB
-"""Default working set if neither the workload nor the caller sets one: enough to touch every member, and written in
-about a second."""
+"""The working set if neither the workload nor the caller sets one. It touches every member, and is written in about a
+second."""
 LONGEST_SECONDS = 24 * 3600.0
 LIVE_SECONDS = 0.5
 _HURRIED_SECONDS = 0.2
 
 
 class LoadPhase(StrEnum):
-    """Phases of a load."""
+    """The phases of a load."""
 
     PREPARING = "preparing"
-    """Writes the data to be read later, so that reads do not hit unallocated space."""
+    """The load writes the data that it will read, so that reads do not hit unallocated space."""
     WARMING_UP = "warming up"
     RUNNING = "running"
     OVER = "over"
 
 
 class Load:
-    """``Load(session, "md0", "rand-read-4k", on_live=…).start()``, then ``stop()`` or ``wait()``.
+    """A workload's run: ``Load(session, "md0", "rand-read-4k", on_live=…).start()``, then ``stop()`` or ``wait()``.
 
     A load never touches the data mark. On a bare array it overwrites everything before the mark.
 
     Args:
         where: an array, or a free disk.
-        runtime_seconds: measured time; None: until ``stop`` (at most a day), without warm-up.
-        working_set_bytes: over all jobs; None: the workload's own, otherwise 256 MiB or the available space if less.
-        is_aside: the load does not advance the clock of a machine in virtual time (Machine.stream), except while it
+        runtime_seconds: the measured time; None means until ``stop`` (at most a day), without a warm-up.
+        working_set_bytes: the total for all jobs; None means the workload's own working set or, if it sets none,
+            256 MiB or the available space, whichever is less.
+        is_aside: whether the load leaves the clock of a machine in virtual time alone (Machine.stream), except while it
             prepares; live values are then reported at the pace of this computer's clock.
         on_live: called with the values of each half second, on the load's thread.
         on_phase: called with each phase as it begins, on the same thread.
-        on_end: called once at the end, on the same thread: with the figures, None if the load was stopped before it
-            measured anything, or the error that made it fail.
+        on_end: called once at the end, on the same thread, with the figures, with None if the load was stopped before
+            it measured anything, or with the error that made it fail.
     """
 
     def __init__(
@@ -96,11 +97,14 @@ class Load:
         return self.phase is LoadPhase.OVER
 
     def stop(self) -> None:
-        """Request the end: fio then prints its results. Returns immediately; repeated calls have no effect."""
+        """Ask fio to print its results and end. Returns immediately; repeated calls have no effect."""
         self._fio.stop()
 
     def wait(self, timeout_seconds: float | None = None) -> Measured | None:
-        """Wait for the end; None if stopped before it measured anything. Raises the error that made it fail."""
+        """Wait for the end, and return the figures, or None if the load was stopped before it measured anything.
+
+        Raises the error that made the load fail.
+        """
         self._thread.join(timeout_seconds)
         if isinstance(self._outcome, LabError):
             raise self._outcome
@@ -151,7 +155,7 @@ class Load:
         return max(size, block_bytes)
 
     def _prepare(self, where: LoadTarget, target: JobTarget) -> None:
-        """Write each region once, so that reads do not hit unallocated space; a load that verifies does so itself."""
+        """Write each region once, so that reads do not hit unallocated space, unless the load verifies and does so."""
         region = (where.uuid or where.device, where.file_system, self.workload.jobs, target.file_bytes)
         if self.workload.verify is Verify.REREAD or region in self._session.written:
             return
@@ -180,11 +184,11 @@ class Forecast:
     iops: float | None
     """I/Os per second, reads and writes together; None if no number can be predicted."""
     reason: str
-    """The reason for the number, or for its absence."""
+    """The reason for the number, or why there is none."""
 
 
 def predict(session: LabSession, name: str, workload: str | Workload) -> Forecast:
-    """Predict IOPS if the members have a known service time (spindles). Raises ArrayError for a stopped array."""
+    """Predict IOPS if the members have a known service time (spindles). Raises ArrayError if the array is stopped."""
     work = find_workload(workload) if isinstance(workload, str) else workload
     status = session.array(name).status()
     if status.unpredicted:
@@ -207,10 +211,10 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     if status.is_degraded:
         return Forecast(None, f"{name} is degraded: a read of a missing block reads all other members.{cost}")
     try:
-        # The approximate data size of each disk: md reserves a few MiB of it.
+        # Approximately the size of the data on each disk: md reserves a few MiB.
         own = {disk.node: disk.size_bytes for disk in session.disks}
         sizes = tuple(own[node] for node in nodes if node in own) if level.has_zones else ()
-        # From the start of the array, with the default working set.
+        # The load covers the array from its start; its size is the default working set if the workload sets none.
         covered = work.file_bytes * work.region_count if work.file_bytes else WORKING_SET_BYTES
         working_bytes = covered if len(set(sizes)) > 1 else None
         prediction = predict_load(
@@ -222,7 +226,7 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
 
 
 def beside_prediction(predicted_iops: float, measured: Measured) -> str:
-    """Compare one run with its prediction, by the ratio only, since a single run has no confidence interval."""
+    """Compare one run with its prediction, using only their ratio, since a single run has no confidence interval."""
     sections = (measured.figures.reads, measured.figures.writes)
     share = sum(section.iops for section in sections if section) / predicted_iops
     if abs(share - 1) <= AGREEMENT_FRACTION:

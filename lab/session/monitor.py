@@ -1,4 +1,4 @@
-"""Observing an open lab: snapshots of all arrays and disks, the events between two snapshots, and their history."""
+"""Observation of an open lab: snapshots of all arrays and disks, the events between them, and their history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lab.workloads.fio_output import LiveInterval
 
 
 class EventKind(StrEnum):
-    """Kinds of events."""
+    """The kinds of events."""
 
     ARRAY_APPEARED = "array-appeared"
     ARRAY_GONE = "array-gone"
@@ -56,12 +56,12 @@ class Event:
     """One event."""
 
     time_seconds: float
-    """On the machine's monotonic clock: time of the snapshot that first showed the event."""
+    """The time of the snapshot that first showed the event, on the machine's monotonic clock."""
     kind: EventKind
     array: str
-    """Empty for events that concern only a disk."""
+    """The array's name; empty for events that concern only a disk."""
     device: str
-    """Node of the disk; empty for events that concern a whole array."""
+    """The disk's node; empty for events that concern a whole array."""
     sentence: str
 
 
@@ -69,7 +69,7 @@ NameOf = Callable[[str], str]
 
 
 def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> tuple[Event, ...]:
-    """Events from ``before`` to ``after``, causes before effects. ``name_of`` maps a node to the lab's name."""
+    """Return the events between two snapshots, causes before effects. ``name_of`` maps a node to the lab's name."""
     return tuple(_events(before, after, name_of))
 
 
@@ -140,14 +140,14 @@ def _missing(status: ArrayStatus) -> str:
 
 
 Point = tuple[float, float | None]
-"""Time on the machine's clock in seconds, value; None if unknown at that time."""
+"""A time on the machine's clock in seconds, and the value at that time, or None if it is unknown."""
 DEFAULT_HERTZ = 4.0
 SLOW_SECONDS = 2.0
-"""Maximum age of values that /proc/mdstat does not show: error counts, mismatches, clean or active."""
+"""The maximum age of values that /proc/mdstat does not show: error counts, mismatches, and clean or active."""
 STILL_SECONDS = 10.0
-"""Maximum age while there is no I/O: these values hardly change then."""
+"""The maximum age of these values while there is no I/O, because they hardly change then."""
 _PARTITIONS = "/proc/partitions"
-"""Lists only disks with a size (show_partition() in block/genhd.c), so a vanished disk is missing immediately."""
+"""A list of the disks with a size (show_partition() in block/genhd.c), so a vanished disk is missing immediately."""
 _WATCHED_ARRAYS = tuple(f"md{number}" for number in (*range(32), *range(120, 128)))
 _STOP_SECONDS = 5.0
 
@@ -157,21 +157,21 @@ class Snapshot:
     """The state of all arrays and disks at one time."""
 
     time_seconds: float
-    """On the machine's monotonic clock."""
+    """The time on the machine's monotonic clock."""
     arrays: tuple[ArrayStatus, ...]
     disks: Mapping[str, DiskCounters]
-    """Counters of arrays, their members and the lab's disks by kernel name, and of arrays by their own names."""
+    """The counters of arrays, members and the lab's disks by kernel name, and those of arrays also by their names."""
     md_thread_ticks: Mapping[str, int] = field(default_factory=dict)
-    """Array -> CPU time of its kernel threads since the first snapshot, in hundredths of a second."""
+    """The CPU time of each array's kernel threads since the first snapshot, in hundredths of a second."""
     vanished: frozenset[str] = frozenset()
-    """Kernel names of lab disks that have disappeared."""
+    """The kernel names of the lab disks that have disappeared."""
 
     def array(self, name: str) -> ArrayStatus | None:
         return next((status for status in self.arrays if status.name == name), None)
 
 
 def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
-    """Take a single snapshot; with ``name``, of that array only. Raises ArrayError if the array is not running."""
+    """Take one snapshot of all arrays, or only of the array ``name``. Raises ArrayError if that is not running."""
     arrays = (session.array(name).status(),) if name else session.statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", MDSTAT])
     # proc(5): the first number is the uptime in seconds.
@@ -184,13 +184,14 @@ def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
 
 
 class Monitor:
-    """``Monitor(session, on_snapshot=…, on_end=…).start()``: takes ``hertz`` snapshots a second, on its own thread.
+    """Takes snapshots on its own thread after ``Monitor(session, on_snapshot=…, on_end=…).start()``.
 
     Args:
         session: an open lab; the monitor follows arrays as they appear and disappear, including those made by hand.
-        hertz: snapshots per second, in virtual time by this computer's clock; unchanged ones are then not reported.
+        hertz: snapshots per second. In virtual time these are seconds of this computer's clock, and a snapshot that
+            shows no change is not reported.
         on_snapshot: called with each snapshot, on the monitor's thread; a slow callback delays the next snapshot.
-        on_end: called once at the end: with None after ``stop``, otherwise with the error (MachineLost).
+        on_end: called once at the end, with None after ``stop``, otherwise with the error (MachineLost).
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class Monitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; no snapshots follow once this has returned. Safe to call repeatedly, and on a lost machine."""
+        """Stop; no snapshot follows after this has returned. It is safe to call repeatedly, and on a lost machine."""
         with self._state:
             self._stopping.set()
             stream = self._stream
@@ -228,7 +229,7 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """The machine's clock, extrapolated; in virtual time, as in the newest snapshot. None before the first one."""
+        """Return the machine's time, extrapolated from the newest snapshot except in virtual time; None before it."""
         if self._newest is None:
             return None
         machine, here = self._newest
@@ -260,7 +261,7 @@ class Monitor:
             for raw in stream:
                 self._report(raw)
                 if self._maker.misses_devices:
-                    # A new device has appeared that this stream does not cover; the next stream covers it.
+                    # A device has appeared that this stream does not cover, but the next one will.
                     stream.stop()
                     break
             else:
@@ -274,10 +275,10 @@ class Monitor:
             request = replace(self._maker.request(0.0), thread_prefixes=())
             for raw in self._session.machine.sample(request):
                 if found is not self._session.found:
-                    # A plan has run: it may have changed values that only sysfs shows.
+                    # A plan has run, and may have changed values that only sysfs shows.
                     found, reported = self._session.found, None
                     self._maker.forget()
-                # The sample itself takes a few microseconds.
+                # Rounded, because the sample itself takes a few microseconds.
                 shown = (raw.files, round(raw.time_seconds, 2))
                 if shown != reported:
                     reported = shown
@@ -291,7 +292,7 @@ class Monitor:
 
 
 class SnapshotMaker:
-    """Converts samples into snapshots; reads sysfs only when necessary."""
+    """Converts samples into snapshots, and reads sysfs only when necessary."""
 
     def __init__(self, session: LabSession) -> None:
         self._session = session
@@ -306,7 +307,7 @@ class SnapshotMaker:
 
     @property
     def misses_devices(self) -> bool:
-        """Whether the last snapshot has a device whose counters were not requested."""
+        """Whether the last snapshot contains a device whose counters were not requested."""
         return not self._devices() <= self._asked
 
     def forget(self) -> None:
@@ -326,7 +327,7 @@ class SnapshotMaker:
     def snapshot(self, raw: RawSample) -> Snapshot:
         text = raw.files.get(MDSTAT) or ""
         stat = parse_mdstat(text)
-        # Knowledge of arrays made of other arrays changes with ``found``.
+        # What is known about arrays made of other arrays changes with ``found``.
         shown = (stat.shape, raw.files.get(_PARTITIONS), self._session.found)
         counted = raw.files.get("/proc/diskstats")
         may_be_old = SLOW_SECONDS if counted != self._counted else STILL_SECONDS
@@ -345,7 +346,7 @@ class SnapshotMaker:
         )
 
     def _bridged(self, status: ArrayStatus) -> ArrayStatus:
-        """The status; during a short idle period of md within a background plan, the one before that period."""
+        """Return the status or, if md is briefly idle during a background plan, the status before that period."""
         if status.sync_action.is_busy:
             self._at_work[status.name] = status
             return status
@@ -364,7 +365,7 @@ class SnapshotMaker:
         return frozenset({*_WATCHED_ARRAYS, *names, *members, *(disk.kernel_name for disk in self._session.disks)})
 
     def _thread_ticks(self, ticks: Mapping[str, int]) -> dict[str, int]:
-        """CPU time of each array's threads, in ticks; for a volume, the sum over its arrays."""
+        """Return the CPU time of each array's threads, in ticks; a volume has the sum over its arrays."""
         sums = self._threads.add(ticks)
         for status in self._arrays:
             if status.inner:
@@ -373,30 +374,30 @@ class SnapshotMaker:
 
 
 def _by_array(counters: Mapping[str, DiskCounters], arrays: tuple[ArrayStatus, ...]) -> dict[str, DiskCounters]:
-    """Counters by kernel name, and also by the array's name if its kernel name is another one."""
+    """Return the counters by kernel name, and also by the array's name if its kernel name is different."""
     names = {status.name: status.kernel_name for status in arrays}
     return {**counters, **{name: counters[kernel] for name, kernel in names.items() if kernel in counters}}
 
 
 RATE_SECONDS = 5.0
-"""The period over which a sync's speed is averaged; a few snapshots if they are further apart."""
+"""The period over which a sync's speed is averaged; it is longer if it would contain only a few snapshots."""
 _RATE_SNAPSHOTS = 6
 LEAST_SECONDS = 1.0
-"""The remaining time is reported only after this period: extrapolated from a burst or a pause, it is meaningless."""
+"""The period after which the remaining time is reported; extrapolated from a burst or a pause, it is meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPace:
-    """Speed and remaining time of a sync."""
+    """The speed and the remaining time of a sync."""
 
     bytes_per_second: float
-    """Speed at each member."""
+    """The speed on each member."""
     left_seconds: float | None
-    """None while the sync makes no progress, and in its first second."""
+    """The remaining time; None while the sync makes no progress, and in its first second."""
 
 
 def sync_pace(snapshots: Sequence[Snapshot], name: str) -> SyncPace | None:
-    """The pace of the sync in the newest snapshot; None without a sync, or with only one snapshot of it."""
+    """Return the pace of the sync in the newest snapshot; None if it shows no sync, or is the only one that does."""
     seen = [(snapshot.time_seconds, status) for snapshot in snapshots if (status := snapshot.array(name))]
     if not seen or seen[-1][1].sync_progress is None:
         return None
@@ -415,7 +416,7 @@ def sync_pace(snapshots: Sequence[Snapshot], name: str) -> SyncPace | None:
 
 
 def recent(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-    """The newest snapshot and those of the period before it, but at least a few; oldest first."""
+    """Return the snapshots of the last ``RATE_SECONDS``, but at least a few, the oldest first."""
     oldest = snapshots[-1].time_seconds - RATE_SECONDS if snapshots else 0.0
     few = len(snapshots) - _RATE_SNAPSHOTS
     return [snapshot for number, snapshot in enumerate(snapshots) if snapshot.time_seconds >= oldest or number >= few]
@@ -425,21 +426,21 @@ DEFAULT_SECONDS = 600.0
 
 
 class Measure(StrEnum):
-    """Values recorded for every device."""
+    """The values recorded for every device."""
 
     READ_IOPS = "read_iops"
     WRITE_IOPS = "write_iops"
     READ_BYTES_PER_SECOND = "read_bytes_per_second"
     WRITE_BYTES_PER_SECOND = "write_bytes_per_second"
     UTILISATION = "utilisation"
-    """Fraction of the time in which the device was busy, 0 to 1."""
+    """The fraction of time during which the device was busy, 0 to 1."""
 
 
 _MEASURES = tuple(Measure)
 
 
 class LoadMeasure(StrEnum):
-    """Values recorded for a load, reads and writes together."""
+    """The values recorded for a load, reads and writes together."""
 
     IOPS = "iops"
     BYTES_PER_SECOND = "bytes_per_second"
@@ -449,19 +450,19 @@ class LoadMeasure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Values since the previous snapshot."""
+    """The values of the time since the previous snapshot."""
 
     time_seconds: float
     rates: Mapping[str, number_array[float]]
-    """By device (an array, a member, a disk): the values in the order of ``Measure``, in little memory."""
+    """The values of each device (array, member or disk), in the order of ``Measure``; an array takes little memory."""
     md_cpus: Mapping[str, float]
-    """Array -> CPUs kept busy by its kernel threads."""
+    """The number of CPUs that each array's kernel threads kept busy."""
     syncs: Mapping[str, float]
-    """Array -> speed of its sync in bytes per second."""
+    """The speed of each array's sync, in bytes per second."""
 
 
 class History:
-    """Stores snapshots and intervals of loads, and returns time series. Not thread-safe: use it from one thread."""
+    """Stores snapshots and intervals of loads, and returns time series. It is not thread-safe."""
 
     def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
         size = max(2, round(seconds * hertz))
@@ -474,7 +475,7 @@ class History:
         return self._snapshots[-1] if self._snapshots else None
 
     def span_seconds(self, snapshots: int) -> float:
-        """The machine time that the newest ``snapshots`` snapshots cover."""
+        """Return the machine time that the newest ``snapshots`` snapshots cover."""
         if not self._moments:
             return 0.0
         first = self._moments[max(0, len(self._moments) - snapshots - 1)]
@@ -507,15 +508,15 @@ class History:
         self._load.append((time_seconds, interval))
 
     def rates(self, device: str, measure: Measure, *, seconds: float | None = None) -> list[Point]:
-        """One measure of one device (an array, a member, a disk) over the last ``seconds``."""
+        """Return one measure of one device (an array, a member or a disk) over the last ``seconds``."""
         return self._points(lambda moment: _rate(moment, device, measure), seconds)
 
     def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """CPUs kept busy by an array's kernel threads: 1 is one whole CPU. The resolution of their clock is 10 ms."""
+        """Return how many CPUs an array's kernel threads kept busy; the clock of these threads counts in 10 ms."""
         return self._points(lambda moment: moment.md_cpus.get(name), seconds)
 
     def sync_rate(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """Speed of a sync, in bytes per second of each member."""
+        """Return the speed of an array's sync, in bytes per second on each member."""
         return self._points(lambda moment: moment.syncs.get(name), seconds)
 
     def pace(self, name: str) -> SyncPace | None:
@@ -533,7 +534,7 @@ class History:
         return newest.time_seconds - seconds if newest and seconds is not None else -math.inf
 
     def _points(self, value: Callable[[_Moment], float | None], seconds: float | None) -> list[Point]:
-        """The values over the last ``seconds``; empty if none is known at any time."""
+        """Return the values over the last ``seconds``; none if no value was known at any time."""
         if all(value(moment) is None for moment in self._moments):
             return []
         start = self._start(seconds)
@@ -547,7 +548,7 @@ def _rate(moment: _Moment, device: str, measure: Measure) -> float | None:
 
 
 def load_value(interval: LiveInterval, measure: LoadMeasure) -> float | None:
-    """One measure of one interval, reads and writes together; for percentiles, the worse direction."""
+    """Return one measure of one interval for reads and writes together; a percentile is that of the worse direction."""
     parts = [part for part in (interval.reads, interval.writes) if part]
     if not parts:
         return None

@@ -1,6 +1,6 @@
-"""Advances a virtual-time machine's clock at a pace that the user chooses, or to the next event.
+"""Advances the clock of a machine in virtual time, at a pace that the user chooses or to the next event.
 
-The clock of such a machine advances only while something waits for time to pass. Operations that wait by themselves (a
+The clock of such a machine advances only while something waits for time to pass. Operations that themselves wait (a
 plan, a shell) are not affected by the pace.
 """
 
@@ -15,13 +15,13 @@ from lab.errors import LabError
 from lab.session.session import LabSession
 
 SPEEDS = (1.0, 10.0, 100.0, math.inf)
-"""Machine seconds per second of the computer's clock; infinite: as fast as possible."""
+"""Machine seconds per second of this computer's clock; infinity means as fast as possible."""
 LONGEST_STEP_SECONDS = 3600.0
 TICK_SECONDS = 0.1
-"""Time advances in portions of about this length on the computer's clock, which also delays a change of pace."""
+"""About how long one portion of machine time takes on this computer's clock; a change of pace waits for its end."""
 _LEAST_SECONDS, _MOST_SECONDS = 0.01, 600.0
 _TOGETHER_SECONDS = 0.3
-"""Changes within this interval are one event, such as a failure and the rebuild onto a spare."""
+"""Changes within this interval count as one event, such as a failure and the rebuild onto a spare."""
 _STOP_SECONDS = 5.0
 _BLOCKS = "/sys/block"
 _RUNNING = frozenset({"clean", "active", "active-idle", "write-pending"})
@@ -32,9 +32,9 @@ class Pace:
     """The speed at which time passes."""
 
     speed: float
-    """One of SPEEDS; 0: paused."""
+    """One of SPEEDS, or 0 if time is paused."""
     is_step: bool = False
-    """As fast as possible, until the next event of an array."""
+    """Whether time passes as fast as possible, but only until the next event on an array."""
 
     @property
     def is_paused(self) -> bool:
@@ -53,12 +53,12 @@ PAUSED, STEP = Pace(0.0), Pace(math.inf, is_step=True)
 
 @dataclass(slots=True)
 class Portions:
-    """The number of machine seconds to advance at a time, adapted to the duration of recent portions."""
+    """How many machine seconds to advance at a time, adapted to how long recent portions took."""
 
     most_seconds: float = 1.0
 
     def next(self, speed: float, since_seconds: float) -> float:
-        """The portion that is due ``since_seconds`` of the computer's clock after the last one began."""
+        """Return the portion that is due ``since_seconds`` after the last one began, on this computer's clock."""
         if math.isinf(speed):
             return self.most_seconds
         return min(speed * min(since_seconds, 2 * TICK_SECONDS), self.most_seconds)
@@ -71,7 +71,7 @@ class Portions:
 
 
 class Pacer:
-    """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a separate thread.
+    """Lets time pass on a separate thread, at first at 1x: ``Pacer(session, on_pace=…, on_end=…).start()``.
 
     ``on_pace`` is called on the thread that chose a pace, with the new pace and a note on it. ``on_end`` is
     called once with the error that ended the thread, such as MachineLost, unless ``stop`` was called.
@@ -101,14 +101,14 @@ class Pacer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; no more time passes once this has returned. Safe to call repeatedly, and on a lost machine."""
+        """Stop; no more time passes after this has returned. It is safe to call repeatedly, and on a lost machine."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def go(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """Set the pace; with ``after``, only if that is still the pace. STEP pauses at an event, or after an hour."""
+        """Set the pace; with ``after``, only if that is still the pace. STEP pauses at an event or after an hour."""
         with self._choosing:
             if after is not None and self._pace is not after:
                 return
@@ -171,7 +171,7 @@ class Pacer:
                 self._settle()
                 self.go(PAUSED, after=pace)
                 return
-        self.go(PAUSED, "Nothing has happened to an array for an hour of machine time.", after=pace)
+        self.go(PAUSED, "Nothing has happened to any array for an hour of machine time.", after=pace)
 
     def _settle(self) -> None:
         """Wait until the changes that belong to an event have ended."""
@@ -181,8 +181,8 @@ class Pacer:
             self._machine.sleep(_TOGETHER_SECONDS)
 
     def _sleep_until_change(self, seconds: float, watched: Mapping[str, str]) -> float:
-        """Advance time by ``seconds``, or until md reports a change; return the machine's time."""
-        # md reports array_state too, but on each write to a clean array.
+        """Advance time by ``seconds`` or until md reports a change, and return the machine's time."""
+        # md reports array_state too, but does so on each write to a clean array.
         until = [path for path in watched if not path.endswith("/array_state")]
         try:
             return self._machine.sleep(seconds, until=until)
@@ -193,7 +193,7 @@ class Pacer:
             return -math.inf
 
     def _watched(self) -> dict[str, str]:
-        """Path -> value, of all arrays, for values whose changes md reports (sysfs_notify in drivers/md/md.c)."""
+        """Return the values, by path, whose changes md reports (sysfs_notify in drivers/md/md.c), for all arrays."""
         (names,) = self._machine.list_dirs([_BLOCKS]).values()
         folders = [f"{_BLOCKS}/{name}/md" for name in names if name.startswith("md")]
         entries = self._machine.list_dirs(folders) if folders else {}

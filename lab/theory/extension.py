@@ -1,7 +1,7 @@
-"""What plugins can add to theory: the data loss of a fleet of arrays over years, as figures with intervals.
+"""What a plugin can add to theory: the data loss of a fleet of arrays over years, as figures with intervals.
 
-NOMDL, the normalised magnitude of data loss, was proposed by Greenan, Plank and Wylie to replace MTTDL ("Mean time to
-meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
+NOMDL, the normalised magnitude of data loss, is the expected number of bytes lost in a number of years, per usable
+byte. Greenan, Plank and Wylie proposed it to replace MTTDL ("Mean time to meaningless", HotStorage 2010).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Interval(msgspec.Struct, frozen=True):
     """An estimate and its 95 % interval. All three are finite and not negative."""
 
     value: float
-    """0 if nothing was observed: then only ``high`` is known."""
+    """0 if nothing was observed, so that only ``high`` is known."""
     low: float
     high: float
 
@@ -32,40 +32,42 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     failures_per_array_year: float
     losses_per_array_year: Interval
     loss_chance_per_array_year: Interval
-    """Probability that one array loses data within a year."""
+    """The probability that one array loses data within a year."""
     fleet_loss_chance: Interval
-    """Probability that at least one array of the fleet loses data within the period."""
+    """The probability that at least one array of the fleet loses data within the period."""
     nines_per_array_year: Interval
-    """-log10 of ``loss_chance_per_array_year``, 300 at most. ``low`` has the fewest nines; without losses it is also
+    """-log10 of ``loss_chance_per_array_year``, at most 300. ``low`` has the fewest nines; without losses it is also
     the ``value``.
     """
     nines_per_fleet_year: Interval
     lost_bytes_per_pb_year: Interval
-    """Per 10^15 usable bytes."""
+    """The number of bytes lost per year and 10^15 usable bytes."""
     nomdl_bytes_per_tb: Interval
-    """Expected number of bytes lost within the period, per 10^12 usable bytes."""
+    """The expected number of bytes lost within the period, per 10^12 usable bytes."""
     cause_losses: Mapping[str, float]
-    """Cause -> share of the losses."""
+    """The share of the losses that each cause has."""
     cause_bytes: Mapping[str, float]
-    """Cause -> share of the lost bytes."""
+    """The share of the lost bytes that each cause has."""
     seldom: Mapping[str, Interval] = msgspec.field(default_factory=dict)
-    """Cause that can lose data and was rarely or never seen -> bytes lost by it per year and 10^15 usable bytes."""
+    """For each cause that can lose data but was rarely or never seen, the bytes it loses per year and 10^15 usable
+    bytes.
+    """
     mttdl_years: float
     """At most 1e300."""
     mttdl_by_hand: str = ""
-    """The MTTDL's formula with its numbers."""
+    """The formula of the MTTDL with its numbers."""
     counted: str = ""
     """The events between a failure and the end of its rebuild, and other possible errors, as a sentence."""
     losses_to_mttdl: float
-    """Losses of an array, divided by those expected from the MTTDL."""
+    """The losses of an array, divided by those that the MTTDL predicts."""
     is_biased: bool
     weight_mean: float
-    """Mean weight of importance sampling: 1 except for sampling error; exactly 1 if it is not used."""
+    """The mean weight of importance sampling: 1 except for the sampling error, and exactly 1 if it is not used."""
     weight_error: float
 
     @property
     def has_losses(self) -> bool:
-        """Whether any loss was seen. Otherwise only a bound on each figure is known: ``high``, or ``low`` for nines."""
+        """Whether any loss was seen. If not, only a bound on each figure is known: ``high``, or ``low`` for nines."""
         return self.losses_per_array_year.value > 0
 
 
@@ -73,4 +75,4 @@ class FleetLosses(NamedTuple):
     """The data loss of small fleets of arrays, computed fast enough for an interactive screen."""
 
     what_if: Callable[..., LossFigures]
-    """Takes the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for an invalid array."""
+    """Takes the properties of the fleet by name (``lab.fleet.run``). Raises SpecError if the array is invalid."""

@@ -2,14 +2,14 @@
 
 There are two kinds. **Closed forms** are for teaching and for checks by hand: capacity in I/Os, penalties, and bounds
 from operational analysis (Denning and Buzen, 1978). An array completes at most one request in the time
-that its busiest member needs for its share of a request, and at most ``depth`` in the time that one takes alone.
+that its busiest member needs for its share of a request, and at most ``depth`` requests in the time of a single one.
 **Simulation** (``predict_load``) follows md's own order of member reads and writes, on members that serve I/Os in
 order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. If a measured
 figure is far from its prediction, find out what else limits it (Gregg's benchmarking checklist).
 
-In a RAID 0 of unequal members, all members are used up to the size of the smallest, only the larger ones from there to
-the next size, and so on. ``member_shares`` returns each member's share of a load, and ``mean_stream_members`` the rate
-of one stream.
+A RAID 0 of unequal members uses all members up to the size of the smallest one, only the larger ones from there to the
+next size, and so on. ``member_shares`` returns each member's share of a load, and ``mean_stream_members`` the rate of
+one stream.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lab.workloads.workload import AccessPattern, Direction, Workload
 
 
 def covered_zones(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[StripZone, ...]:
-    """The zones, or parts of zones, in the first ``covered_bytes`` (None: all) of an array with these members."""
+    """Return the zones and parts of zones in the first ``covered_bytes`` of an array (None: in all of it)."""
     zones = strip_zones(member_bytes)
     end = zones[-1].end if covered_bytes is None else covered_bytes
     return tuple(replace(zone, end=min(zone.end, end)) for zone in zones if zone.start < end)
 
 
 def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[float, ...]:
-    """Each member's share, by slot, of random requests uniformly distributed over ``covered_bytes``."""
+    """Return each member's share, by slot, of random requests that are uniformly distributed over ``covered_bytes``."""
     zones = covered_zones(member_bytes, covered_bytes)
     total = sum(zone.size for zone in zones)
     return tuple(
@@ -46,7 +46,7 @@ def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None)
 
 
 def mean_stream_members(member_bytes: Sequence[int], covered_bytes: int | None = None) -> float:
-    """Mean rate of one stream over ``covered_bytes`` (size divided by time), as a multiple of one member's rate."""
+    """Return the mean rate (size / time) of one stream over ``covered_bytes``, as a multiple of one member's rate."""
     zones = covered_zones(member_bytes, covered_bytes)
     return sum(zone.size for zone in zones) / sum(zone.size / len(zone.slots) for zone in zones)
 
@@ -56,22 +56,23 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DiskRates:
-    """Rates of a single disk, measured or nominal."""
+    """The rates of a single disk, measured or nominal."""
 
     random_read_iops: float
-    """At queue depth 1: the inverse of the service time."""
+    """The rate at queue depth 1, which is the inverse of the service time."""
     random_write_iops: float
     sequential_read_bytes_per_second: float
     sequential_write_bytes_per_second: float
     concurrent_requests: int = 1
     is_rotational: bool = True
-    """Its queue/rotational attribute, which determines how md chooses the copy to read."""
+    """The disk's queue/rotational attribute, which determines how md chooses the copy to read."""
 
 
 def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None = None) -> DiskRates:
-    """Nominal rates of an emulated drive. ``sequential``: measured bytes per second of reads and of writes.
+    """Return the nominal rates of an emulated drive.
 
-    Without it, a drive of constant service time streams as fast as it serves requests of 1 MiB.
+    ``sequential`` are its measured bytes per second for reads and for writes. Without them, a drive with constant
+    service time is assumed to stream as fast as it serves requests of 1 MiB.
     """
     iops = 1 / drive.service_seconds
     read, write = sequential or (iops * MIB, iops * MIB)
@@ -80,33 +81,33 @@ def nominal_rates(drive: DriveModel, *, sequential: tuple[float, float] | None =
 
 @dataclass(frozen=True, slots=True)
 class LoadPrediction:
-    """Predicted performance of a load on an array, as the application sees it."""
+    """The predicted performance of a load on an array, as the application sees it."""
 
     iops: float
     mean_seconds: float
     p95_seconds: float | None
-    """None for sequential loads, for which only the mean is predicted."""
+    """The 95th percentile; None for sequential loads, for which only the mean is predicted."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A predicted value and its reason; the unit is in the name of the function that returns it."""
+    """A predicted value and the reason for it; the name of the function that returns it contains the unit."""
 
     value: float
     reason: str
 
 
 def expected_busy_disks(disks: int, depth: float) -> float:
-    """Mean number of busy ``disks`` if ``depth`` I/Os are always in flight, each on a random disk.
+    """Return the mean number of busy ``disks`` if ``depth`` I/Os are always in flight, each on a random disk.
 
     All disks have the same constant service time. In one service time every busy disk completes one I/O, and the same
-    number arrives at random disks; if the mean square of the queue lengths is constant, the share of busy disks is the
-    solution of a quadratic equation (docs/theory.md). The result assumes a constant number of busy disks, and is within
-    2 % of simulated queues. It lies between the results for a network of exponential servers, nQ / (n + Q - 1),
-    and for I/Os that are all redistributed in every service time, n(1 - (1 - 1/n)^Q).
+    number of I/Os arrives at random disks. If the mean square of the queue lengths is constant, the share of busy disks
+    is the solution of a quadratic equation (docs/theory.md). This assumes a constant number of busy disks; the result
+    is within 2 % of simulated queues. It lies between the result for a network of exponential servers,
+    nQ / (n + Q - 1), and that for I/Os that are all redistributed in every service time, n(1 - (1 - 1/n)^Q).
 
-    Raises SpecError for fewer than one disk or I/O.
+    Raises SpecError if there is less than one disk or I/O.
     """
     if disks < 1 or depth < 1:
         raise SpecError(f"no prediction for {disks} disks at queue depth {depth}", hint="use at least 1 of each")
@@ -116,16 +117,16 @@ def expected_busy_disks(disks: int, depth: float) -> float:
 
 
 def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> float:
-    """Small random reads or writes per second with ``depth`` I/Os in flight, in closed form.
+    """Predict small random reads or writes per second with ``depth`` I/Os in flight, in closed form.
 
-    The result is the number of busy disks divided by the service time of one request, limited by the capacity of the
-    busiest member. Raises SpecError if there are no disks.
+    The result is the number of busy disks divided by the service time of one request, and is limited by the capacity of
+    the busiest member. Raises SpecError if there are no disks.
     """
     servers = _servers(disks)
     ceiling = ceiling_iops(level, servers, is_write=is_write)
     work = demand(level, len(disks), is_write=is_write)
     used = [slot for slot in range(len(disks)) if work.reads[slot] + work.writes[slot] > 0]
-    # Member I/Os of one request in parallel: I/Os of a stage run in parallel, the stages in sequence.
+    # The mean number of a request's member I/Os in flight: those of a stage run in parallel, and stages in sequence.
     side_by_side = (work.total_reads + work.total_writes) / work.stages
     busy = expected_busy_disks(len(used), max(1.0, depth * side_by_side))
     seconds = sum(
@@ -135,7 +136,7 @@ def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_writ
 
 
 def small_write_cost(level: Level, members: int) -> Prediction:
-    """Number of member I/Os of one small write."""
+    """Return the number of member I/Os of one small write."""
     cost, textbook = level.small_write(members).ios, level.write_penalty
     if cost == textbook:
         return Prediction(cost, f"md and textbooks agree on {cost} for {members} members")
@@ -150,10 +151,11 @@ def sequential_bytes_per_second(
     member_bytes: Sequence[int] = (),
     covered_bytes: int | None = None,
 ) -> Prediction:
-    """Upper bound for one sequential stream of large requests. Raises SpecError if there are no disks, or for a mix.
+    """Return the upper bound for one sequential stream of large requests.
 
-    ``member_bytes``: the size of each member of a RAID 0; unequal sizes create zones, and the result is the mean over
-    ``covered_bytes`` from the array's start (None: all of it).
+    ``member_bytes`` are the sizes of a RAID 0's members. Unequal sizes create zones, and the result is then the mean
+    over ``covered_bytes`` from the array's start (None: all of it). Raises SpecError if there are no disks, or if the
+    direction is a mix.
     """
     if not disks or direction not in (Direction.READ, Direction.WRITE):
         raise SpecError(f"no sequential prediction for '{direction}' on {len(disks)} disks", hint="use read or write")
@@ -174,13 +176,13 @@ def sequential_bytes_per_second(
 def rebuild_seconds(
     used_device_bytes: int, disks: Sequence[DiskRates], *, sync_speed_max_bytes_per_second: float | None = None
 ) -> Prediction:
-    """Time to rebuild one member: its used bytes at the rate of the slowest member, without other load.
+    """Predict the time to rebuild one member without other load: its used bytes at the rate of the slowest member.
 
-    ``disks`` are the surviving members and the new one; md's sync_speed_max (md(4)) applies as well if it is given.
-    Raises SpecError if there are no disks.
+    ``disks`` are the surviving members and the new one. If md's sync_speed_max (md(4)) is given, it limits the rate as
+    well. Raises SpecError if there are no disks.
     """
     if not disks:
-        raise SpecError("no prediction for a rebuild without disks", hint="give the members' measured rates")
+        raise SpecError("no prediction for a rebuild without disks", hint="supply the members' measured rates")
     limits = {
         "the slowest member's sequential read": min(disk.sequential_read_bytes_per_second for disk in disks),
         "the slowest member's sequential write": min(disk.sequential_write_bytes_per_second for disk in disks),
@@ -205,14 +207,14 @@ def predict_load(
     chunk_bytes: int | None = None,
     member_bytes: Sequence[int] = (),
 ) -> LoadPrediction:
-    """Predicted performance of ``workload`` on this array, healthy or without the slots in ``failed``.
+    """Predict the performance of ``workload`` on this array, complete or without the slots in ``failed``.
 
-    ``working_bytes``: working set of the load on the array; if given, hits in md's stripe cache are included. Random
-    requests are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes``: the size of
-    each member; a RAID 0 of unequal members has zones, of which those in the first ``working_bytes`` count.
+    ``working_bytes`` is the load's working set on the array; if it is given, hits in md's stripe cache are included.
+    Random requests are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes`` are
+    the sizes of the members; in a RAID 0 of unequal members, only the zones in the first ``working_bytes`` count.
 
-    Raises SpecError for a verify workload, whose direction is not constant, for a failed array, for a sequential load
-    on a degraded array, and for those requests of several chunks that ``requests_for`` rejects.
+    Raises SpecError if the workload verifies, so that its direction is not constant, if the array has failed, if the
+    load is sequential and the array degraded, and if ``requests_for`` rejects requests of several chunks.
     """
     if workload.direction is Direction.VERIFY:
         raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="use a read or write workload")
@@ -265,7 +267,7 @@ def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:
 
 
 def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
-    """The cost as text: ``one small write is 2 member reads and, after them, 2 member writes``."""
+    """Return the cost as text, such as ``one small write is 2 member reads and, after them, 2 member writes``."""
     small = "small write" if chunks == 1 else f"write of {chunks} chunks"
     reads, writes = work.total_reads, work.total_writes
     if not is_write:
@@ -278,7 +280,7 @@ def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
 
 
 def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
-    """Raises SpecError for a disk with a rate of 0."""
+    """Raises SpecError if a disk has a rate of 0."""
     if any(min(disk.random_read_iops, disk.random_write_iops) <= 0 for disk in disks):
         raise SpecError("a disk cannot have a rate of 0 I/Os per second", hint="measure the disks again")
     return tuple(
@@ -288,14 +290,12 @@ def _servers(disks: Sequence[DiskRates]) -> tuple[Server, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Mean member I/Os of one small request."""
+    """The mean number of member I/Os of one small request, by slot."""
 
     reads: tuple[float, ...]
-    """By slot."""
     writes: tuple[float, ...]
-    """By slot."""
     stages: float
-    """Number of sequential steps: 2 if md reads before it writes."""
+    """The number of sequential steps, for example 2 if md reads before it writes."""
 
     @property
     def total_reads(self) -> float:
@@ -310,7 +310,10 @@ class Demand:
 def demand(
     level: Level, members: int, *, is_write: bool, failed: frozenset[int] = frozenset(), chunks: int = 1
 ) -> Demand:
-    """Demand of a read or write of ``chunks`` chunks, without the stripe cache. Raises SpecError (``requests_for``)."""
+    """Return the demand of a read or write of ``chunks`` chunks without the stripe cache.
+
+    Raises SpecError if ``requests_for`` does.
+    """
     idle = Servers([Server(1.0, 1.0)] * members, follows_heads=True)
     requests = requests_for(level, members, failed, idle, lambda: 0.0, is_rotational=True, chunks=chunks)
     work = ([0.0] * members, [0.0] * members)
@@ -328,12 +331,12 @@ def demand(
 
 
 def ceiling_iops(level: Level, servers: Sequence[Server], *, is_write: bool) -> float:
-    """Maximum number of requests per second at any queue depth: the busiest member is always busy.
+    """Return the maximum number of requests per second at any queue depth, when the busiest member is always busy.
 
     Raises SpecError if there are no disks.
     """
     if not servers:
-        raise SpecError("no prediction for an array without disks", hint="give the members' rates")
+        raise SpecError("no prediction for an array without disks", hint="supply the members' rates")
     work = demand(level, len(servers), is_write=is_write)
     seconds = [
         (reads * server.read_seconds + writes * server.write_seconds) / server.concurrent_requests

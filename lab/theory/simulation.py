@@ -1,13 +1,13 @@
-"""Discrete-event simulation of a load on an array, as a closed queueing network, and md's I/Os for one small request.
+"""Simulation of a load on an array as a closed queueing network (discrete events), and md's I/Os for a small request.
 
 The reads and writes that md issues to the members, and their order, follow the source of Linux 6.1 (drivers/md):
 ``handle_stripe_dirtying`` and ``need_this_block`` of raid5.c for parity, ``read_balance`` of raid1.c and raid10.c for
 mirrors. A request lies within a chunk, or consists of several whole chunks.
 
-``depth`` requests are always in flight, as with fio's libaio engine: each completion immediately issues the next
-request. A request passes through md's stages, and each member serves its I/Os in order. There is no closed form for
-this: a parity write forks to several members, joins, and forks again. Each run is short, uses a fixed seed, and is
-deterministic.
+``depth`` requests are always in flight: as with fio's libaio engine, the next request is issued as soon as one
+completes. A request passes through md's stages, and each member serves its I/Os in order. There is no closed form for
+this, because a parity write forks to several members, joins, and forks again. Each run is short, uses a fixed seed, and
+is deterministic.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from lab.errors import SpecError
 from lab.units import counted
 
 Random = Callable[[], float]
-"""Uniform in [0, 1)."""
+"""A source of numbers that are uniformly distributed in [0, 1)."""
 
 Stage = tuple[tuple[int, ...], bool]
-"""Slots with I/Os in parallel, and whether they are writes. The next stage starts when all of them are complete."""
+"""The slots with I/Os in parallel, and whether these are writes. The next stage starts when all of them are complete.
+"""
 
 Pages = frozenset[int]
-"""Slots of a stripe whose pages are in md's stripe cache and up to date."""
+"""The slots of a stripe whose pages are in md's stripe cache and up to date."""
 
 _NOTHING: Pages = frozenset()
 
@@ -42,7 +43,7 @@ class Balance(StrEnum):
     """md's policy for choosing the copy to read."""
 
     HEAD = "head"
-    """An idle member, or else the one with the nearest head position."""
+    """An idle member or, if there is none, the one whose head is nearest."""
     PENDING = "pending"
     """The member with the fewest pending I/Os."""
     FIRST = "first"
@@ -50,12 +51,12 @@ class Balance(StrEnum):
 
 
 STRIPE_CACHE_STRIPES = 256
-"""NR_STRIPES in raid5.c: cached stripes of one page per member; the default of md/stripe_cache_size."""
+"""The default of md/stripe_cache_size (NR_STRIPES in raid5.c): cached stripes of one page per member."""
 
 STRIPE_PAGE_BYTES = 4096
 
 _SHARE_PLACES = 1000
-"""Number of places for a load with unequal shares of the members."""
+"""The number of places for a load of which the members have unequal shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Server:
     read_seconds: float
     write_seconds: float
     concurrent_requests: int = 1
-    """Number of I/Os that it serves in parallel."""
+    """The number of I/Os that the member serves in parallel."""
 
 
 class Servers:
@@ -77,18 +78,18 @@ class Servers:
     def __init__(self, servers: Sequence[Server], *, follows_heads: bool) -> None:
         self._seconds = ([server.read_seconds for server in servers], [server.write_seconds for server in servers])
         self._free = [0.0] * len(servers)
-        """Time at which each member has served its queue or, with parallel I/Os, can start another one."""
+        """The time at which each member has served its queue or, with parallel I/Os, can start another one."""
         self._later = [[0.0] * (server.concurrent_requests - 1) for server in servers]
         self._is_simple = not follows_heads and all(server.concurrent_requests == 1 for server in servers)
         self._ends: list[deque[tuple[float, float]]] = [deque() for _ in servers]
         self._heads = [0.0] * len(servers)
         self._follows_heads = follows_heads
         self.ios = ([0] * len(servers), [0] * len(servers))
-        """Reads and writes so far, by slot."""
+        """The reads and the writes so far, each by slot."""
 
     @property
     def busy_seconds(self) -> float:
-        """Total service time of all I/Os queued so far, completed or not, over all members."""
+        """The total service time of all I/Os queued so far on any member, whether completed or not."""
         return sum(
             count * each
             for counts, seconds in zip(self.ios, self._seconds, strict=True)
@@ -96,7 +97,7 @@ class Servers:
         )
 
     def put(self, now: float, slots: tuple[int, ...], is_write: bool, address: float) -> float:
-        """Queue an I/O at each of these members; returns the completion time of the last one."""
+        """Queue an I/O at each of these members, and return the time at which the last of them completes."""
         free, seconds, ios = self._free, self._seconds[is_write], self.ios[is_write]
         last = 0.0
         for slot in slots:
@@ -123,7 +124,7 @@ class Servers:
         return len(ends)
 
     def head(self, slot: int) -> float:
-        """Address of the member's last completed I/O, as a fraction of its size; updated by ``pending``."""
+        """Return the address of the member's last completed I/O, as a fraction of its size; ``pending`` updates it."""
         return self._heads[slot]
 
 
@@ -131,21 +132,21 @@ class Requests(ABC):
     """Converts requests into stages of member I/Os. ``place`` is the position of a request in the layout's period."""
 
     places: int = 1
-    """Number of places in a period of the layout; all are equally likely."""
+    """The number of places in a period of the layout; all are equally likely."""
     address: float = 0.0
-    """Address of the last request on the members, as a fraction of their size; set by mirrors only."""
+    """The address of the last request on the members, as a fraction of their size; only mirrors set it."""
 
     @abstractmethod
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
-        """The member I/Os of the next request; none if all pages are in the stripe cache."""
+        """Return the member I/Os of the next request; none if all its pages are in the stripe cache."""
 
     def copies_of(self, place: int) -> tuple[int, ...]:
-        """The slots among which md chooses for a read at this place; empty if there is no choice."""
+        """Return the slots among which md chooses for a read at this place; none if there is no choice."""
         return ()
 
 
 class FixedRequests(Requests):
-    """A bare disk, RAID 0, and full stripes of RAID 4, 5 and 6: the member I/Os depend only on the place."""
+    """Requests whose member I/Os depend only on the place: a bare disk, RAID 0, and full stripes of RAID 4, 5 and 6."""
 
     def __init__(self, reads: Sequence[tuple[int, ...]], writes: Sequence[tuple[int, ...]]) -> None:
         self.places = len(reads)
@@ -158,9 +159,9 @@ class FixedRequests(Requests):
 
 
 def _striped(members: int, chunks: int = 1, shares: Sequence[float] = ()) -> FixedRequests:
-    """One I/O on each member that has chunks of the request.
+    """Return requests with one I/O on each member that has chunks of the request.
 
-    Requests of several chunks are aligned to their size; chunks of one request on the same member are merged.
+    Requests of several chunks are aligned to their size, and the chunks of a request on the same member are merged.
     """
     if len(set(shares)) > 1:
         slots = _slots_by_share(shares, chunks)
@@ -171,9 +172,9 @@ def _striped(members: int, chunks: int = 1, shares: Sequence[float] = ()) -> Fix
 
 
 def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...]]:
-    """Places in proportion to each member's share of the requests, within 0.1 %.
+    """Return places in proportion to each member's share of the requests, to within 0.1 %.
 
-    Raises SpecError for requests of several chunks, which fall on different members in each zone.
+    Raises SpecError if requests have several chunks, because these lie on different members in each zone.
     """
     if chunks > 1:
         raise SpecError(
@@ -185,7 +186,7 @@ def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...
 
 
 class MirroredRequests(Requests):
-    """RAID 1 and RAID 10: a write goes to every copy, a read to the one that md prefers."""
+    """Requests to RAID 1 and RAID 10: a write goes to every copy, and a read to the copy that md prefers."""
 
     def __init__(
         self,
@@ -223,14 +224,14 @@ class MirroredRequests(Requests):
 
 
 def _full_stripes(level: Level, members: int) -> FixedRequests:
-    """A read of all data chunks of a stripe, or a write of all its chunks without prior reads."""
-    # In reverse order of rows, P of the first place is in slot 0, of the second in slot 1, and so on.
+    """Return requests that read all data chunks of a stripe, or write all its chunks without prior reads."""
+    # In reverse order of rows, P of the first place is in slot 0, P of the second in slot 1, and so on.
     rows = [_parity_row(level, members, row) for row in reversed(range(members))]
     return FixedRequests([tuple(sorted(row.data_slots)) for row in rows], [tuple(range(members))] * members)
 
 
 class ParityRequests(Requests):
-    """RAID 4, and RAID 5 and 6 in left-symmetric layout, with md's stripe cache."""
+    """Requests to RAID 4, and to RAID 5 and 6 in left-symmetric layout, with md's stripe cache."""
 
     def __init__(self, level: Level, members: int, failed: frozenset[int], random: Random, stripes: int | None) -> None:
         self._rows = [_parity_row(level, members, row) for row in range(members)]
@@ -244,7 +245,7 @@ class ParityRequests(Requests):
         self.places = members * (members - level.parity_members)
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
-        # chunk_aligned_read() bypasses the stripe cache, on a healthy array only.
+        # chunk_aligned_read() bypasses the stripe cache, but only on a complete array.
         if self._periods is None or not (is_write or self._failed):
             return self._known(place, is_write, _NOTHING)[0]
         stripe = int(self._random() * self._periods) * self._members + place % self._members
@@ -262,7 +263,7 @@ class ParityRequests(Requests):
         return found
 
     def _work_out(self, place: int, is_write: bool, pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
-        """The stages for a stripe of which ``pages`` are in the cache, and the pages that are in it afterwards."""
+        """Return the stages for a stripe of which ``pages`` are cached, and the pages that are cached afterwards."""
         data, parity = self._slots(place)
         if is_write:
             return self._write(data, parity, pages)
@@ -270,7 +271,7 @@ class ParityRequests(Requests):
             return (), pages
         if data not in self._failed:
             return (((data,), False),), pages | {data}
-        # fetch_block() reads all missing blocks, and computes the lost one when all others are present.
+        # fetch_block() reads all blocks that are not cached, and then computes the lost one.
         missing = tuple(slot for slot in self._alive if slot not in pages)
         return ((missing, False),), frozenset(range(self._members))
 
@@ -287,15 +288,16 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """The reads before a write: by read-modify-write if it needs fewer of them, otherwise by reconstruct-write."""
+        """Return the slots that md reads before a write, by the method that reads fewer; reconstruct-write if equal."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
-            # Parity must be recomputed, but a data block for it is lost: md reads all it can (need_this_block).
+            # Parity must be recomputed, but a data block that it needs is lost, so md reads all it can
+            # (need_this_block).
             return tuple(slot for slot in self._alive if slot not in pages)
         modify = (parity | {data}) - pages
         reconstruct = others - pages
-        # An unreadable block costs 2 * disks, more than any alternative without it.
+        # An unreadable block costs 2 * disks, which is more than any alternative without such a block.
         impossible = 2 * self._members
         modify_cost = sum(impossible if slot in failed else 1 for slot in modify)
         reconstruct_cost = sum(impossible if slot in failed else 1 for slot in reconstruct)
@@ -315,12 +317,12 @@ def requests_for(
     chunks: int = 1,
     shares: Sequence[float] = (),
 ) -> Requests:
-    """The conversion of requests into member I/Os for this level.
+    """Return the object that converts requests into member I/Os for this level.
 
-    ``stripes``: pages of the working set on each member; if given, hits in the stripe cache are included.
-    ``chunks``: number of chunks of one request. ``shares``: each member's share of the requests of a RAID 0
-    (lab.theory.model); empty: equal shares. Raises SpecError for a failed array, and for requests of several chunks
-    that are neither on RAID 0 nor a full stripe of a healthy array with parity.
+    ``stripes`` is the number of pages of the working set on each member; if it is given, hits in the stripe cache are
+    included. ``chunks`` is the number of chunks of one request. ``shares`` are the members' shares of the requests to a
+    RAID 0 (lab.theory.model); if empty, they are equal. Raises SpecError if the array has failed, or if requests have
+    several chunks, unless the level is RAID 0 or each is a full stripe of a complete array with parity.
     """
     if failed and not level.survives(failed, members):
         raise SpecError(
@@ -358,10 +360,10 @@ def _parity_row(level: Level, members: int, row: int) -> ParityRow:
 
 BASE_REQUESTS = 2_000
 REQUESTS_PER_DEPTH = 100
-"""A deep queue needs many rounds to become independent of its initial state. With both constants, means differ by
+"""A deep queue needs many rounds to become independent of its initial state. With these two constants, means differ by
 about 1 % between seeds, and a simulation takes 2 to 20 ms."""
 SEED = 1988
-"""Seed of the random addresses; any other seed gives the same figures within their noise."""
+"""The seed of the random addresses; any other seed gives the same figures within their noise."""
 _WARMUP_REQUESTS = 200
 _WARMUP_ROUNDS = 8
 
@@ -372,40 +374,40 @@ class ArrayUnderLoad:
 
     level: Level
     servers: tuple[Server, ...]
-    """One per slot, including failed ones."""
+    """One server for each slot, including the failed ones."""
     depth: int
     write_share: float = 0.0
-    """0: reads only, 1: writes only."""
+    """0 for reads only, 1 for writes only."""
     failed: frozenset[int] = frozenset()
-    """Slots without a member."""
+    """The slots without a member."""
     is_rotational: bool = True
-    """Whether the kernel regards the members as rotational; this determines which copy mirrors read."""
+    """Whether the kernel regards the members as rotational; this determines which copy a mirror reads."""
     working_bytes: int | None = None
-    """Working set of the load on the array, in bytes; if given, hits in md's stripe cache are included."""
+    """The working set of the load on the array; if it is given, hits in md's stripe cache are included."""
     chunks: int = 1
     shares: tuple[float, ...] = ()
-    """Each member's share of the requests to a RAID 0 with unequal members; empty: equal shares."""
+    """Each member's share of the requests to a RAID 0 of unequal members; if empty, the shares are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """Simulated performance of the load."""
+    """The simulated performance of a load."""
 
     iops: float
     mean_seconds: float
     p95_seconds: float
     busy_members: float
     reads_per_request: float
-    """Member reads."""
+    """The number of member reads."""
     writes_per_request: float
-    """Member writes."""
+    """The number of member writes."""
 
 
 @lru_cache(maxsize=4096)
 def play(load: ArrayUnderLoad, requests: int | None = None) -> LoadFigures:
-    """Simulate ``requests`` requests (None: as many as a prediction needs), after a warm-up.
+    """Simulate ``requests`` requests after a warm-up; None means as many as a prediction needs.
 
-    Raises SpecError for a load without members or depth, a member without a service time, or a failed array.
+    Raises SpecError if the load has no members or no depth, a member has no service time, or the array has failed.
     """
     if not load.servers or load.depth < 1:
         raise SpecError(
@@ -426,11 +428,11 @@ class _Tally:
 
 
 _Event = tuple[float, int, float, Stage | None, float]
-"""End of a stage, a number that keeps the order, start of the request, its next stage, its address."""
+"""The end of a stage, a number that keeps the order, the start of the request, its next stage, and its address."""
 
 
 class _Run:
-    """One simulation: events in order of time, each of which is the end of a stage of a request."""
+    """One simulation. It handles events in order of time; each is the end of a stage of a request."""
 
     def __init__(self, load: ArrayUnderLoad, requests: int) -> None:
         self._load = load
@@ -439,7 +441,7 @@ class _Run:
         source = random.Random(SEED)
         self._random = source.random
         members = len(load.servers)
-        # Pages of the load's working set on each member.
+        # The bytes of the load's working set on each member.
         used = None if load.working_bytes is None else int(load.working_bytes / load.level.data_members(members))
         is_mirror = load.level.name in (LevelName.RAID1, LevelName.RAID10)
         self._servers = Servers(load.servers, follows_heads=is_mirror)
@@ -478,7 +480,7 @@ class _Run:
             replace(events, start(now, number))
 
     def _start(self, now: float, number: int) -> _Event:
-        """Issue the next request with member I/Os. Those before it, all stripe cache hits, complete immediately."""
+        """Issue the next request that has member I/Os; the stripe cache hits before it complete immediately."""
         requests, places = self._requests, self._places
         share = self._load.write_share
         is_write = share >= 1
@@ -508,10 +510,10 @@ class _Run:
 
 
 def _shuffled_places(places: int, count: int, source: random.Random) -> list[int]:
-    """At least ``count`` places in random order, all with equal frequency.
+    """Return at least ``count`` places in random order, all with equal frequency.
 
-    To the queues, whose memory is far shorter, the places look independent. Yet the run uses every member about equally
-    often, so that a short run has nearly the same mean as a long one.
+    To the queues, whose memory is far shorter, the places look independent. Yet the run uses all members about equally
+    often, so that the mean of a short run is nearly that of a long one.
     """
     rounds = -(-2 * count // places)
     deck = list(range(places)) * rounds

@@ -86,7 +86,7 @@ def test_a_file_is_shown_with_its_extents(raid6: Raid6, capfd: Captured) -> None
     extents["device"] = "8:1"
     machine.answers[("agent:file-extents", "/mnt/x")] = Scripted(stdout=json.dumps(extents))
     assert run(["--on", "uml:", "array", "map", "md0", "--file", "/mnt/x"]) == 1
-    assert "/mnt/x is not on md0: it lies on the device 8:1" in capfd.readouterr().err
+    assert "/mnt/x is not on md0, but on the device 8:1" in capfd.readouterr().err
 
 
 def test_a_file_on_a_file_system_that_is_not_mounted_is_mounted_for_it(raid6: Raid6, capfd: Captured) -> None:
@@ -180,7 +180,7 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
         (["inspect", "md0", "--stripe", "1", "--offset", "4096"], 2, "no chunk has a byte 4096"),
         (["inspect", "md0", "--stripe", "99"], 1, "there is no stripe 99"),
         (["inspect", "md0", "--stripe", "1", "--flip", "disk01"], 2, "byte 'disk01' is not a whole number"),
-        (["inspect", "md0", "--stripe", "1", "--flip", "disk01:5000"], 1, "disk01 has no byte 5000"),
+        (["inspect", "md0", "--stripe", "1", "--flip", "disk01:5000"], 1, "byte 5000 lies outside stripe 1 on disk01"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_hint(words: list[str], status: int, message: str, capfd: Captured) -> None:

@@ -248,7 +248,7 @@ def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
     assert cache.argv[-1] == "/dev/md0"
 
 
-@pytest.mark.parametrize(("byte", "message"), [(-1, "has no byte -1"), (600, "was not read")])
+@pytest.mark.parametrize(("byte", "message"), [(-1, "byte -1 lies outside stripe"), (600, "was not read")])
 def test_a_byte_that_is_not_there_or_was_not_read_is_refused(byte: int, message: str) -> None:
     arrays, _, _ = parity_array("raid5", 4)
     picture = read_stripe(arrays, "md0", 1, length_bytes=512)

@@ -143,7 +143,7 @@ def test_a_write_to_a_clean_array_is_not_an_event_and_a_step_ends_after_an_hour(
     machine.put("array_state", "clean\n")
     machine.acts = {3: lambda: machine.put("array_state", "active\n")}
     reports.step()
-    assert reports.paces[-1] == ("paused", "Nothing has happened to an array for an hour of machine time.")
+    assert reports.paces[-1] == ("paused", "Nothing has happened to any array for an hour of machine time.")
     assert LONGEST_STEP_SECONDS <= sum(seconds for seconds, _ in machine.sleeps) < LONGEST_STEP_SECONDS + 1
 
 
