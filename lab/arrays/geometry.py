@@ -1,13 +1,13 @@
-"""The place of each array sector on the members, and what each member sector holds. Pure arithmetic.
+"""Computes where each array sector lies on the members, and what each member sector holds, without any I/O.
 
-Only this module computes layouts: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and linear, in every layout that md has,
-in both directions. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's name for the
-layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of chunks.
+Only this module computes layouts. It does so in both directions, for RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and
+linear, in every layout that md has. A geometry is made from md's own numbers (``geometry_of``), or from a level and
+mdadm's name for the layout (``level_geometry``). For pictures, ``stripe_rows`` lists the first rows of chunks.
 
-Sectors are 512 bytes. Array sectors are counted from the start of the array, member sectors from the start of the
-member's data. Sources, in drivers/md: raid5_compute_sector() in raid5.c, __raid10_find_phys(), raid10_find_virt(),
-calc_sectors() and setup_geo() in raid10.c, create_strip_zones() and raid0_map_submit_bio() in raid0.c, linear_conf() in
-md-linear.c.
+Sectors have 512 bytes. Array sectors are counted from the start of the array, member sectors from the start of the
+member's data. The sources in drivers/md are raid5_compute_sector() in raid5.c; __raid10_find_phys(),
+raid10_find_virt(), calc_sectors() and setup_geo() in raid10.c; create_strip_zones() and raid0_map_submit_bio() in
+raid0.c; and linear_conf() in md-linear.c.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lab.errors import ArrayError, SpecError
 from lab.units import KIB, SECTOR_BYTES
 
 RESYNC_BLOCK_SECTORS = 64 * KIB // SECTOR_BYTES
-"""The part of a mirror that md compares in one step (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c): here, a stripe."""
+"""The part of a mirror that md compares in one step (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c), here called a stripe.
+"""
 
 
 class ChunkKind(StrEnum):
@@ -45,7 +46,7 @@ class ChunkKind(StrEnum):
 
 
 def copy_kind(copy: int) -> ChunkKind:
-    """DATA for copy 0, COPY for all others."""
+    """Return DATA for copy 0, and COPY for all others."""
     return ChunkKind.COPY if copy else ChunkKind.DATA
 
 
@@ -67,7 +68,7 @@ class MemberContent:
     kind: ChunkKind
     stripe: int
     sectors: tuple[int, ...]
-    """The sector of the array; for parity all sectors that it protects, in the order of the data."""
+    """The sector of the array or, for parity, all sectors that it protects, in the order of the data."""
     copy: int = 0
 
 
@@ -80,14 +81,14 @@ class StripeCell:
     """The first sector of the chunk on the member."""
     kind: ChunkKind
     number: int
-    """Number of the data chunk on the array; for parity, of the stripe."""
+    """The number of the data chunk on the array or, for parity, of the stripe."""
     copy: int = 0
     first_sector: int = 0
-    """The first sector of the array in the chunk; for parity, in the stripe."""
+    """The first sector of the array in the chunk or, for parity, in the stripe."""
 
     @property
     def words(self) -> str:
-        """The chunk as text: ``data 12``, ``copy 1 of 12``, ``P``."""
+        """The chunk as text, such as ``data 12``, ``copy 1 of 12`` or ``P``."""
         if self.kind.is_parity:
             return self.kind.value
         return f"copy {self.copy} of {self.number}" if self.copy else f"data {self.number}"
@@ -101,18 +102,18 @@ class StripeMap:
     first_sector: int
     """The first sector of the array in the stripe."""
     sectors: int
-    """Number of the array's sectors in the stripe."""
+    """The number of the array's sectors in the stripe."""
     cell_sectors: int
-    """Size of each chunk; the last stripe of a mirror may be shorter."""
+    """The size of each chunk, which is smaller in the last stripe of some mirrors."""
     rows: tuple[tuple[StripeCell | None, ...], ...]
-    """In slot order. Far and offset RAID 10 have a row for each far copy. None: no chunk of this stripe."""
+    """The chunks in slot order; None where a slot has none. Far and offset RAID 10 have a row for each far copy."""
 
     @property
     def cells(self) -> tuple[StripeCell, ...]:
         return tuple(cell for row in self.rows for cell in row if cell)
 
     def cell_at(self, slot: int, byte: int) -> tuple[StripeCell, int] | None:
-        """The chunk that contains this byte of a member's part of the stripe, and the byte's offset in the chunk."""
+        """Return the chunk that contains this byte of a member's part of the stripe, and the byte's offset in it."""
         index, offset = divmod(byte, self.cell_sectors * SECTOR_BYTES)
         cell = self.rows[index][slot] if 0 <= index < len(self.rows) else None
         return (cell, offset) if cell else None
@@ -123,49 +124,47 @@ class ArrayGeometry(ABC):
 
     __slots__ = ()
     raid_disks: int
-    """Number of members, missing ones included."""
+    """The number of members, including missing ones."""
     has_stripes: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def size_sectors(self) -> int:
-        """Capacity of the array."""
+        """The capacity of the array."""
 
     @property
     @abstractmethod
     def stripe_count(self) -> int:
-        """Number of stripes; the last may be only partly used."""
+        """The number of stripes, of which the last may be only partly used."""
 
     @abstractmethod
     def places(self, sector: int) -> tuple[MemberPlace, ...]:
-        """The places of the sector, the first copy first."""
+        """Return the places of the sector, the first copy first."""
 
     def parities(self, sector: int) -> tuple[MemberPlace, ...]:
-        """The places of the parity that protects the sector, P first; empty on levels without parity."""
+        """Return the places of the parity that protects the sector, P first; none on levels without parity."""
         return ()
 
     @abstractmethod
     def stripe_of(self, sector: int) -> int:
-        """Number of the stripe in which a sector lies."""
+        """Return the number of the stripe in which a sector lies."""
 
     @abstractmethod
     def content(self, slot: int, sector: int) -> MemberContent | None:
-        """What a member holds in a sector; None if the array does not use it."""
+        """Return what a member holds in a sector; None if the array does not use the sector."""
 
     @abstractmethod
     def stripe(self, number: int) -> StripeMap:
-        """All chunks of a stripe. Raises ArrayError if there is no such stripe."""
+        """Return all chunks of a stripe. Raises ArrayError if there is no such stripe."""
 
     def place_on(self, slot: int, sector: int) -> MemberPlace | None:
-        """Where the member in ``slot`` stores the sector, or else its parity; None if it stores neither."""
+        """Return where the member in ``slot`` stores the sector or its parity; None if it stores neither."""
         places = (*self.places(sector), *self.parities(sector))
         return next((place for place in places if place.slot == slot), None)
 
     def _check_stripe(self, number: int) -> None:
         if not 0 <= number < self.stripe_count:
-            raise ArrayError(
-                f"there is no stripe {number}", hint=f"this array has stripes 0 to {self.stripe_count - 1}"
-            )
+            raise ArrayError(f"there is no stripe {number}", hint=f"choose a stripe from 0 to {self.stripe_count - 1}")
 
 
 class ChunkedGeometry(ArrayGeometry):
@@ -175,7 +174,7 @@ class ChunkedGeometry(ArrayGeometry):
     chunk_sectors: int
 
     def _row_starts(self, number: int) -> Sequence[int]:
-        """The first sector of each row of a stripe on the members."""
+        """Return the first sector of each row of a stripe on the members."""
         return (number * self.chunk_sectors,)
 
     def stripe(self, number: int) -> StripeMap:
@@ -187,7 +186,7 @@ class ChunkedGeometry(ArrayGeometry):
         return StripeMap(number, min(firsts), sectors, self.chunk_sectors, rows)
 
     def _cell(self, slot: int, sector: int) -> StripeCell | None:
-        """The chunk that begins at a sector of a member; None if there is none."""
+        """Return the chunk that begins at a sector of a member; None if there is none."""
         found = self.content(slot, sector)
         if found is None:
             return None
@@ -204,9 +203,9 @@ RAID6_LAYOUTS: Mapping[int, str] = {
     9: "ddf-N-restart",
     10: "ddf-N-continue",
 }
-"""md's number (ALGORITHM_* in drivers/md/raid5.h) -> mdadm's name (r6layout in mdadm's maps.c).
+"""mdadm's name (r6layout in mdadm's maps.c) for each of md's numbers (ALGORITHM_* in drivers/md/raid5.h).
 
-The layouts that end in -6 are those of RAID 5 on all members but the last, which has Q.
+The layouts whose names end in -6 are those of RAID 5 on all members but the last, which holds Q.
 """
 
 _DDF = (8, 9, 10)
@@ -214,9 +213,10 @@ _DDF_N_RESTART, _DDF_N_CONTINUE = 9, 10
 _RAID5_WITH_LAST_Q = 16
 """This number and all larger ones belong to the layouts whose names end in -6."""
 _LEFT = (0, 2, 9, 10)
-"""Layouts in which parity moves one slot to the left from row to row."""
+"""The layouts in which parity moves one slot to the left from row to row."""
 _SYMMETRIC = (2, 3, 10)
-"""Layouts whose data begin after the parity and wrap around; in all others, data lie in slot order and skip parity."""
+"""The layouts whose data begin after the parity and wrap around; in all others, data are in slot order around parity.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class ParityRow:
 
     @property
     def _first_data_slot(self) -> int:
-        """In a symmetric layout: the slot after P, or after Q where Q follows P."""
+        """The slot after P or, if Q follows P, after Q; used in symmetric layouts."""
         is_behind_p = self.q_slot is None or self.layout == _DDF_N_CONTINUE or self.layout >= _RAID5_WITH_LAST_Q
         return self.p_slot + (1 if is_behind_p else 2)
 
@@ -255,7 +255,7 @@ class ParityRow:
         return slot
 
     def data_index(self, slot: int) -> int | None:
-        """The position of a slot's chunk among the row's data; None for P and Q."""
+        """Return the position of a slot's chunk among the row's data; None for P and Q."""
         if slot in self.parity_slots:
             return None
         if self._is_symmetric:
@@ -268,10 +268,10 @@ class ParityRow:
 
     @property
     def exponents(self) -> dict[int, int]:
-        """Slot of a data chunk -> exponent of its factor in Q, a power of 2.
+        """The exponent of each data chunk's factor in Q, which is a power of 2, by slot.
 
-        md counts the data chunks from the slot after Q (raid6_d0() in drivers/md/raid5.c); in the DDF layouts from
-        slot 0, and P and Q are counted too (raid6_idx_to_slot()).
+        md counts the data chunks from the slot after Q (raid6_d0() in drivers/md/raid5.c). In the DDF layouts it counts
+        from slot 0, and counts P and Q too (raid6_idx_to_slot()).
         """
         if self.layout in _DDF:
             return {slot: slot for slot in self.data_slots}
@@ -281,7 +281,7 @@ class ParityRow:
 
 
 def parity_row(layout: int, raid_disks: int, row: int, *, has_q: bool) -> ParityRow:
-    """One row. ``layout``: from ``RAID5_LAYOUTS``, with ``has_q`` from ``RAID6_LAYOUTS``; RAID 4: PARITY_LAST."""
+    """Return one row. ``layout`` is from ``RAID5_LAYOUTS`` or, with Q, ``RAID6_LAYOUTS``; for RAID 4, PARITY_LAST."""
     p = _p_slot(layout, raid_disks, row, has_q=has_q)
     return ParityRow(layout, raid_disks, p, _q_slot(layout, raid_disks, p) if has_q else None)
 
@@ -316,7 +316,7 @@ class ParityGeometry(ChunkedGeometry):
     raid_disks: int
     chunk_sectors: int
     member_sectors: int
-    """Sectors of each member that the array uses."""
+    """The number of sectors of each member that the array uses."""
     has_q: bool = False
 
     @property
@@ -366,7 +366,7 @@ class ParityGeometry(ChunkedGeometry):
 
 @dataclass(frozen=True, slots=True)
 class Raid1Geometry(ArrayGeometry):
-    """RAID 1: every member holds all data. A stripe is the part that md compares in one step."""
+    """RAID 1, where every member holds all data. A stripe is the part that md compares in one step."""
 
     raid_disks: int
     member_sectors: int
@@ -404,13 +404,13 @@ _FAR_SETS_SHIFT = 17
 
 @dataclass(frozen=True, slots=True)
 class Raid10Geometry(ChunkedGeometry):
-    """RAID 10 on any number of members. A stripe has ``far_copies`` rows: one of near copies, then the far copies."""
+    """RAID 10 on any number of members. A stripe has ``far_copies`` rows, the first of which holds the near copies."""
 
     near_copies: int
     far_copies: int
     is_offset: bool
     far_set: int
-    """Number of neighbouring members over which far copies are shifted: all, except in layouts with far sets."""
+    """The number of neighbouring members over which far copies are shifted: all members, unless there are far sets."""
     raid_disks: int
     chunk_sectors: int
     member_sectors: int
@@ -434,7 +434,7 @@ class Raid10Geometry(ChunkedGeometry):
 
     @property
     def stride_sectors(self) -> int:
-        """Distance from a chunk to its far copy on the member: one chunk in an offset layout, else one part."""
+        """The distance from a chunk to its far copy on the member: one chunk in offset layouts, one part in others."""
         if self.is_offset:
             return self.chunk_sectors
         chunks_each = -(-self._chunks * self.copies // self.raid_disks)
@@ -460,7 +460,7 @@ class Raid10Geometry(ChunkedGeometry):
         return tuple(found)
 
     def _far_set_of(self, slot: int) -> tuple[int, int]:
-        """First slot and size of the far set of a slot; the last set takes the remaining members."""
+        """Return the first slot and the size of a slot's far set; the last set includes the remaining members."""
         count, rest = divmod(self.raid_disks, self.far_set)
         last = (count - 1) * self.far_set
         if rest and slot >= last:
@@ -468,10 +468,10 @@ class Raid10Geometry(ChunkedGeometry):
         return slot // self.far_set * self.far_set, self.far_set
 
     def _next_far_slot(self, slot: int) -> int:
-        """The slot of the next far copy.
+        """Return the slot of the next far copy.
 
-        md compares the shifted slot with the last set (> last_far_set_start in __raid10_find_phys), so that a chunk in
-        the set before the last may have its copy in the last.
+        md compares the shifted slot with the last set (> last_far_set_start in __raid10_find_phys), so a chunk in the
+        last set but one may have its copy in the last set.
         """
         count, rest = divmod(self.raid_disks, self.far_set)
         last, shifted = (count - 1) * self.far_set, slot + self.near_copies
@@ -504,25 +504,28 @@ class Raid10Geometry(ChunkedGeometry):
 
 
 def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_sectors: int) -> Raid10Geometry:
-    """From md's number: near copies in bits 0-7, far copies in 8-15, offset in 16, then far sets. Raises ArrayError."""
+    """Return the geometry for md's number, which holds near copies in bits 0-7, far copies in 8-15, and offset in 16.
+
+    The bits above describe far sets. Raises ArrayError if there is no such layout.
+    """
     near, far, sets = layout & 0xFF, layout >> 8 & 0xFF, layout >> _FAR_SETS_SHIFT
     far_sets = {0: raid_disks, 1: raid_disks // far if far else 0, 2: near * far}
     if not near or not far or not far_sets.get(sets):
         raise ArrayError(f"RAID 10 has no layout {layout}", hint="raidlab supports near, far and offset copies")
     is_offset = bool(layout & _OFFSET_BIT)
     whole = Raid10Geometry(near, far, is_offset, far_sets[sets], raid_disks, chunk_sectors, component_sectors)
-    # On an odd number of members md uses one more chunk of some of them (calc_sectors).
+    # If the number of members is odd, md uses one more chunk on some of them (calc_sectors).
     used = -(-whole.size_sectors // chunk_sectors * whole.copies // raid_disks) * chunk_sectors
     return replace(whole, member_sectors=max(used, 0))
 
 
 ORIGINAL_LAYOUT, ALTERNATE_LAYOUT = 1, 2
-"""RAID 0 with members of different sizes: where later zones begin (RAID0_ORIG_LAYOUT in drivers/md/raid0.h)."""
+"""Where later zones begin in a RAID 0 with members of different sizes (RAID0_ORIG_LAYOUT in drivers/md/raid0.h)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripZone:
-    """A zone of a RAID 0: an area with the same members throughout. Positions are in the unit of the member sizes."""
+    """A zone of a RAID 0, which has the same members throughout. Positions are in the unit of the member sizes."""
 
     start: int
     """The zone's start on the array."""
@@ -537,7 +540,7 @@ class StripZone:
 
 
 def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
-    """The zones of members of these sizes, which must be whole chunks; one zone if all are equal."""
+    """Return the zones for members of these sizes, which must be whole chunks; one zone if all sizes are equal."""
     zones: list[StripZone] = []
     start = member_start = 0
     for member_end in sorted(set(member_sizes)):
@@ -553,7 +556,7 @@ class Raid0Geometry(ChunkedGeometry):
 
     raid_disks: int = field(init=False)
     zones: tuple[StripZone, ...]
-    """In sectors."""
+    """The zones, in sectors."""
     chunk_sectors: int
     is_original: bool
     """Whether a chunk's number on the array determines its member in later zones too (ORIGINAL_LAYOUT)."""
@@ -571,11 +574,11 @@ class Raid0Geometry(ChunkedGeometry):
         return (last.member_start + last.size // len(last.slots)) // self.chunk_sectors
 
     def _zone_of(self, sector: int) -> StripZone:
-        """The zone of a sector; the last one for sectors beyond the end."""
+        """Return the zone of a sector; the last zone for sectors beyond the end."""
         return self.zones[bisect_right([zone.end for zone in self.zones[:-1]], sector)]
 
     def _shift(self, zone: StripZone) -> int:
-        """Position, among the zone's members, of the one that holds the zone's first chunk."""
+        """Return which of the zone's members holds the zone's first chunk, by position."""
         return zone.start // self.chunk_sectors % len(zone.slots) if self.is_original else 0
 
     def stripe_of(self, sector: int) -> int:
@@ -601,9 +604,9 @@ class Raid0Geometry(ChunkedGeometry):
 
 
 def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int]) -> Raid0Geometry:
-    """The geometry from md's layout number and the size of each member's data, in slot order.
+    """Return the geometry for md's layout number and the size of each member's data, in slot order.
 
-    Raises ArrayError for members of different sizes if the layout is unknown.
+    Raises ArrayError if the members differ in size and the layout is unknown.
     """
     zones = strip_zones([size - size % chunk_sectors for size in member_sectors])
     # If every later zone has only one member, both layouts are the same.
@@ -611,7 +614,7 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
     if has_two_layouts and layout not in (ORIGINAL_LAYOUT, ALTERNATE_LAYOUT):
         raise ArrayError(
             f"the members differ in size, and md's layout {layout} does not determine where later zones begin",
-            hint="the kernel parameter raid0.default_layout determines it: 1 or 2",
+            hint="set the kernel parameter raid0.default_layout to 1 or 2, which determines it",
         )
     return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
 
@@ -665,10 +668,10 @@ def geometry_of(
     component_sectors: int,
     member_sectors: Mapping[int, int],
 ) -> ArrayGeometry:
-    """The geometry from sysfs. ``layout`` is md's number; ``component_sectors`` is the part of each member in use.
+    """Return the geometry for values from sysfs. ``component_sectors`` is the part of each member in use.
 
-    ``member_sectors``: slot -> size of the member's data; required only for RAID 0 and linear arrays, and there for
-    all members. Raises ArrayError for a level or layout that is not known.
+    ``layout`` is md's number. ``member_sectors`` maps slots to the sizes of the members' data; only RAID 0 and linear
+    arrays require it, for all members. Raises ArrayError if the level or layout is unknown.
     """
     if level in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6) and chunk_sectors:
         known = RAID6_LAYOUTS if level == LevelName.RAID6 else RAID5_LAYOUTS
@@ -690,14 +693,17 @@ def geometry_of(
     raise ArrayError(
         f"raidlab cannot compute where an array of level {level} with {len(member_sectors)} of {raid_disks} members "
         "stores its data",
-        hint="it can for raid1, raid4, raid5, raid6 and raid10, and for raid0 and linear if all members are present",
+        hint="use raid1, raid4, raid5, raid6 or raid10, or a raid0 or linear array whose members are all present",
     )
 
 
 def level_geometry(
     level: Level, layout: str | None, members: int, chunk_sectors: int, component_sectors: int
 ) -> ArrayGeometry:
-    """Geometry of equal members; ``layout``: mdadm's name for RAID 5 and 6, None: mdadm's default. Raises SpecError."""
+    """Return the geometry for equal members. ``layout`` is mdadm's name for RAID 5 and 6, or None for mdadm's default.
+
+    Raises SpecError if the layout is unknown, or the members or copies do not suit the level.
+    """
     if members < level.minimum_members:
         raise SpecError(
             f"{level.name.value} needs at least {level.minimum_members} members, not {members}",
@@ -727,33 +733,33 @@ def _layout_number(level: Level, layout: str | None) -> int:
     known = RAID6_LAYOUTS if level.name is LevelName.RAID6 else RAID5_LAYOUTS
     number = next((number for number, word in known.items() if word == (layout or ROTATIONS[0])), None)
     if number is None:
-        hint = f"known layouts: {', '.join(known.values())}"
+        hint = f"choose one of {', '.join(known.values())}"
         raise SpecError(f"'{layout}' is not a layout of {level.name.value}", hint=hint)
     return number
 
 
 @dataclass(frozen=True, slots=True)
 class StripeRow:
-    """One row of chunks: those at the same offset on every member."""
+    """One row of chunks, which lie at the same offset on every member."""
 
     part: int
-    """Far RAID 10 divides each member into as many parts as there are copies; all other arrays have part 0 only."""
+    """The part of the members. Far RAID 10 divides each member into as many parts as there are copies; otherwise 0."""
     row: int
-    """Chunks from the beginning of the part."""
+    """The distance from the beginning of the part, in chunks."""
     chunks: tuple[StripeCell, ...]
-    """In slot order."""
+    """The chunks in slot order."""
 
 
 def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tuple[StripeRow, ...]:
-    """The first ``rows`` rows of an array of equal members; those of every part if members are divided into parts.
+    """Return the first ``rows`` rows of an array of equal members, or of every part if members are divided into parts.
 
-    RAID 1 has no chunks: there a row is one block of data, of any size. ``layout`` and the exceptions are those of
+    RAID 1 has no chunks, so a row is one block of data, of any size. ``layout`` and the exceptions are those of
     ``level_geometry``.
     """
     is_far = isinstance(level, Raid10) and level.layout is Raid10Layout.FAR
     stripe_rows = level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.OFFSET else 1
     stripes = -(-rows // stripe_rows)
-    # More than is shown: the last rows of RAID 10 on an odd number of members are not used in full.
+    # More chunks than are shown, because the last rows of RAID 10 on an odd number of members are not used in full.
     chunks = (rows + level.copies) * level.copies if isinstance(level, Raid10) else rows
     # With chunks of this size a stripe of RAID 1 is a row too.
     chunk = RESYNC_BLOCK_SECTORS
@@ -767,7 +773,7 @@ def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tu
 
 
 def period_rows(level: Level, members: int) -> int:
-    """Number of rows after which the pattern of ``stripe_rows`` repeats."""
+    """Return the number of rows after which the pattern of ``stripe_rows`` repeats."""
     if isinstance(level, Raid10):
         return 1 if level.layout is Raid10Layout.FAR else level.copies
     if level.name in (LevelName.RAID5, LevelName.RAID6):

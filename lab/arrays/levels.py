@@ -1,4 +1,4 @@
-"""Levels (capacity, fault tolerance, cost of a small write, data offset, layouts) and names of arrays. Pure."""
+"""Levels (capacity, fault tolerance, cost of a small write, data offset, layouts) and array names, without any I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NODE = re.compile(r"/dev/[A-Za-z0-9][A-Za-z0-9._/:+-]*")
 
 
 def is_array_name(name: str) -> bool:
-    """Whether ``name`` is an array's kernel name, such as md0, which is the same in /dev, sysfs and diskstats."""
+    """Whether ``name`` is the kernel name of an array, such as md0, which is the same in /dev, sysfs and diskstats."""
     return bool(_ARRAY.fullmatch(name))
 
 
@@ -32,30 +32,30 @@ def is_device_node(node: str) -> bool:
 
 
 def _require_array_name(name: str) -> str:
-    """Return ``name``. Raises SpecError unless it is an array name that the lab uses."""
+    """Return ``name``. Raises SpecError if it is not an array name that the lab uses."""
     if not is_array_name(name):
         raise SpecError(f"'{name}' is not an array name", hint="write 'md' and a number below 1000, such as md0")
     return name
 
 
 def array_device(name: str) -> str:
-    """The device node of an array: ``/dev/md0`` for ``md0``."""
+    """Return the device node of an array, such as ``/dev/md0`` for ``md0``."""
     return f"/dev/{_require_array_name(name)}"
 
 
 def md_path(name: str, attribute: str = "") -> str:
-    """Path of an attribute in the array's md folder (kernel: Documentation/admin-guide/md.rst)."""
+    """Return the path of an attribute in the array's md folder (Documentation/admin-guide/md.rst in the kernel)."""
     folder = f"/sys/block/{_require_array_name(name)}/md"
     return f"{folder}/{attribute}" if attribute else folder
 
 
 def node_of(kernel_name: str) -> str:
-    """Device node of a kernel name; sysfs writes ``!`` where the node has ``/``."""
+    """Return the device node for a kernel name; sysfs writes ``!`` where the node has ``/``."""
     return f"/dev/{kernel_name.replace('!', '/')}"
 
 
 def kernel_name(node: str) -> str:
-    """Kernel name of a device node: ``sdb`` for ``/dev/sdb``."""
+    """Return the kernel name of a device node, such as ``sdb`` for ``/dev/sdb``."""
     return node.removeprefix("/dev/").replace("/", "!")
 
 
@@ -82,7 +82,7 @@ class SmallWrite:
     reads: int
     writes: int
     modifies: bool = False
-    """Read-modify-write: reads the old data and parity; otherwise the other data of the stripe, if any."""
+    """Whether md reads the old data and parity (read-modify-write) and not the other data of the stripe, if any."""
 
     @property
     def ios(self) -> int:
@@ -90,7 +90,7 @@ class SmallWrite:
 
 
 class Level(ABC):
-    """Properties of a level, for any number of equal members."""
+    """The properties of a level, for any number of equal members."""
 
     __slots__ = ()
 
@@ -99,64 +99,64 @@ class Level(ABC):
     has_chunk: ClassVar[bool] = True
     is_redundant: ClassVar[bool] = True
     has_zones: ClassVar[bool] = False
-    """Whether md uses the whole of members that differ in size, in zones with fewer and fewer members."""
+    """Whether md uses all of each member even if their sizes differ, in zones with fewer and fewer members."""
     parity_members: ClassVar[int] = 0
-    """Parity chunks in each stripe."""
+    """The number of parity chunks in each stripe."""
 
     @property
     @abstractmethod
     def write_penalty(self) -> int:
-        """Member I/Os that textbooks count for one small random write."""
+        """The number of member I/Os that textbooks count for one small random write."""
 
     def data_members(self, members: int) -> Fraction:
-        """How many members' worth of data the array holds; may be a fraction in RAID 10."""
+        """Return how many members' worth of data the array holds, which may be a fraction in RAID 10."""
         return Fraction(members - self.parity_members)
 
     def minimum_failures_survived(self, members: int) -> int:
-        """The number of members that can fail, no matter which, without loss of data."""
+        """Return the number of members that can fail without loss of data, no matter which ones fail."""
         return self.parity_members
 
     def maximum_failures_survived(self, members: int) -> int:
-        """The largest number of members that can fail without loss of data if the right ones fail."""
+        """Return the largest number of members that can fail without loss of data, if the right ones fail."""
         return self.minimum_failures_survived(members)
 
     def survives(self, failed: frozenset[int], members: int) -> bool:
-        """Whether all data can still be read when exactly the slots in ``failed`` are gone."""
+        """Whether all data can still be read if exactly the members in the slots ``failed`` have failed."""
         return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
 
     def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
-        """How many more members can fail after ``failed``, at worst and at best; both 0 if data are already lost."""
+        """Return how many more members can fail after ``failed``, at worst and at best; 0 and 0 if data are lost."""
         missing = len({slot for slot in failed if 0 <= slot < members})
         least, most = self.minimum_failures_survived(members), self.maximum_failures_survived(members)
         return max(0, least - missing), max(0, most - missing)
 
     def small_write(self, members: int) -> SmallWrite:
-        """The member I/Os that md issues for one write smaller than a chunk."""
+        """Return the member I/Os that md issues for one write smaller than a chunk."""
         return SmallWrite(0, self.write_penalty)
 
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Bytes of each member that hold data or redundancy: whole chunks where the level has chunks."""
+        """Return how much of each member holds data or redundancy: whole chunks if the level has chunks."""
         return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes
 
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
         return int(self.data_members(members) * self.member_used_bytes(member_bytes, chunk_bytes))
 
     def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Capacity in bytes of an array whose members may differ in size: the smallest decides, except in RAID 0."""
+        """Return the capacity of an array whose members may differ in size; the smallest decides, except in RAID 0."""
         return self.capacity_bytes(len(member_bytes), min(member_bytes), chunk_bytes)
 
     def full_stripe_bytes(self, members: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Bytes of data in one full stripe; 0 for a level without stripes."""
+        """Return the bytes of data in one full stripe; 0 for a level without stripes."""
         return int(self.data_members(members) * chunk_bytes) if self.has_chunk else 0
 
     def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
-        """The best throughput of one sequential reader, as a multiple of one member's."""
+        """Return the best throughput of one sequential reader, as a multiple of one member's."""
         return self.data_members(members)
 
 
 @dataclass(frozen=True, slots=True)
 class Single(Level):
-    """One bare disk, without md: the baseline of every comparison."""
+    """One bare disk without md, which is the baseline of every comparison."""
 
     name = LevelName.SINGLE
     minimum_members = 1
@@ -179,7 +179,7 @@ class Raid0(Level):
     write_penalty = 1
 
     def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        # create_strip_zones() in drivers/md/raid0.c: whole chunks of every member.
+        # create_strip_zones() in drivers/md/raid0.c uses whole chunks of every member.
         return sum(self.member_used_bytes(each, chunk_bytes) for each in member_bytes)
 
 
@@ -209,12 +209,12 @@ class _Parity(Level):
 
     @property
     def write_penalty(self) -> int:
-        # Read old data and each old parity, write the new ones.
+        # Read the old data and each old parity, then write the new data and parities.
         return 2 * (1 + self.parity_members)
 
     def small_write(self, members: int) -> SmallWrite:
-        # handle_stripe_dirtying() in drivers/md/raid5.c counts the reads of both ways and takes read-modify-write
-        # only if it needs fewer; reconstruct-write reads the other data chunks, so it touches every member once.
+        # handle_stripe_dirtying() in drivers/md/raid5.c counts the reads of both methods, and chooses read-modify-write
+        # only if it needs fewer. Reconstruct-write reads the other data chunks, so it touches every member once.
         written = 1 + self.parity_members
         modify, reconstruct = written, members - written
         return SmallWrite(min(modify, reconstruct), written, modifies=modify < reconstruct)
@@ -222,7 +222,7 @@ class _Parity(Level):
 
 @dataclass(frozen=True, slots=True)
 class Raid4(_Parity):
-    """Parity on a dedicated member, the last one."""
+    """Parity on a dedicated member, which is the last one."""
 
     name = LevelName.RAID4
     minimum_members = 3
@@ -231,7 +231,7 @@ class Raid4(_Parity):
 
 @dataclass(frozen=True, slots=True)
 class Raid5(_Parity):
-    """One parity chunk per stripe, on each member in turn. md also supports two members; the lab requires three."""
+    """One parity chunk per stripe, on each member in turn. The lab requires three members, although md accepts two."""
 
     name = LevelName.RAID5
     minimum_members = 3
@@ -267,7 +267,7 @@ class Raid10(Level):
 
     @property
     def layout_word(self) -> str:
-        """The argument for mdadm --layout, for example ``n2``."""
+        """The argument of mdadm's ``--layout``, for example ``n2``."""
         return f"{self.layout.value}{self.copies}"
 
     @property
@@ -275,10 +275,10 @@ class Raid10(Level):
         return self.copies
 
     def copy_sets(self, members: int) -> frozenset[frozenset[int]]:
-        """Each set of slots that together hold all copies of some chunk.
+        """Return each set of slots that together hold all copies of some chunk, as in _enough() in drivers/md/raid10.c.
 
-        As in _enough() in drivers/md/raid10.c: near copies fill the slots one after the other, so the sets
-        start ``copies`` slots apart and may wrap around; far and offset copies are shifted by one slot.
+        Near copies fill the slots one after the other, so the sets start ``copies`` slots apart and may wrap around;
+        far and offset copies are shifted by one slot.
         """
         step = self.copies if self.layout is Raid10Layout.NEAR else 1
         starts = range(0, members * step, step)
@@ -305,11 +305,11 @@ class Raid10(Level):
         return min(map(len, left)) - 1, alive - self._fewest_that_hold_all(left, members)
 
     def _fewest_that_hold_all(self, left: Sequence[frozenset[int]], members: int) -> int:
-        """The size of the smallest set of slots that holds a copy of everything.
+        """Return the size of the smallest set of slots that holds a copy of everything.
 
         Copies lie on neighbouring slots of a ring. Each slot of the smallest copy set is tried as the first choice.
-        This cuts the ring into a line, on which it is optimal to choose the last slot of each set that is not covered
-        yet.
+        This choice cuts the ring into a line, on which it is optimal to choose the last slot of each set that is not
+        covered yet.
         """
 
         def taking(first: int) -> int:
@@ -323,7 +323,7 @@ class Raid10(Level):
         return min(taking(slot) for slot in min(left, key=lambda copies: len(copies)))
 
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        # raid10_size() in drivers/md/raid10.c: far copies divide the member, near copies the array, in whole chunks.
+        # raid10_size() in drivers/md/raid10.c divides the member by far copies, the array by near copies, in chunks.
         far, near = (1, self.copies) if self.layout is Raid10Layout.NEAR else (self.copies, 1)
         return member_bytes // chunk_bytes // far * members // near * chunk_bytes
 
@@ -334,7 +334,7 @@ class Raid10(Level):
 
     def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
         # The far layout has one whole copy striped like RAID 0 on the outer half (md(4)). Among non-rotational members
-        # read_balance() in drivers/md/raid10.c chooses the one with the fewest requests: all share the stream.
+        # read_balance() in drivers/md/raid10.c chooses the one with the fewest requests, so all share the stream.
         if self.layout is Raid10Layout.FAR or not is_rotational:
             return Fraction(members)
         return self.data_members(members)
@@ -345,11 +345,11 @@ _PPL_AREA_SECTORS = MIB // SECTOR_BYTES
 
 
 def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bool = False) -> int:
-    """Bytes before the data on a member of ``device_bytes`` with 1.2 metadata.
+    """Return the expected offset of the data on a member of ``device_bytes`` with 1.2 metadata.
 
-    As in validate_geometry1() in mdadm's super1.c: superblock, bitmap space, headroom for a reshape (about 0.1 %, at
-    least two chunks) and 1 MiB for a PPL, rounded up to 1 MiB. The real value, which may differ, comes from
-    sysfs.
+    As in validate_geometry1() in mdadm's super1.c, it is the sum of superblock, bitmap space, headroom for a reshape
+    (about 0.1 %, at least two chunks) and 1 MiB for a PPL, rounded up to 1 MiB. The real value, which may differ, comes
+    from sysfs.
     """
     sectors = device_bytes // SECTOR_BYTES
     headroom = 128 * MIB // SECTOR_BYTES
@@ -363,7 +363,7 @@ def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bo
 def usable_bytes(
     level: Level, device_bytes: Sequence[int], chunk_bytes: int | None = None, *, has_ppl: bool = False
 ) -> int:
-    """Expected capacity in bytes of an array on disks of these sizes, less the space for metadata."""
+    """Return the expected capacity of an array on disks of these sizes, without the space for metadata."""
     if level.minimum_members == 1:
         return min(device_bytes)
     chunk = (chunk_bytes or DEFAULT_CHUNK_BYTES) if level.has_chunk else None
@@ -372,7 +372,7 @@ def usable_bytes(
 
 
 def _bitmap_space_sectors(sectors: int) -> int:
-    """choose_bm_space() in mdadm's super1.c: none, 4, 64 or 128 KiB, depending on the size of the device."""
+    """Return 0, 4, 64 or 128 KiB, depending on the device's size (choose_bm_space() in mdadm's super1.c)."""
     kib = KIB // SECTOR_BYTES
     if sectors < 64 * kib:
         return 0
@@ -382,15 +382,15 @@ def _bitmap_space_sectors(sectors: int) -> int:
 
 
 class AddedKind(NamedTuple):
-    """A kind of array that a plugin adds, with the names of its levels; the kind contains their arithmetic."""
+    """A kind of array that a plugin adds, with the names of its levels; the kind itself contains their arithmetic."""
 
     load: Callable[[], Any]
-    """Imports the kind, an ``ArrayKind`` of ``lab.arrays.array``."""
+    """The function that imports the kind, which is an ``ArrayKind`` (``lab.arrays.array``)."""
     levels: tuple[str, ...]
     makes: str
     """What these levels make, for the error message where only md's own levels are accepted."""
     nicknames: Mapping[str, str] = MappingProxyType({})
-    """Another common name of a level -> the level."""
+    """The level that each further common name stands for."""
 
 
 _ALL: tuple[Level, ...] = (Single(), Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10())
@@ -412,13 +412,13 @@ _WORDS = (
 _RAID10_LAYOUT = re.compile(r"([nfo])(\d+)")
 
 ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")
-"""Parity rotations of RAID 5 and 6 in the order in which the lab offers them; the first is mdadm's default."""
+"""The parity rotations of RAID 5 and 6, in the order in which the lab offers them; the first is mdadm's default."""
 
 
 def parse_level(text: str) -> Level:
-    """The level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 has layout n2.
+    """Return the level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 has layout n2.
 
-    Raises SpecError, which suggests the nearest level.
+    Raises SpecError if the level is unknown, and suggests the nearest one.
     """
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
@@ -427,7 +427,7 @@ def parse_level(text: str) -> Level:
     others = {level: each.makes for each in added for level in each.levels}
     if word in others:
         raise SpecError(
-            f"level {word} is not supported here: it makes {others[word]}",
+            f"level {word} is not supported here, because it makes {others[word]}",
             hint=f"use 'raidlab array create --level {word}' to create one",
         )
     titles = {**_WORDS, **{level: level for level in others}}
@@ -435,18 +435,18 @@ def parse_level(text: str) -> Level:
     near = difflib.get_close_matches(word, (name for name in titles if not name.isdecimal()), n=1, cutoff=0.5)
     guess = f"; did you mean {titles[near[0]]}?" if near else ""
     more = f"; for disks of different sizes: {', '.join(others)}" if others else ""
-    raise SpecError(f"unknown level '{text}'{guess}", hint=f"known levels: {', '.join(LevelName)}{more}")
+    raise SpecError(f"unknown level '{text}'{guess}", hint=f"choose one of {', '.join(LevelName)}{more}")
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:
-    """The layouts that a level offers, by mdadm's names; empty if there is no choice."""
+    """Return mdadm's names for the layouts that a level offers; none if there is no choice."""
     if level in (LevelName.RAID5, LevelName.RAID6):
         return ROTATIONS
     return ("n2", "f2", "o2") if level is LevelName.RAID10 else ()
 
 
 def level_with_layout(text: str, layout: str | None) -> Level:
-    """The level with this layout, which changes only the arithmetic of RAID 10. Raises SpecError for an unknown one."""
+    """Return the level with this layout, which changes only the arithmetic of RAID 10. Raises SpecError if unknown."""
     level = parse_level(text)
     if layout is None:
         return level
@@ -460,16 +460,16 @@ def level_with_layout(text: str, layout: str | None) -> Level:
         )
     words = layout_words(level.name)
     if layout not in words:
-        hint = f"known layouts: {', '.join(words)}" if words else f"leave the layout out for {level.name.value}"
+        hint = f"choose one of {', '.join(words)}" if words else f"omit the layout for {level.name.value}"
         raise SpecError(f"'{layout}' is not a layout of {level.name.value}", hint=hint)
     return level
 
 
 def layout_name(level: LevelName, number: int) -> str | None:
-    """The name that mdadm uses for the number in md/layout; None if the level has none or the number is unknown.
+    """Return mdadm's name for the number in md/layout; None if the level has no layouts or the number is unknown.
 
-    Numbers: drivers/md/raid5.h (ALGORITHM_*) and, for RAID 10, near copies in the low byte, far copies in the next,
-    bit 16 set for offset (raid10.c, setup_geo).
+    The numbers are those of ALGORITHM_* in drivers/md/raid5.h. For RAID 10, the low byte is the number of near copies,
+    the next byte that of far copies, and bit 16 is set for offset copies (setup_geo in raid10.c).
     """
     if level in (LevelName.RAID5, LevelName.RAID6):
         return ROTATION_NUMBERS.get(number)
@@ -494,4 +494,4 @@ ROTATION_NUMBERS = {
     19: "right-symmetric-6",
     20: "parity-first-6",
 }
-"""md's number of a parity layout (drivers/md/raid5.h) -> mdadm's name."""
+"""mdadm's name for each of md's numbers of a parity layout (drivers/md/raid5.h)."""

@@ -1,8 +1,8 @@
 """Operations on existing arrays, and ways to break them, as plans.
 
 Operations start, stop, grow and scrub arrays, and change their members, sync speed limits and bitmaps. Faults make a
-disk vanish, slow down, lose its cached writes or silently change its data; a fault that a kind of disk does not support
-is refused.
+disk vanish, slow down, lose its cached writes, or silently change its data. A fault that a kind of disk does not
+support is refused.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ ASSEMBLE_TIMEOUT_SECONDS = 60.0
 
 
 def assemble(name: str, members: Sequence[str], *, force: bool = False, options: Sequence[str] | None = None) -> Plan:
-    """Start an existing array from its members (including its journal and spares).
+    """Start an existing array from its members, including its journal and spares.
 
     ``force`` also accepts members whose event counts differ, and whose data may therefore be out of date. ``options``
-    replaces mdadm's options ``--run`` and, with ``force``, ``--force``.
-
-    If the array is then read-auto, as on Debian 12, a pending sync waits for the first write (md.rst).
+    replaces mdadm's options ``--run`` and, with ``force``, ``--force``. If the array is read-auto afterwards, as on
+    Debian 12, a pending sync waits for the first write (md.rst).
     """
     if not members:
-        raise SpecError(f"array {name}: no members to assemble from", hint="name the devices that held the array")
+        raise SpecError(
+            f"array {name}: no members to assemble it from were given", hint="name the devices that held the array"
+        )
     device = array_device(name)
     if options is None:
         options = ("--run", "--force") if force else ("--run",)
@@ -65,7 +66,7 @@ def assemble(name: str, members: Sequence[str], *, force: bool = False, options:
 
 
 def stop(name: str, members: Sequence[str] = ()) -> Plan:
-    """Stop an array; with ``members``, the undo command of the step starts it again."""
+    """Stop an array; if ``members`` are given, the undo command of the step starts it again."""
     device = array_device(name)
     step = Step(
         argv=("mdadm", "--stop", device),
@@ -94,10 +95,10 @@ def zero_superblocks(devices: Sequence[str]) -> Plan:
 def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
     """Mark a member as faulty, as md does after a write error.
 
-    ``breaks_array``: the array does not work without this member. mdadm 4.3 and later refuse this, so the plan writes
-    to the member's state file, which has the same effect as mdadm's ioctl (Linux: state_store and set_disk_faulty in
-    drivers/md/md.c). md returns EBUSY; raid4, raid5 and raid6 lose the member, raid0, raid1 and raid10 keep it and
-    become broken.
+    With ``breaks_array``, the array does not work without this member. mdadm 4.3 and later refuse to fail it, so the
+    plan writes to the member's state file, which has the same effect as mdadm's ioctl (state_store and set_disk_faulty
+    in drivers/md/md.c). md returns EBUSY; raid4, raid5 and raid6 lose the member, whereas raid0, raid1 and raid10 keep
+    it and become broken.
     """
     if breaks_array:
         folder = f"cd {md_path(name)}/dev-{_kernel_name_word(member)}"
@@ -116,15 +117,15 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
         )
         wait = Step(("sh", "-c", f"{folder} && {{ grep faulty state || {shown}; }}"), why)
         return Plan(f"Fail {member} in {name}, which breaks {name}", (step, wait))
-    why = "md marks the member as faulty: it stays in the list, but is neither read nor written."
+    why = "md marks the member as faulty. It stays in the list, but is neither read nor written."
     return Plan(f"Fail {member} in {name}", (_manage(name, "--fail", member, why=why),))
 
 
 def remove(name: str, member: str) -> Plan:
     """Remove a faulty or spare member from the array, once its I/O in flight is complete.
 
-    While I/O is in flight md returns EBUSY (hot_remove_disk in drivers/md/md.c), and mdadm retries for only 50 ms. The
-    plan waits for up to 30 s, but not if the device is gone.
+    While I/O is in flight, md returns EBUSY (hot_remove_disk in drivers/md/md.c), and mdadm retries for only 50 ms.
+    Therefore the plan waits for up to 30 s, unless the device is gone.
     """
     under_way = f"/sys/class/block/{_kernel_name_word(member)}/inflight"
     waiting = f"for _ in $(seq 300); do grep -q [1-9] {under_way} || break; sleep 0.1; done"
@@ -136,7 +137,7 @@ def remove(name: str, member: str) -> Plan:
 
 
 def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
-    """Add a device: it becomes a spare, and a degraded array starts to rebuild onto it.
+    """Add a device as a spare; a degraded array starts to rebuild onto it.
 
     mdadm turns --add into a re-add if the device still has a matching superblock and the array has a bitmap;
     ``erase_first`` removes that superblock, so that the whole device is rebuilt.
@@ -155,7 +156,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 def re_add(name: str, device: str) -> Plan:
     """Put a former member back in its slot; with a bitmap, only the regions that have changed since are copied."""
-    why = "The superblock records the slot, and the bitmap the regions that have changed since; only these are copied."
+    why = "The superblock records the slot, and the bitmap the regions that have changed since. Only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
 
@@ -172,7 +173,7 @@ def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
 
 
 def _kernel_name_word(member: str) -> str:
-    """The kernel name of a member, as a shell word; lsblk(8) looks it up for a device-mapper node."""
+    """Return the kernel name of a member as a shell word; for a device-mapper node, lsblk(8) looks it up."""
     if member.startswith("/dev/mapper/"):
         return f"$(lsblk --nodeps --noheadings --output KNAME {shlex.quote(member)})"
     return shlex.quote(kernel_name(member))
@@ -198,7 +199,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
     ``members`` is the current number of slots. Raises SpecError for RAID 10.
     """
     if not added and not spares:
-        raise SpecError(f"array {name}: no devices to grow onto", hint="name at least one device")
+        raise SpecError(f"array {name}: no devices to grow onto were given", hint="name at least one device")
     kind, array = parse_level(level).name, array_device(name)
     if kind is LevelName.SINGLE:
         raise SpecError("a single disk cannot grow", hint="create a raid0 or raid1 array")
@@ -220,9 +221,9 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
 
 
 def grow_size(name: str) -> Plan:
-    """Use all space on each member, after replacing members by larger ones; md refuses this while the policy is ppl."""
+    """Use all space on each member after they were replaced by larger ones; md refuses this if the policy is ppl."""
     array = array_device(name)
-    why = "md extends the array to the size of the smallest member, and synchronises the new part."
+    why = "md extends the array to the size of its smallest member, and synchronises the new part."
     step = _grow(("mdadm", "--grow", array, "--size=max"), array, (), why)
     return Plan(f"Grow {name} to the size of its members", (step,))
 
@@ -235,11 +236,11 @@ def grow_level(
     added: Sequence[str] = (),
     spares: Sequence[str] = (),
 ) -> Plan:
-    """Change the level in place: raid1 to raid5, raid5 to raid6.
+    """Change the level in place, from raid1 to raid5 or from raid5 to raid6.
 
     ``members`` is the current number of slots; ``added`` and ``spares`` are the devices that join. Conversion to
-    RAID 5 requires a RAID 1 of two members: a RAID 5 of two members holds the same bytes, so no data move. Conversion
-    to RAID 6 requires one more device, and a backup file on another disk.
+    RAID 5 requires a RAID 1 of two members. A RAID 5 of two members holds the same bytes, so no data move. Conversion
+    to RAID 6 requires one more device, and a backup file on a different disk.
     """
     old, new = parse_level(old_level).name, parse_level(new_level).name
     if (old, new) == (LevelName.RAID1, LevelName.RAID5):
@@ -248,16 +249,16 @@ def grow_level(
         return _second_parity(name, members, added, spares)
     raise SpecError(
         f"array {name}: raidlab cannot convert {old.value} into {new.value}",
-        hint="it can convert a raid1 of two members into raid5, and raid5 into raid6",
+        hint="convert a raid1 of two members into raid5, or a raid5 into raid6",
     )
 
 
 def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if members != 2:
-        hint = "only a raid1 of two members can"
+        hint = "convert only a raid1 of two members"
         raise SpecError(f"array {name}: raid1 of {members} members cannot become raid5", hint=hint)
     array = array_device(name)
-    why = "In a RAID 5 of two members data and parity are equal, as in a mirror: nothing has to move."
+    why = "In a RAID 5 of two members data and parity are equal, as in a mirror, so nothing has to move."
     step = _grow(("mdadm", "--grow", array, "--level=5"), array, (), why)
     change = Plan(f"Change {name} from raid1 to raid5", (step,))
     return change + grow_members(name, "raid5", 2, added, spares) if added or spares else change
@@ -284,7 +285,7 @@ def _add_steps(array: str, added: Sequence[str], why: str) -> tuple[Step, ...]:
 
 
 def _detached(argv: tuple[str, ...], file: str) -> tuple[str, ...]:
-    """``argv`` with its output redirected to a file, which is printed on failure.
+    """Return ``argv`` with its output redirected to a file, which is printed on failure.
 
     With a backup file, mdadm leaves a background process that drives the reshape and would hold the caller's pipe open.
     """
@@ -298,7 +299,7 @@ def _grow(argv: tuple[str, ...], array: str, added: Sequence[str], why: str) -> 
 
 
 SYSTEM_DEFAULT = "system"
-"""Value that makes md/sync_speed_min and max follow /proc/sys/dev/raid again (md.rst)."""
+"""The value that makes md/sync_speed_min and md/sync_speed_max follow /proc/sys/dev/raid again (md.rst)."""
 
 
 _SCRUBS = {
@@ -308,20 +309,20 @@ _SCRUBS = {
     ),
     "repair": (
         "Repair {name}",
-        "md makes parity match the data, or the mirrors match the first copy: consistent again, not necessarily right.",
+        "md makes parity match the data, or the mirrors match the first copy. The result need not be right.",
     ),
     "stop": (
         "Stop the scrub of {name}",
         "Writing idle interrupts any sync; a sync that is still needed, such as a rebuild, restarts automatically.",
     ),
 }
-"""Scrub -> title of its plan, and the reason for its step."""
+"""For each scrub, the title of its plan and the reason for its step."""
 
 
 def scrub(name: str, action: str) -> Plan:
     """Check or repair the whole array (md/mismatch_cnt counts the differences), or stop a scrub. Raises SpecError."""
     if action not in _SCRUBS:
-        raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(_SCRUBS)}")
+        raise SpecError(f"'{action}' is not a scrub action", hint=f"write one of {', '.join(_SCRUBS)}")
     title, why = _SCRUBS[action]
     path = md_path(name, "sync_action")
     undo = () if action == "stop" else write_file_step(path, "idle", "").argv
@@ -331,7 +332,7 @@ def scrub(name: str, action: str) -> Plan:
 
 
 def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-    """Limit the speed of this array's syncs of every kind, in KiB/s per member; None: the system-wide limit."""
+    """Limit the speed of all syncs of this array, in KiB/s per member; None means the system-wide limit."""
     low, high = minimum_kib_per_second, maximum_kib_per_second
     for limit in (low, high):
         if limit is not None and limit < 1:
@@ -350,7 +351,7 @@ def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib
 
 
 def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
-    """Add or remove a running array's write-intent bitmap; one bit covers ``chunk_bytes`` (None: mdadm chooses)."""
+    """Add or remove a running array's write-intent bitmap; one bit covers ``chunk_bytes`` (None: mdadm's choice)."""
     array = array_device(name)
     on = bitmap is Bitmap.INTERNAL
     why = (
@@ -398,31 +399,31 @@ _CANNOT_BE_PULLED = {
 
 
 def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as udev would do.
+    """Make a disk vanish while it is in use. The ``arrays`` that contain and survive it are notified, as udev would do.
 
-    A spindle loses its connection, so that each further I/O fails; the kernel deletes a SCSI disk, and a virtio disk of
-    ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused, which suggests an alternative, for a
-    disk that cannot be pulled.
+    A spindle loses its connection, so that every further I/O fails. The kernel deletes a SCSI disk, and deletes a
+    virtio disk of ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused with an alternative if
+    the disk cannot be pulled.
     """
     if disk.kind is DiskKind.SPINDLE:
-        step = disconnect_step(disk, "The cable is out: every further I/O to this drive fails.")
+        step = disconnect_step(disk, "The cable is out, so every further I/O to this drive fails.")
     elif re.fullmatch("sd[a-z]+", disk.kernel_name):
         why = "The kernel drops the disk, as if it had been unplugged while in use."
         step = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why)
         step = dataclasses.replace(step, writes_devices=(disk.node,))
     elif _is_pci_disk(disk):
-        # Documentation/ABI/testing/sysfs-bus-pci: the driver is unbound, as by a hot-unplug.
+        # The driver is unbound, as by a hot-unplug (Documentation/ABI/testing/sysfs-bus-pci).
         why = "The disk's PCI device is removed, as if it had been unplugged while in use."
         step = write_file_step(f"/sys/block/{disk.kernel_name}/device/../remove", "1", why)
         step = dataclasses.replace(step, undo=_PCI_RESCAN.argv, writes_devices=(disk.node,))
     else:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
         hint = (
-            "'raidlab array fail' fails it; emulated drives ('raidlab disks add --kind spindle') can be pulled, but "
-            "on the embedded kernel only in the app, where they last as long as it is open"
+            "fail it with 'raidlab array fail', or use emulated drives ('raidlab disks add --kind spindle'), which can "
+            "be pulled, but on the embedded kernel only in the app, where they last as long as it is open"
         )
         if disk.kind is DiskKind.VIRTIO:
-            hint = "'raidlab array fail' fails it; on the computer outside: virsh detach-disk"
+            hint = "fail it with 'raidlab array fail', or pull it on the computer outside with 'virsh detach-disk'"
         raise DeviceRefused(f"{disk.name} cannot be pulled: it {reason}", hint=hint)
     return Plan.of(f"Pull {disk.name}", [step, *_removal_steps(disk, arrays)])
 
@@ -433,7 +434,7 @@ def _is_pci_disk(disk: LabDisk) -> bool:
 
 
 def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Bring a pulled disk back, first removing it from ``arrays``, which list it as faulty. It does not rejoin them."""
+    """Remove a pulled disk from ``arrays``, which list it as faulty, and bring it back. It does not rejoin them."""
     let_go = (
         Step(
             ("mdadm", "--manage", array_device(name), "--remove", disk.node),
@@ -453,18 +454,21 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def slow(disk: LabDisk, model: str) -> Plan:
-    """Slow a spindle down to the speed of ``model``; ``OWN_PACE``: its own speed. Raises DeviceRefused or SpecError."""
+    """Slow a spindle down to the speed of ``model``, or let it run at its own (``OWN_PACE``).
+
+    Raises DeviceRefused if the disk is not a spindle, and SpecError if the model is not slower.
+    """
     if disk.kind is not DiskKind.SPINDLE:
         raise DeviceRefused(
-            f"{disk.name} is a {disk.kind} disk: only the speed of emulated drives can be changed",
-            hint="'raidlab disks add --kind spindle --model hdd-7200' adds such drives",
+            f"{disk.name} is a {disk.kind} disk, but only the speed of emulated drives can be changed",
+            hint="add emulated drives: raidlab disks add --kind spindle --model hdd-7200",
         )
     own = find_drive_model(disk.model)
     slower = find_drive_model(model) if model not in (OWN_PACE, disk.model) else None
     if slower and slower.service_seconds <= own.service_seconds:
         raise SpecError(
-            f"{disk.name} answers in {human_seconds(own.service_seconds)} and drive model {model} is not slower",
-            hint="a drive can only be slowed down; choose a drive model with a longer service time",
+            f"{disk.name} answers in {human_seconds(own.service_seconds)}, and drive model {model} is not slower",
+            hint="choose a drive model with a longer service time, because a drive can only be slowed down",
         )
     seconds = slower.service_seconds if slower else 0.0
     pace = human_seconds(seconds or own.service_seconds)
@@ -485,7 +489,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
 
 
 def _removal_steps(disk: LabDisk, arrays: Sequence[str]) -> tuple[Step, ...]:
-    """The command that udev runs on most systems when a disk has vanished (mdadm(8), --incremental --fail)."""
+    """Return the command that udev runs on most systems when a disk has vanished (mdadm(8), --incremental --fail)."""
     if not arrays:
         return ()
     why = "mdadm marks the disk as faulty and removes it, as udev does; otherwise md notices at the next I/O."
@@ -501,7 +505,7 @@ def cut_power(disk: LabDisk) -> Plan:
         with_cache = [name for name, each in known if each.mechanics and each.mechanics.write_cache_bytes]
         raise DeviceRefused(
             f"{disk.name} has no volatile write cache whose content could be lost",
-            hint=f"spindles of these drive models have one: {', '.join(with_cache) or 'none'}",
+            hint=f"choose a spindle of a drive model that has one: {', '.join(with_cache) or 'none'}",
         )
     why = "The drive loses all writes that it has acknowledged but not yet written to the medium."
     step = Step(("pkill", "-USR1", "-F", pid_file(disk.name)), why, (), Danger.DATA, (disk.node,))
@@ -511,9 +515,9 @@ def cut_power(disk: LabDisk) -> Plan:
 def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes: int, length_bytes: int) -> Plan:
     """Overwrite a region of the member's data with random bytes, bypassing md.
 
-    ``start_bytes`` counts from the start of the member's data, which lies ``data_offset_bytes`` into the device and is
-    ``data_bytes`` long, so the superblock and the bitmap stay intact. Raises SpecError for a region that is not inside
-    the data, or does not consist of whole 4 KiB blocks.
+    ``start_bytes`` counts from the start of the member's data, which begin ``data_offset_bytes`` into the device and
+    are ``data_bytes`` long. The superblock and the bitmap stay intact. Raises SpecError if the region is not inside the
+    data, or does not consist of whole 4 KiB blocks.
     """
     _require_region(member, data_offset_bytes, data_bytes, start_bytes, length_bytes)
     block = CORRUPTION_BLOCK_BYTES
@@ -523,7 +527,7 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
             *(f"seek={(data_offset_bytes + start_bytes) // block}", f"count={length_bytes // block}"),
             *("oflag=direct", "conv=notrunc,fsync", "status=none"),
         ),
-        why="WARNING: this overwrites data behind md's back; on a level without redundancy these data are lost.",
+        why="WARNING: this overwrites data behind md's back. On a level without redundancy these data are lost.",
         danger=Danger.DATA,
         writes_devices=(member,),
     )
@@ -531,7 +535,7 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
 
 
 def list_bad_block(array: str, member: str, sector: int) -> Plan:
-    """Add 4 KiB of a member, from this sector of its device, to md's bad-block list: md then treats them as unreadable.
+    """Add 4 KiB of a member, from this sector of its device, to md's bad-block list, so that they count as unreadable.
 
     md does the same after a read error that it could not correct (md(4), BAD BLOCK LIST). A line written to
     ``bad_blocks`` adds a block (md.rst). The undo command is a repair: md removes a block from the list once it has

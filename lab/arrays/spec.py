@@ -1,4 +1,4 @@
-"""The specification of an array, its problems, the plan that creates it, and its preview."""
+"""The specification of an array, the problems in it, the plan that creates the array, and its preview."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class SliceRow:
 
     tier: int
     lines: int
-    """Height of the row: lines of each slice."""
+    """The height of the row, in lines of each slice."""
     windows: tuple[int | None, ...]
-    """For each disk the number of the inner array that its slice belongs to; None if it has no slice here."""
+    """For each disk, the number of the inner array to which its slice belongs; None if it has no slice here."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPreview:
-    """The volume that one system makes of the same disks. ``capacity_bytes`` is 0 if it cannot use them.
+    """The volume that one system makes of the same disks. ``capacity_bytes`` is 0 if the system cannot use them.
 
-    ``reads_share`` is the share of the data where an aligned write of a full stripe must first read blocks.
+    ``reads_share`` is the share of the data for which an aligned write of a full stripe must first read blocks.
     """
 
     system: str
@@ -64,34 +64,34 @@ class ArrayPreview:
     """The expected properties of an array that does not exist yet."""
 
     problems: tuple[str, ...]
-    """Reasons why it cannot be built, one sentence each with a hint; empty if it can be built."""
+    """The reasons why it cannot be built, one sentence each with a hint; none if it can be built."""
     usable_bytes: int = 0
     raw_bytes: int = 0
-    """All members together, spares not counted."""
+    """The size of all members together, without spares."""
     unused_bytes: int = 0
-    """Bytes of the members that stay unused because sizes differ."""
+    """How much of the members stays unused because their sizes differ."""
     failures_survived: int = 0
-    """This many members may fail, no matter which."""
+    """How many members may fail, no matter which."""
     most_failures_survived: int = 0
-    """This many members may fail in the best case."""
+    """How many members may fail in the best case."""
     write_penalty: str = ""
     """The cost of one write smaller than a chunk, in words."""
     full_stripe_bytes: int = 0
-    """Data in one full stripe; 0 for a level without stripes."""
+    """The data in one full stripe; 0 for a level without stripes."""
     chunk_bytes: int | None = None
     level: Level | None = None
     stripe: tuple[StripeRow, ...] = ()
-    """The first rows of every member: where data, copies and parity lie; empty if it is made of several arrays."""
+    """The first rows of every member, with data, copies and parity; none if the array consists of several arrays."""
     rows: tuple[SliceRow, ...] = ()
-    """For an array made of several arrays: the slices of disks that these consist of."""
+    """The slices of disks of which the inner arrays consist, if the array consists of several arrays."""
     widths: tuple[tuple[int, int], ...] = ()
-    """Data blocks and parity blocks of a stripe, for each inner array by number."""
+    """The number of data blocks and parity blocks in a stripe of each inner array, by number."""
     array_names: tuple[str, ...] = ()
     """The name of each inner array, by number."""
     systems: tuple[SystemPreview, ...] = ()
-    """The same disks under other systems, where there are any to compare."""
+    """The volumes that other systems would make of the same disks, if there are systems to compare."""
     note: str = ""
-    """A remark for the user even if it can be built; empty if there is none."""
+    """A remark for the user, even if the array can be built; empty if there is none."""
     plan: Plan | None = None
 
     @property
@@ -104,15 +104,15 @@ class ArrayPreview:
 
     @property
     def survives(self) -> str:
-        """What the array survives, as text such as ``1 failed member``."""
+        """What the array survives, as text, for example ``1 failed member``."""
         return _failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
-        """The disks that have a slice in the inner array ``window``."""
+        """Return the disks that have a slice in the inner array ``window``."""
         return {disk for row in self.rows for disk, own in enumerate(row.windows) if own == window}
 
     def loss_without(self, slots: frozenset[int], members: int) -> str:
-        """The loss if the members in ``slots`` are gone, as the end of a sentence; empty if there is none."""
+        """Describe what is lost without the members in ``slots``, as the end of a sentence; empty if nothing is."""
         if self.rows:
             lost = sum(len(slots & self.disks_in(window)) > 1 for window in range(len(self.widths)))
             return f"the data of {lost} of its {len(self.widths)} arrays are gone" if lost else ""
@@ -121,7 +121,7 @@ class ArrayPreview:
 
 
 class Spec(ABC):
-    """One requested array. Nothing is checked until it is previewed or turned into a plan."""
+    """One requested array. It is not checked until it is previewed or turned into a plan."""
 
     __slots__ = ()
 
@@ -139,7 +139,7 @@ class Spec(ABC):
 
     @property
     def is_array(self) -> bool:
-        """False for a single disk, which is used as it is."""
+        """Whether it is an array, and not a single disk that is used as it is."""
         return True
 
     @property
@@ -150,19 +150,19 @@ class Spec(ABC):
     @property
     @abstractmethod
     def full_stripe_bytes(self) -> int:
-        """Data in one full stripe; 0 for an array without chunks."""
+        """The data in one full stripe; 0 for an array without chunks."""
 
     @abstractmethod
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
-        """The array's expected capacity on these disks. Raises SpecError if they are not suitable."""
+        """Return the array's expected capacity on these disks. Raises SpecError if they are not suitable."""
 
     @abstractmethod
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
-        """``expected_bytes`` without subtracting metadata."""
+        """Return ``expected_bytes`` without the deduction for metadata."""
 
     @abstractmethod
     def problems(self) -> tuple[str, ...]:
-        """All problems, one sentence each; empty if the array can be built."""
+        """Return all problems, one sentence each; none if the array can be built."""
 
     def validate(self) -> None:
         """Raises a single SpecError that lists all problems, if there are any."""
@@ -175,10 +175,10 @@ class Spec(ABC):
 
     @abstractmethod
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
-        """Create the array, then the file system on it.
+        """Return a plan that creates the array, then the file system on it.
 
-        ``disks`` include those of the array; ``taken`` are the md names in use.
-        Raises SpecError for a request that is impossible on any machine.
+        ``disks`` include those of the array; ``taken`` are the md names in use. Raises SpecError if the request is
+        impossible on every machine.
         """
 
     def preview(
@@ -189,7 +189,7 @@ class Spec(ABC):
         *,
         has_plan: bool = True,
     ) -> ArrayPreview:
-        """The preview. Never raises.
+        """Return the preview, which lists errors as problems and never raises them.
 
         ``disks`` include those of the array. The preview is faster without a plan (``has_plan``).
         """
@@ -207,11 +207,11 @@ class Spec(ABC):
 
     @abstractmethod
     def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
-        """The preview of a consistent spec; ``problems`` are other reasons why it cannot be built. May raise."""
+        """Return the preview of a consistent spec; ``problems`` are other obstacles to building it. May raise."""
 
     @abstractmethod
     def note(self, disks: Sequence[LabDisk]) -> str:
-        """A remark for a user who creates the array on the command line; empty if there is none."""
+        """Return a remark for a user who creates the array on the command line; empty if there is none."""
 
 
 def _sentence_of(error: LabError) -> str:
@@ -219,14 +219,14 @@ def _sentence_of(error: LabError) -> str:
 
 
 def _failures_words(minimum: int, maximum: int) -> str:
-    """The range as text: ``1 failed member``, ``1 to 3 failed members`` or ``no failed members``."""
+    """Return the range as text, such as ``1 failed member``, ``1 to 3 failed members`` or ``no failed members``."""
     if minimum != maximum:
         return f"{minimum} to {maximum} failed members"
     return "1 failed member" if minimum == 1 else f"{minimum or 'no'} failed members"
 
 
 def failures_words_now(level: Level, missing: frozenset[int], members: int) -> str:
-    """How many more members may fail while the slots in ``missing`` have no member in sync."""
+    """Say how many more members may fail while the slots in ``missing`` have no member in sync."""
     whole = _failures_words(level.minimum_failures_survived(members), level.maximum_failures_survived(members))
     if not missing:
         return whole
@@ -234,7 +234,7 @@ def failures_words_now(level: Level, missing: frozenset[int], members: int) -> s
 
 
 def penalty_words(level: Level, members: int) -> str:
-    """The cost of one small write, in a sentence for beginners."""
+    """Describe the cost of one small write for beginners."""
     cost = level.small_write(members).ios
     match level.name:
         case LevelName.SINGLE | LevelName.RAID0:
@@ -257,11 +257,11 @@ def penalty_words(level: Level, members: int) -> str:
 
 MINIMUM_CHUNK_BYTES = 4 * KIB
 MAXIMUM_MEMBERS = 384
-"""Slots of a 1.2 superblock that fits in 4 KiB (md(4))."""
+"""The number of slots of a 1.2 superblock that fits in 4 KiB (md(4))."""
 
 METADATA_VERSION = "1.2"
 PPL_MAXIMUM_MEMBERS = 64
-"""Kernel document driver-api/md/raid5-ppl."""
+"""The limit for a PPL (driver-api/md/raid5-ppl in the kernel's documentation)."""
 
 STRIPE_ROWS = 8
 _SMALLEST_DATA_BYTES = 64 * KIB
@@ -284,7 +284,7 @@ class ConsistencyPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateOptions:
-    """Options for an array of any kind. None: the kind's default."""
+    """Options for an array of any kind; None means the kind's default."""
 
     level: str
     members: tuple[LabDisk, ...] = ()
@@ -298,17 +298,18 @@ class CreateOptions:
     policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     assume_clean: bool = False
     reference: int | None = None
-    """Data chunks of the full stripe, in a kind of array that lets the user choose their number."""
+    """The number of data chunks in a full stripe, for a kind of array that lets the user choose it."""
     utilisation: tuple[float, ...] | None = None
-    """How much of each member is used, relative to the members used most."""
+    """How much of each member is used, relative to the members that are used most."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec(Spec):
-    """A requested md array. Nothing is checked until ``validate`` is called.
+    """A requested md array. It is not checked until ``validate`` is called.
 
-    ``members``, ``spares`` and ``journal_device`` are device nodes in slot order; ``chunk_bytes`` None means mdadm's
-    default where the level has chunks. ``assume_clean`` skips the initial resync: safe only for blank members.
+    ``members``, ``spares`` and ``journal_device`` are device nodes in slot order. If ``chunk_bytes`` is None and the
+    level has chunks, mdadm's default applies. ``assume_clean`` skips the first resync, which is safe only if the
+    members are blank.
     """
 
     level: str
@@ -319,17 +320,17 @@ class ArraySpec(Spec):
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk_bytes: int | None = None
-    """Bytes that one bit covers; None: mdadm's choice, 64 MiB or more, which gives a small array only a few bits."""
+    """The bytes that one bit covers; None means mdadm's choice of at least 64 MiB, a few bits for a small array."""
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     journal_device: str | None = None
     assume_clean: bool = False
     size_bytes: int | None = None
-    """Data of each member; None: all that fits."""
+    """The size of the data on each member; None means all that fits."""
     data_offset_bytes: int | None = None
-    """Offset of the data on each member; None: mdadm's choice."""
+    """The offset of the data on each member; None means mdadm's choice."""
     uuid: str = ""
     forces_resync: bool = False
-    """A first resync of a RAID 5 in place of the rebuild of its last member (mdadm(8), --force with --create)."""
+    """Whether a RAID 5 starts with a resync and not with a rebuild of its last member (mdadm(8), --create --force)."""
     options: tuple[str, ...] = ()
 
     @property
@@ -339,7 +340,7 @@ class ArraySpec(Spec):
 
     @property
     def create_argv(self) -> tuple[str, ...]:
-        """The mdadm command line. Raises SpecError for an unknown level or layout; nothing else is checked."""
+        """The mdadm command line. Raises SpecError if the level or layout is unknown; nothing else is checked."""
         return tuple(_create_argv(self))
 
     @property
@@ -368,7 +369,7 @@ class ArraySpec(Spec):
     def problems(self) -> tuple[str, ...]:
         found: list[str] = []
         if not is_array_name(self.name):
-            found.append(f"name '{self.name}' is not md and a number below 1000, such as md0")
+            found.append(f"the name '{self.name}' is not 'md' and a number below 1000, such as md0")
         found += _device_problems(self)
         try:
             level = parse_level(self.level)
@@ -384,7 +385,7 @@ class ArraySpec(Spec):
         return tuple(found)
 
     def small_disks(self, disks: Sequence[LabDisk]) -> tuple[str, ...]:
-        """A phrase about each disk that is too small for the metadata and one chunk."""
+        """Return a phrase about each disk that is too small for the metadata and one chunk."""
         chunk = self.effective_chunk_bytes
         has_ppl = self.consistency_policy is ConsistencyPolicy.PPL
         small = []
@@ -402,7 +403,7 @@ class ArraySpec(Spec):
         return float(self.raid.capacity_of(self._member_sizes(disks), chunk_bytes=1))
 
     def _member_sizes(self, disks: Sequence[LabDisk]) -> list[int]:
-        """Size of each member: its own if the level has zones, otherwise that of the smallest disk, spares included."""
+        """Return each member's size if the level has zones, or else that of the smallest disk, including the spares."""
         if not self.raid.has_zones:
             return [min(disk.size_bytes for disk in disks)] * len(self.members)
         sizes = {disk.node: disk.size_bytes for disk in disks}
@@ -411,7 +412,7 @@ class ArraySpec(Spec):
     def _on(self, nodes: Sequence[str], disks: Sequence[LabDisk]) -> list[LabDisk]:
         by_node = {disk.node: disk for disk in disks}
         if strangers := [node for node in nodes if node not in by_node]:
-            raise SpecError(f"{', '.join(strangers)}: not a disk of this lab", hint="choose lab disks")
+            raise SpecError(f"not disks of this lab: {', '.join(strangers)}", hint="choose lab disks")
         return [by_node[node] for node in nodes]
 
     def creation(
@@ -420,7 +421,7 @@ class ArraySpec(Spec):
         file_system: FileSystem = FileSystem.RAW,
         taken: Collection[str] = (),
     ) -> Plan:
-        """As ``Spec.creation``, but a single disk is used as it is, without any steps to create an array.
+        """Like ``Spec.creation``, but a single disk is used as it is, without any steps to create an array.
 
         Without ``disks``, no size is checked. Raises one SpecError that lists every problem.
         """
@@ -501,7 +502,7 @@ def _member_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     if isinstance(level, Raid10) and level.copies > count:
         yield f"layout {level.layout_word} keeps {level.copies} copies, more than the {count} members"
     if spec.spares and not level.is_redundant:
-        yield f"{name} cannot use spares: nothing is left to rebuild from"
+        yield f"{name} cannot use spares, because nothing is left to rebuild from"
 
 
 def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
@@ -513,7 +514,7 @@ def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     elif chunk < MINIMUM_CHUNK_BYTES:
         yield f"chunk {human_bytes(chunk)} is below {human_bytes(MINIMUM_CHUNK_BYTES)}"
     elif chunk & (chunk - 1):
-        # md would accept any multiple of a page for RAID 0; one rule for all levels keeps them comparable.
+        # md would accept any multiple of a page for RAID 0, but one rule for all levels keeps them comparable.
         exception = " (md would allow it for raid0, but raidlab does not)" if level.name is LevelName.RAID0 else ""
         yield f"chunk {human_bytes(chunk)} is not a power of two{exception}"
 
@@ -564,7 +565,7 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
     level = spec.raid
     yield from ("mdadm", "--create", spec.device, "--run")
     yield f"--metadata={METADATA_VERSION}"
-    # "any" in place of the host name: every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
+    # With "any" in place of the host name, every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
     yield "--homehost=any"
     if spec.uuid:
         yield f"--uuid={spec.uuid}"

@@ -1,7 +1,7 @@
-"""The status of an array: its values, how they are read from sysfs, and waiting for syncs.
+"""The status of an array: its values, how they are read from sysfs, and how to wait for syncs.
 
-The kernel's Documentation/admin-guide/md.rst describes the files; a reading takes one round trip. Parsing is separate
-from reading. Any file may be missing (raid0 has no ``degraded``) and any word may be unknown.
+The kernel's Documentation/admin-guide/md.rst describes the files, which are read in one round trip. Parsing is separate
+from reading. Any file may be missing (raid0 has no ``degraded``), and any word may be unknown.
 
 A wait has two time-outs, one for the time without progress and one for the total time. ``sync_action`` is idle for an
 instant before a sync starts and may briefly report recover wrongly, so a state counts only when it persists and
@@ -35,7 +35,7 @@ from lab.units import KIB, SECTOR_BYTES, human_bytes
 
 
 class ArrayState(StrEnum):
-    """md/array_state."""
+    """The values of md/array_state."""
 
     CLEAR = "clear"
     INACTIVE = "inactive"
@@ -51,17 +51,20 @@ class ArrayState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Whether the array is started; see ``is_broken`` for one that has lost too many members."""
+        """Whether the array is started, even if it has lost too many members (``is_broken``)."""
         return self not in (ArrayState.CLEAR, ArrayState.INACTIVE, ArrayState.UNKNOWN)
 
     @property
     def is_broken(self) -> bool:
-        """Reported for raid0, raid1 and raid10; raid5 and raid6 only show too high a ``degraded`` count."""
+        """Whether md reports the array as broken, as it does for raid0, raid1 and raid10.
+
+        A broken raid5 or raid6 only shows too high a ``degraded`` count.
+        """
         return self is ArrayState.BROKEN
 
 
 class SyncAction(StrEnum):
-    """md/sync_action; NONE where the level has no such file."""
+    """The values of md/sync_action; NONE if the level has no such file."""
 
     NONE = "none"
     IDLE = "idle"
@@ -85,30 +88,30 @@ class SyncAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """md/sync_completed: sectors of each member, done and total."""
+    """The values in md/sync_completed: the sectors of each member that are done, and their total."""
 
     done_sectors: int
     total_sectors: int
 
     @property
     def fraction(self) -> float:
-        """0 to 1."""
+        """The part that is done, from 0 to 1."""
         return self.done_sectors / self.total_sectors if self.total_sectors else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One member: ``flags`` are those in dev-*/state."""
+    """One member; its ``flags`` are those in dev-*/state."""
 
     device: str
     slot: int | None
-    """None for a spare, a journal or a failed member."""
+    """The slot; None for a spare, a journal or a failed member."""
     flags: frozenset[str]
     error_count: int | None
-    """Read errors that md repaired by rewriting."""
+    """The number of read errors that md has corrected by rewriting."""
     data_offset_sectors: int | None
     data_size_kib: int | None
-    bad_blocks: tuple[tuple[int, int], ...] = ()  # First sector of the device and length, as md lists them.
+    bad_blocks: tuple[tuple[int, int], ...] = ()  # The first sector of the device and the length, as md lists them.
 
     @property
     def is_in_sync(self) -> bool:
@@ -129,7 +132,7 @@ class MemberStatus:
 
     @property
     def is_rebuilding(self) -> bool:
-        """Whether the member has a slot but is not yet fully rebuilt."""
+        """Whether the member has a slot, but is not fully rebuilt yet."""
         return "spare" in self.flags and self.slot is not None and not self.is_faulty
 
     @property
@@ -149,8 +152,8 @@ class MemberStatus:
 
     @property
     def state_words(self) -> str:
-        """The role and the marks that the user has set."""
-        # A role that consists of md's own words lists it already.
+        """The role, and the flag write-mostly if the user has set it."""
+        # A role that consists of md's own flags includes it already.
         is_missing = self.is_write_mostly and "write_mostly" not in self.role
         return f"{self.role}, write-mostly" if is_missing else self.role
 
@@ -163,18 +166,18 @@ class ArrayStatus:
     """
 
     unit: ClassVar[str] = "member"
-    """The noun for one of its parts, for messages."""
+    """The noun for one of the array's parts, for messages."""
     waits_words: ClassVar[str] = "waits to rebuild"
     """The words for a rebuild that is due but not running."""
     cannot: ClassVar[frozenset[str]] = frozenset()
-    """Operations that it does not support, by their method names in ``lab.arrays.array.Array``."""
+    """The operations that it does not support, by their method names in ``lab.arrays.array.Array``."""
 
     name: str
     level: str
     state: ArrayState
     raid_disks: int
     degraded_count: int
-    """Number of slots without a working member."""
+    """The number of slots without a working member."""
     size_bytes: int
     chunk_bytes: int | None
     layout_number: int | None
@@ -184,17 +187,17 @@ class ArrayStatus:
     sync_action: SyncAction
     sync_progress: SyncProgress | None
     sync_speed_kib_per_second: int | None
-    """An average of the last 30 s (md.rst): derive speeds from ``sync_progress`` instead."""
+    """The average over the last 30 s (md.rst); derive speeds from ``sync_progress`` instead."""
     mismatch_sectors: int | None
-    """md counts whole I/O units, so this is the size of the affected units, not of the differences (md(4))."""
+    """The size of the I/O units that contain differences, not of the differences, because md counts units (md(4))."""
     bitmap_location: str | None
     reshape_position_sectors: int | None
     resync_start_sectors: int | None
-    """Where a pending resync begins; None if all redundancy is consistent or being rebuilt."""
+    """The sector at which a pending resync begins; None if all redundancy is consistent or being rebuilt."""
     members: tuple[MemberStatus, ...]
     holders: tuple[str, ...]
     uuid: str = ""
-    """32 hexadecimal digits; empty on kernels before 5.8, which do not report it."""
+    """The UUID as 32 hexadecimal digits; empty on kernels before 5.8, which do not report it."""
 
     @property
     def device(self) -> str:
@@ -202,7 +205,7 @@ class ArrayStatus:
 
     @property
     def component_bytes(self) -> int | None:
-        """Bytes of each member that the array uses; None where members may differ (raid0)."""
+        """How many bytes of each member the array uses; None if members may differ (raid0)."""
         return None if self.component_size_kib is None else self.component_size_kib * KIB
 
     @property
@@ -223,7 +226,7 @@ class ArrayStatus:
 
     @property
     def awaits_rebuild(self) -> bool:
-        """Whether a rebuild is running or due: an empty slot and a device to fill it, or a requested replacement."""
+        """Whether a rebuild is running or due, for an empty slot that a device can fill or a requested replacement."""
         filler = any(member.is_spare or member.is_rebuilding for member in self.members)
         return filler and (self.is_degraded or any("want_replacement" in member.flags for member in self.members))
 
@@ -241,16 +244,16 @@ class ArrayStatus:
             if member.device == device:
                 return member
         names = ", ".join(member.device for member in self.members)
-        raise ArrayError(f"{device} is not a member of {self.name}", hint=f"its members are {names}")
+        raise ArrayError(f"{device} is not a member of {self.name}", hint=f"choose one of its members: {names}")
 
     @property
     def kernel_name(self) -> str:
-        """The name under which /proc/diskstats counts its I/O."""
+        """The name under which /proc/diskstats counts the array's I/O."""
         return self.name
 
     @property
     def inner(self) -> tuple[ArrayStatus, ...]:
-        """The running md arrays that it consists of; none for one of md's own arrays."""
+        """The running md arrays of which it consists; none if it is one of md's own arrays."""
         return ()
 
     @property
@@ -260,19 +263,19 @@ class ArrayStatus:
 
     @property
     def layout(self) -> str | None:
-        """The layout, as mdadm calls it; None if the level has none, or it is unknown."""
+        """The name that mdadm uses for the layout; None if the level has no layouts, or the layout is unknown."""
         if self.layout_number is None or self.level not in tuple(LevelName):
             return None
         return layout_name(LevelName(self.level), self.layout_number)
 
     @property
     def raid(self) -> Level:
-        """The arithmetic of the array's level and layout. Raises SpecError for a level that the lab does not know."""
+        """The arithmetic of the array's level and layout. Raises SpecError if the lab does not know the level."""
         return level_with_layout(self.level, self.layout if self.level == LevelName.RAID10 else None)
 
     @property
     def geometry(self) -> ArrayGeometry:
-        """The layout of the array's data. Raises ArrayError for an unknown level or layout."""
+        """Where the array's data lie on its members. Raises ArrayError if the level or layout is unknown."""
         sizes = {
             m.slot: m.data_size_kib * KIB // SECTOR_BYTES
             for m in self.members
@@ -283,7 +286,7 @@ class ArrayStatus:
 
     @property
     def known_raid(self) -> Level | None:
-        """As ``raid``; None for a level that the lab does not know."""
+        """Like ``raid``, but None if the lab does not know the level."""
         try:
             return self.raid
         except SpecError:
@@ -291,19 +294,19 @@ class ArrayStatus:
 
     @property
     def is_redundant(self) -> bool:
-        """Whether anything can be rebuilt or compared."""
+        """Whether there is anything from which to rebuild, or with which to compare."""
         level = self.known_raid
         return bool(level and level.is_redundant)
 
     @property
     def has_parity(self) -> bool:
-        """Whether its first sync computes parity; otherwise it makes copies agree."""
+        """Whether the array's first sync computes parity instead of making copies agree."""
         level = self.known_raid
         return bool(level and level.parity_members)
 
     @property
     def has_lost_data(self) -> bool:
-        """Whether more members are missing than the array survives: raid5 and raid6 show this only in ``degraded``."""
+        """Whether more members are missing than the array survives; raid5 and raid6 show this only in ``degraded``."""
         level = self.known_raid
         if self.state.is_broken or level is None or not self.is_degraded:
             return self.state.is_broken
@@ -311,7 +314,7 @@ class ArrayStatus:
 
     @property
     def loss_words(self) -> str:
-        """The extent of the data loss, if known; otherwise empty."""
+        """The extent of the data loss, if it is known; otherwise empty."""
         return ""
 
     def works_without(self, member: MemberStatus) -> bool:
@@ -319,27 +322,27 @@ class ArrayStatus:
         return self.raid.survives(self._slots_without(member), self.raid_disks)
 
     def breaks_without(self, member: MemberStatus) -> bool:
-        """Whether it would lose data if this member failed now."""
+        """Whether the array would lose data if this member failed now."""
         return member.slot is not None and member.is_in_sync and not self.works_without(member)
 
     @property
     def missing_slots(self) -> frozenset[int]:
-        """Slots that have no member in sync: missing, failed, or not rebuilt yet."""
+        """The slots that have no member in sync, because it is missing, has failed, or is not rebuilt yet."""
         return self._slots_without(None)
 
     def _slots_without(self, member: MemberStatus | None) -> frozenset[int]:
-        """Slots that have no member in sync other than ``member``."""
+        """Return the slots that have no member in sync other than ``member``."""
         working = {other.slot for other in self.members if other.is_in_sync and other is not member}
         return frozenset(slot for slot in range(self.raid_disks) if slot not in working)
 
     def with_progress(self, progress: Mapping[str, SyncProgress]) -> ArrayStatus:
-        """The same status with the finer ``progress`` (md name -> progress) if a sync is running."""
+        """Return the status with the finer ``progress``, given by md name, if a sync is running."""
         if self.name in progress and self.sync_action.is_busy:
             return replace(self, sync_progress=progress[self.name])
         return self
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
-        """The status to show while its plan continues; ``before`` is the last status in which md worked on it."""
+        """Return the status to show while a plan continues; ``before`` is the last one in which md was busy."""
         return self
 
     @property
@@ -349,13 +352,13 @@ class ArrayStatus:
 
     @property
     def sync_place(self) -> str:
-        """Which of the inner arrays is being synced, for example ``2 of 5``; empty if not applicable."""
+        """Which of the inner arrays is being synced, for example ``2 of 5``; empty if there are none."""
         return ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, _disks: Sequence[LabDisk]) -> LabDisk | None:
-        """The disk to add next: ``chosen`` if given, otherwise the first free disk that is large enough.
+        """Return the disk to add next: ``chosen`` if given, otherwise the first free disk that is large enough.
 
-        None if no disk can be added now.
+        The result is None if no disk can be added now.
         """
         needed = self.component_bytes
         if chosen or not needed:
@@ -376,7 +379,7 @@ class ArrayStatus:
 
     @property
     def sync_words(self) -> str:
-        """The running sync, for example ``rebuild 34.2 %``, or the sync that is due; empty if there is none."""
+        """The sync that is running, for example ``rebuild 34.2 %``, or due; empty if there is none."""
         if self.sync_progress:
             return f"{self.sync_action.noun} {100 * self.sync_progress.fraction:.1f} %"
         return "a rebuild is due" if self.awaits_rebuild else "a resync is due" if self.awaits_resync else ""
@@ -397,7 +400,7 @@ class ArrayStatus:
 
     @property
     def inspecting_command(self) -> str:
-        """The command that shows its details, to be typed on the machine."""
+        """The command that shows the array's details when typed on the machine."""
         return f"mdadm --detail {self.device}"
 
     @property
@@ -412,25 +415,25 @@ class ArrayStatus:
         return f"{disk} is in sync with {self.name}"
 
     def member_note(self, member: MemberStatus) -> str:
-        """A remark on a member whose role does not fully describe it; otherwise empty."""
+        """Return a remark on a member whose role does not fully describe it; otherwise empty."""
         return ""
 
     def use_words(self, member: MemberStatus) -> str:
-        """How much of a member the array uses, if this differs between members; otherwise empty."""
+        """Say how much of a member the array uses, if this differs between members; otherwise empty."""
         return ""
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
         if member.is_spare:
-            return f"{disk} is a spare of {self.name}: it holds no data, and the array does not change."
+            return f"{disk} is a spare of {self.name}. It holds no data, and the array does not change."
         if self.breaks_without(member):
-            return f"{self.name} cannot run without {disk}: the array fails, and its data can no longer be read."
-        return f"{self.name} survives this: it continues degraded, and reads from the other members."
+            return f"{self.name} cannot run without {disk}, so the array fails, and its data can no longer be read."
+        return f"{self.name} survives this. It continues degraded, and reads from the other members."
 
     @property
     def adding_note(self) -> str:
         if self.is_degraded:
             return f"md starts to rebuild {self.name} on it."
-        return f"{self.name} is complete: the disk becomes a spare."
+        return f"{self.name} is complete, so the disk becomes a spare."
 
 
 _WRITING = (ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
@@ -444,14 +447,14 @@ _ACTION_WORDS = {
 
 
 class SliceState(StrEnum):
-    """State of a slice."""
+    """The state of a slice."""
 
     WORKING = "working"
     MISSING = "missing"
-    """Absent; reads are reconstructed from the other members."""
+    """The slice is absent, and its data are reconstructed from the other members."""
     REBUILDING = "rebuilding"
     LOST = "lost"
-    """Its array has lost data."""
+    """The array of the slice has lost data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +462,7 @@ class InnerArray:
     """One inner array; ``array`` is None while it is not running."""
 
     width: str
-    """Data and parity chunks of a stripe, such as ``4+1``."""
+    """The number of data and parity chunks in a stripe, such as ``4+1``."""
     array: ArrayStatus | None
     is_lost: bool
     is_degraded: bool
@@ -475,11 +478,11 @@ class Inside:
     """The composition of an array that consists of several arrays."""
 
     places: tuple[MemberStatus, ...]
-    """Every disk that it should have; a missing disk has no device."""
+    """Every disk that the array should have; a missing disk has no device."""
     arrays: tuple[InnerArray, ...]
     rows: tuple[SliceRow, ...]
     states: tuple[tuple[SliceState | None, ...], ...]
-    """States of the slices of each row; None where a disk has none."""
+    """The states of the slices in each row; None where a disk has no slice."""
 
 
 ARRAY_FILES = (
@@ -493,18 +496,18 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def read_array(machine: Machine, name: str) -> ArrayStatus:
-    """State of one array. Raises ArrayError if the machine has no such array."""
+    """Read the state of one array. Raises ArrayError if the machine has no such array."""
     for status in read_arrays(machine, (name,)):
         return status
     raise ArrayError(f"the machine has no array {name}", hint="create or assemble it first")
 
 
 def read_arrays(machine: Machine, names: Sequence[str] | None = None) -> tuple[ArrayStatus, ...]:
-    """State of every array of the machine, sorted by number, or of the arrays in ``names`` that exist.
+    """Read the state of every array on the machine, sorted by number, or of the arrays in ``names`` that exist.
 
-    An array in state ``clear`` is left out: it has no members, or was stopped. md removes its folder, and those of its
-    members, shortly after ``mdadm --stop`` has ended, and refuses reads meanwhile (mddev_put() and md_attr_show() in
-    drivers/md/md.c).
+    An array in state ``clear`` is left out, because it has no members or was stopped. md removes the folders of the
+    array and its members shortly after ``mdadm --stop`` has ended, and refuses reads until then (mddev_put() and
+    md_attr_show() in drivers/md/md.c).
     """
     if names is None:
         blocks = machine.list_dirs(("/sys/block",))["/sys/block"]
@@ -525,7 +528,7 @@ def _holders(name: str) -> str:
 
 
 def array_paths(name: str, md_entries: Sequence[str]) -> tuple[str, ...]:
-    """Every file that ``parse_array`` needs, given the names in the array's md folder."""
+    """Return every file that ``parse_array`` needs, given the names in the array's md folder."""
     member_folders = [entry for entry in md_entries if entry.startswith(_MEMBER_PREFIX)]
     files = [*ARRAY_FILES, *(f"{folder}/{file}" for folder in member_folders for file in MEMBER_FILES)]
     return (f"/sys/block/{name}/size", *(md_path(name, file) for file in files))
@@ -534,7 +537,7 @@ def array_paths(name: str, md_entries: Sequence[str]) -> tuple[str, ...]:
 def parse_array(
     name: str, md_entries: Sequence[str], texts: Mapping[str, str | None], holders: Sequence[str] = ()
 ) -> ArrayStatus:
-    """The state from ``texts`` (path -> content, None: unreadable)."""
+    """Determine the state from ``texts``, the contents of files by path (None if unreadable)."""
 
     def text(file: str) -> str:
         return (texts.get(md_path(name, file)) or "").strip()
@@ -544,7 +547,7 @@ def parse_array(
     members = (_parse_member(entry, {file: text(f"{entry}/{file}") for file in MEMBER_FILES}) for entry in prefixed)
     return ArrayStatus(
         name=name,
-        # Until an array is started md reports its level as a number (level_show in drivers/md/md.c).
+        # Until an array is started, md reports its level as a number (level_show in drivers/md/md.c).
         level=f"raid{level}" if level.isdecimal() else level,
         state=_word(ArrayState, text("array_state")),
         raid_disks=parse_count(text("raid_disks")) or 0,
@@ -569,7 +572,7 @@ def parse_array(
 
 
 def _parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
-    """One member from its folder's name (``dev-sdb``) and the text of ``MEMBER_FILES``."""
+    """Parse one member from its folder's name (``dev-sdb``) and the text of ``MEMBER_FILES``."""
     return MemberStatus(
         device=node_of(folder.removeprefix(_MEMBER_PREFIX)),
         slot=parse_count(texts.get("slot", "")),
@@ -582,7 +585,7 @@ def _parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
 
 
 def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
-    """Lines like ``4096 8``: first sector and number of sectors; a line truncated at the end of a page is skipped."""
+    """Parse lines such as ``4096 8``, a first sector and a number of sectors; skip one truncated at a page's end."""
     lines = (line.split() for line in text.splitlines())
     return tuple(
         (int(words[0]), int(words[1])) for words in lines if len(words) == 2 and all(map(str.isdecimal, words))
@@ -590,18 +593,18 @@ def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_count(text: str) -> int | None:
-    """A whole number; None for ``none`` or any other text. During a reshape sysfs adds the old value in brackets."""
+    """Parse a whole number, after which sysfs may show an old value in parentheses; None for ``none`` or other text."""
     words = text.split()
     return int(words[0]) if words and words[0].isdecimal() else None
 
 
 def parse_flags(text: str) -> frozenset[str]:
-    """The comma-separated flags of dev-*/state."""
+    """Parse the comma-separated flags of dev-*/state."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
 def parse_progress(text: str) -> SyncProgress | None:
-    """Parse ``1024 / 1019904``; None for ``none`` and ``delayed``."""
+    """Parse progress such as ``1024 / 1019904``; None for ``none`` and ``delayed``."""
     done, slash, total = text.partition("/")
     done_sectors, total_sectors = parse_count(done), parse_count(total)
     if not slash or done_sectors is None or total_sectors is None:
@@ -625,14 +628,14 @@ _PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d{1
 class MdStat:
     """One reading of /proc/mdstat, which shows changes and the progress of syncs for all arrays.
 
-    Its progress is finer than md/sync_completed, which moves in steps. Source of the format: md_seq_show() and
+    Its progress is finer than md/sync_completed, which moves in steps. The format follows md_seq_show() and
     status_resync() in drivers/md/md.c.
     """
 
     shape: str
-    """Equal in two readings if only progress, speeds and the fill of bitmaps differ."""
+    """A text that is equal in two readings if only progress, speeds and the fill of bitmaps differ."""
     progress: dict[str, SyncProgress]
-    """Array -> progress of its sync."""
+    """The progress of each array's sync."""
 
 
 def parse_mdstat(text: str) -> MdStat:
@@ -656,9 +659,9 @@ SETTLE_SECONDS = 0.3
 """How long a consistent state must persist."""
 
 CONTRADICTION_SECONDS = 5.0
-"""How long ``idle`` must persist if a sync is due but the array is broken, frozen or waits for its first write."""
+"""How long ``idle`` must persist if a sync is due, but the array is broken, frozen or waiting for its first write."""
 
-_STALL_HINT = "look at the sync speed limits and at other load on the machine"
+_STALL_HINT = "check the sync speed limits and other load on the machine"
 
 
 def wait_until_idle(
@@ -679,7 +682,7 @@ def wait_until_idle(
     idle_since: float | None = None
     mark: tuple[object, ...] = ()
     while True:
-        # Taken before the status: the last status is read after the time-out, even if this process was suspended.
+        # Taken before the status: the last status is read after the time-out even if this process was suspended.
         before_seconds = clock.now_seconds()
         status = _with_finer_progress(machine, read_array(machine, name))
         clock.is_busy = status.sync_action.is_busy
@@ -703,15 +706,15 @@ def wait_until_idle(
             raise WaitTimedOut(message, hint=_STALL_HINT)
         clock.sleep()
         if has_moved:
-            # Here, because a pause in virtual time may be longer than the time-out.
+            # Taken after the pause, because in virtual time that may be longer than the time-out.
             moved_seconds = clock.now_seconds()
 
 
 def _with_finer_progress(machine: Machine, status: ArrayStatus) -> ArrayStatus:
-    """The status, with the progress from /proc/mdstat while a sync is running.
+    """Return the status, with the progress from /proc/mdstat while a sync is running.
 
-    md updates md/sync_completed only after each sixteenth of the array, or every five minutes (md_do_sync in
-    drivers/md/md.c): on a large array, it may not change within the time-out.
+    md updates md/sync_completed only after each sixteenth of the array or every five minutes (md_do_sync in
+    drivers/md/md.c), so on a large array it may not change within the time-out.
     """
     if not status.sync_action.is_busy:
         return status
@@ -721,8 +724,8 @@ def _with_finer_progress(machine: Machine, status: ArrayStatus) -> ArrayStatus:
 class _Rests:
     """The machine's clock, for polling an array.
 
-    In virtual time, hours of waiting cost less than a query, so a busy array is polled rarely: md reports changes of
-    its sync action (sysfs_notify in drivers/md/md.c). Polling takes no virtual time.
+    In virtual time, hours of waiting cost less than a query. Therefore a busy array is polled rarely, since md reports
+    changes of its sync action (sysfs_notify in drivers/md/md.c). Polling takes no virtual time.
     """
 
     def __init__(self, machine: Machine, name: str) -> None:
@@ -746,9 +749,9 @@ class _Rests:
 def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
     """Whether a sync is running, or mdadm has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
-    mdadm does so after the last stripe has been moved; since 4.4, five seconds later (impose_level in its Grow.c).
-    Until then the array is idle, and appears in sysfs as a RAID 4 without parity: only the process shows the
-    difference.
+    mdadm converts it after the last stripe has been moved and, since 4.4, five seconds later (impose_level in its
+    Grow.c). Until then the array is idle and appears in sysfs as a RAID 4 without parity, so only mdadm's process shows
+    the difference.
     """
     if status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None:
         return True
@@ -759,5 +762,5 @@ def _is_syncing(machine: Machine, status: ArrayStatus) -> bool:
 
 
 def _progress_mark(status: ArrayStatus) -> tuple[object, ...]:
-    """Values that change while a sync makes progress, and only then."""
+    """Return values that change only while a sync makes progress."""
     return (status.sync_action, status.sync_progress, status.degraded_count, status.reshape_position_sectors)

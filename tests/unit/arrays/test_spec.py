@@ -102,8 +102,8 @@ def test_create(options: str) -> None:
         (ArraySpec("raid5", (A, B, C), layout="n2"), "'n2' is not a layout of raid5"),
         (ArraySpec("raid1", (A, B), layout="left-symmetric"), "is not a layout of raid1"),
         (ArraySpec("raid10", (A, B), layout="n3"), "keeps 3 copies, more than the 2 members"),
-        (ArraySpec("raid1", (A, B), name="md0; reboot"), "is not md and a number"),
-        (ArraySpec("raid1", (A, B), name="sda"), "is not md and a number"),
+        (ArraySpec("raid1", (A, B), name="md0; reboot"), "is not 'md' and a number"),
+        (ArraySpec("raid1", (A, B), name="sda"), "is not 'md' and a number"),
         (ArraySpec("raid1", (A, "--force")), "'--force' is not a device node"),
         (ArraySpec("raid1", (A, "/dev/../etc/passwd")), "is not a device node"),
         (ArraySpec("raid5", (A, B, C), bitmap_chunk_bytes=65536), "a bitmap chunk size needs an internal bitmap"),
@@ -184,7 +184,7 @@ def test_the_smallest_member_decides() -> None:
     ("spec", "message"),
     [
         (ArraySpec("raid0", ()), "needs at least 2 members"),
-        (ArraySpec("raid1", ("/dev/sda", "/dev/sdb")), "/dev/sda, /dev/sdb: not a disk of this lab"),
+        (ArraySpec("raid1", ("/dev/sda", "/dev/sdb")), "not disks of this lab: /dev/sda, /dev/sdb"),
         (ArraySpec("raid5", NODES[:3], chunk_bytes=1 << 30), "too small"),
     ],
 )
