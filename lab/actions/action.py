@@ -36,9 +36,9 @@ class Selection:
     """The running array that contains the selected disk; if there is none, the selected array."""
     disk: LabDisk | None = None
     member: MemberStatus | None = None
-    """The disk as a member of ``array``; None if it is not a member."""
+    """The disk as a member of ``array``, or None if it is not a member."""
     free_disk: LabDisk | None = None
-    """The disk that 'add' would add to the array; None if no free disk is suitable."""
+    """The disk that 'add' would add to the array, or None if no free disk is suitable."""
     is_pulled: bool = False
     was_member: bool = False
     """Whether the disk has left ``array`` and still contains its metadata."""
@@ -46,7 +46,7 @@ class Selection:
     has_load: bool = False
     """Whether a load is running, on any array."""
     stopped_array: str = ""
-    """The name of an array on the disks that is not running; empty if all of them are running."""
+    """The name of an array on the disks that is not running, or an empty string if all of them are running."""
 
     @property
     def array_name(self) -> str:
@@ -154,7 +154,7 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     has_command: ClassVar[bool] = True
     """False if ``words`` belong to another action, whose command also performs this one."""
     key: ClassVar[str] = ""
-    """The key in the app; empty if the verb has no key of its own."""
+    """The key in the app, or an empty string if the verb has no key of its own."""
     alias: ClassVar[str] = ""
     """The name in keymaps and in text mode; if empty, it is the last of ``words``."""
     label: ClassVar[str] = ""
@@ -253,13 +253,13 @@ class PlanAction(Action, frozen=True, kw_only=True):
     """An action that consists of a single plan, which can be shown before it runs."""
 
     wait_help: ClassVar[str] = ""
-    """The help text of ``--wait``; empty if the command has no such option."""
+    """The help text of ``--wait``, or an empty string if the command has no such option."""
     waits_on_uml: ClassVar[bool] = True
     """Whether it waits by default on uml:, where the machine and md's work end when the command ends."""
     is_volatile: ClassVar[bool] = False
     """Whether md keeps the setting only in memory, so that it is lost on uml: and qemu: when the command ends."""
     long_work: ClassVar[str] = ""
-    """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
+    """The long-running work that md does afterwards, for example ``rebuild``, or an empty string if there is none."""
 
     @property
     def waits_for(self) -> str:

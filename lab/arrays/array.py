@@ -258,7 +258,7 @@ class OpenArrays:
         self.lab = lab
         self._kinds = kinds
         self.found = found or BroughtUp()
-        """The arrays found on the disks; replaced as a whole when the disks are examined again."""
+        """The arrays found on the disks; this is replaced as a whole when the disks are examined again."""
 
     @property
     def machine(self) -> Machine:

@@ -61,7 +61,7 @@ class Superblock:
 
 
 def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
-    """Parse the version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``; None if there is none."""
+    """Parse the version 1 superblock in the first ``SUPERBLOCK_BYTES`` of ``data``, or None if there is none."""
     if len(data) < _ROLES_OFFSET:
         return None
     magic, major, features = struct.unpack_from("<III", data)
@@ -147,7 +147,7 @@ _LEVELS = {level.value.removeprefix("raid"): level for level in LevelName}
 
 @dataclass(frozen=True, slots=True)
 class FoundArray:
-    """One array on the disks. ``refusal`` is the reason why it does not start automatically; empty if it does."""
+    """One array on the disks. ``refusal`` says why it does not start automatically, and is empty if it does."""
 
     name: str
     """The name, such as md0, or the superblock's name if that is not one of the lab's and the array is not running."""
@@ -164,7 +164,7 @@ class FoundArray:
     refusal: str = ""
     metadata_version: str = "1.2"
     own_name: str = ""
-    """The name in its superblocks, such as ``any:0``; empty if they have none."""
+    """The name in its superblocks, such as ``any:0``, or an empty string if they have none."""
     obstacle: str = ""
     """The part of ``refusal`` that prevents any start without force."""
     needs_asking: bool = False
@@ -186,12 +186,12 @@ class FoundArray:
         return assemble(self.name, self.devices)
 
     def clear_away(self, machine: Machine) -> None:
-        """Stop all running parts of the array, whatever their state; nothing is erased."""
+        """Stop all running parts of the array, whatever their state, without erasing anything."""
         machine.run(("mdadm", "--stop", array_device(self.name)), check=False)
 
 
 def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
-    """Return the superblock on each node; if it has several, the newest array's, as in mdadm's guess_super_type()."""
+    """Return each node's superblock or, if it has several, the newest array's, as mdadm's guess_super_type() does."""
     found = {
         node: max(_superblocks_on(each), key=attrgetter("created_seconds"), default=None) for node, each in ends.items()
     }
@@ -274,7 +274,7 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
 
 
 def _lab_name(array_name: str, host_name: str) -> str | None:
-    """Return the lab's name: ``md0`` for ``any:0`` and this machine's ``HOST:0``; None if it was assigned elsewhere."""
+    """Return the lab's name, such as ``md0`` for ``any:0`` or this machine's ``HOST:0``; None for any other name."""
     host, colon, word = array_name.rpartition(":")
     name = word if word.startswith("md") else f"md{word}"
     return name if is_array_name(name) and (not colon or host in (_OUR_HOST, host_name)) else None

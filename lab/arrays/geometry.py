@@ -106,7 +106,7 @@ class StripeMap:
     cell_sectors: int
     """The size of each chunk, which is smaller in the last stripe of some mirrors."""
     rows: tuple[tuple[StripeCell | None, ...], ...]
-    """The chunks in slot order; None where a slot has none. Far and offset RAID 10 have a row for each far copy."""
+    """The chunks in slot order, or None where a slot has none. Far and offset RAID 10 have a row for each far copy."""
 
     @property
     def cells(self) -> tuple[StripeCell, ...]:
@@ -142,7 +142,7 @@ class ArrayGeometry(ABC):
         """Return the places of the sector, the first copy first."""
 
     def parities(self, sector: int) -> tuple[MemberPlace, ...]:
-        """Return the places of the parity that protects the sector, P first; none on levels without parity."""
+        """Return the places of the parity that protects the sector, P first, or none on levels without parity."""
         return ()
 
     @abstractmethod
@@ -151,14 +151,14 @@ class ArrayGeometry(ABC):
 
     @abstractmethod
     def content(self, slot: int, sector: int) -> MemberContent | None:
-        """Return what a member holds in a sector; None if the array does not use the sector."""
+        """Return what a member holds in a sector, or None if the array does not use the sector."""
 
     @abstractmethod
     def stripe(self, number: int) -> StripeMap:
         """Return all chunks of a stripe. Raises ArrayError if there is no such stripe."""
 
     def place_on(self, slot: int, sector: int) -> MemberPlace | None:
-        """Return where the member in ``slot`` stores the sector or its parity; None if it stores neither."""
+        """Return where the member in ``slot`` stores the sector or its parity, or None if it stores neither."""
         places = (*self.places(sector), *self.parities(sector))
         return next((place for place in places if place.slot == slot), None)
 
@@ -186,7 +186,7 @@ class ChunkedGeometry(ArrayGeometry):
         return StripeMap(number, min(firsts), sectors, self.chunk_sectors, rows)
 
     def _cell(self, slot: int, sector: int) -> StripeCell | None:
-        """Return the chunk that begins at a sector of a member; None if there is none."""
+        """Return the chunk that begins at a sector of a member, or None if there is none."""
         found = self.content(slot, sector)
         if found is None:
             return None
@@ -234,7 +234,7 @@ class ParityRow:
 
     @property
     def _first_data_slot(self) -> int:
-        """The slot after P or, if Q follows P, after Q; used in symmetric layouts."""
+        """The slot after P or, if Q follows P, after Q. It is used only in symmetric layouts."""
         is_behind_p = self.q_slot is None or self.layout == _DDF_N_CONTINUE or self.layout >= _RAID5_WITH_LAST_Q
         return self.p_slot + (1 if is_behind_p else 2)
 
@@ -255,7 +255,7 @@ class ParityRow:
         return slot
 
     def data_index(self, slot: int) -> int | None:
-        """Return the position of a slot's chunk among the row's data; None for P and Q."""
+        """Return the position of a slot's chunk among the row's data, or None for P and Q."""
         if slot in self.parity_slots:
             return None
         if self._is_symmetric:
@@ -281,7 +281,7 @@ class ParityRow:
 
 
 def parity_row(layout: int, raid_disks: int, row: int, *, has_q: bool) -> ParityRow:
-    """Return one row. ``layout`` is from ``RAID5_LAYOUTS`` or, with Q, ``RAID6_LAYOUTS``; for RAID 4, PARITY_LAST."""
+    """Return one row. ``layout`` is from ``RAID5_LAYOUTS``, from ``RAID6_LAYOUTS`` with Q, or PARITY_LAST (RAID 4)."""
     p = _p_slot(layout, raid_disks, row, has_q=has_q)
     return ParityRow(layout, raid_disks, p, _q_slot(layout, raid_disks, p) if has_q else None)
 
@@ -410,7 +410,7 @@ class Raid10Geometry(ChunkedGeometry):
     far_copies: int
     is_offset: bool
     far_set: int
-    """The number of neighbouring members over which far copies are shifted: all members, unless there are far sets."""
+    """The number of neighbouring members over which far copies are shifted, which is all of them without far sets."""
     raid_disks: int
     chunk_sectors: int
     member_sectors: int
@@ -540,7 +540,7 @@ class StripZone:
 
 
 def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
-    """Return the zones for members of these sizes, which must be whole chunks; one zone if all sizes are equal."""
+    """Return the zones for members of these sizes, which must be whole chunks. Equal sizes give a single zone."""
     zones: list[StripZone] = []
     start = member_start = 0
     for member_end in sorted(set(member_sizes)):
@@ -574,7 +574,7 @@ class Raid0Geometry(ChunkedGeometry):
         return (last.member_start + last.size // len(last.slots)) // self.chunk_sectors
 
     def _zone_of(self, sector: int) -> StripZone:
-        """Return the zone of a sector; the last zone for sectors beyond the end."""
+        """Return the zone of a sector, which is the last zone if the sector lies beyond the end."""
         return self.zones[bisect_right([zone.end for zone in self.zones[:-1]], sector)]
 
     def _shift(self, zone: StripZone) -> int:
@@ -743,7 +743,7 @@ class StripeRow:
     """One row of chunks, which lie at the same offset on every member."""
 
     part: int
-    """The part of the members. Far RAID 10 divides each member into as many parts as there are copies; otherwise 0."""
+    """The part of the members; 0 except in far RAID 10, which divides each member into as many parts as copies."""
     row: int
     """The distance from the beginning of the part, in chunks."""
     chunks: tuple[StripeCell, ...]

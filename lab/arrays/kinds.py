@@ -449,7 +449,7 @@ def _loaded(added: AddedKind) -> ArrayKind:
 
 
 def kind_of_level(level: str) -> ArrayKind:
-    """Return the kind that makes arrays of this level; md's own if no kind does."""
+    """Return the kind that makes arrays of this level, or md's own if no kind does."""
     return next((kind for kind in kinds() if level.lower() in kind.levels), kinds()[0])
 
 

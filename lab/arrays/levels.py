@@ -125,7 +125,7 @@ class Level(ABC):
         return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
 
     def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
-        """Return how many more members can fail after ``failed``, at worst and at best; 0 and 0 if data are lost."""
+        """Return how many more members can fail after ``failed``, at worst and at best. Both are 0 if data are lost."""
         missing = len({slot for slot in failed if 0 <= slot < members})
         least, most = self.minimum_failures_survived(members), self.maximum_failures_survived(members)
         return max(0, least - missing), max(0, most - missing)
@@ -135,7 +135,7 @@ class Level(ABC):
         return SmallWrite(0, self.write_penalty)
 
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Return how much of each member holds data or redundancy: whole chunks if the level has chunks."""
+        """Return how many bytes of each member hold data or redundancy, in whole chunks if the level has chunks."""
         return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes
 
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
@@ -146,7 +146,7 @@ class Level(ABC):
         return self.capacity_bytes(len(member_bytes), min(member_bytes), chunk_bytes)
 
     def full_stripe_bytes(self, members: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Return the bytes of data in one full stripe; 0 for a level without stripes."""
+        """Return the bytes of data in one full stripe, or 0 for a level without stripes."""
         return int(self.data_members(members) * chunk_bytes) if self.has_chunk else 0
 
     def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
@@ -416,9 +416,9 @@ ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asym
 
 
 def parse_level(text: str) -> Level:
-    """Return the level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 has layout n2.
+    """Return the level for a word such as ``5``, ``RAID 5`` or ``mirror``; RAID 10 gets layout n2.
 
-    Raises SpecError if the level is unknown, and suggests the nearest one.
+    Raises SpecError, which suggests the nearest level, if the level is unknown.
     """
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
@@ -439,7 +439,7 @@ def parse_level(text: str) -> Level:
 
 
 def layout_words(level: LevelName) -> tuple[str, ...]:
-    """Return mdadm's names for the layouts that a level offers; none if there is no choice."""
+    """Return mdadm's names for the layouts that a level offers, or none if there is no choice."""
     if level in (LevelName.RAID5, LevelName.RAID6):
         return ROTATIONS
     return ("n2", "f2", "o2") if level is LevelName.RAID10 else ()
@@ -466,7 +466,7 @@ def level_with_layout(text: str, layout: str | None) -> Level:
 
 
 def layout_name(level: LevelName, number: int) -> str | None:
-    """Return mdadm's name for the number in md/layout; None if the level has no layouts or the number is unknown.
+    """Return mdadm's name for the number in md/layout, or None if the level has no layouts or the number is unknown.
 
     The numbers are those of ALGORITHM_* in drivers/md/raid5.h. For RAID 10, the low byte is the number of near copies,
     the next byte that of far copies, and bit 16 is set for offset copies (setup_geo in raid10.c).

@@ -37,7 +37,7 @@ class SliceRow:
     lines: int
     """The height of the row, in lines of each slice."""
     windows: tuple[int | None, ...]
-    """For each disk, the number of the inner array to which its slice belongs; None if it has no slice here."""
+    """For each disk, the number of the inner array to which its slice belongs, or None if it has no slice here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ArrayPreview:
     """The expected properties of an array that does not exist yet."""
 
     problems: tuple[str, ...]
-    """The reasons why it cannot be built, one sentence each with a hint; none if it can be built."""
+    """The reasons why it cannot be built, one sentence each with a hint, or none if it can be built."""
     usable_bytes: int = 0
     raw_bytes: int = 0
     """The size of all members together, without spares."""
@@ -77,7 +77,7 @@ class ArrayPreview:
     write_penalty: str = ""
     """The cost of one write smaller than a chunk, in words."""
     full_stripe_bytes: int = 0
-    """The data in one full stripe; 0 for a level without stripes."""
+    """The data in one full stripe, or 0 for a level without stripes."""
     chunk_bytes: int | None = None
     level: Level | None = None
     stripe: tuple[StripeRow, ...] = ()
@@ -91,7 +91,7 @@ class ArrayPreview:
     systems: tuple[SystemPreview, ...] = ()
     """The volumes that other systems would make of the same disks, if there are systems to compare."""
     note: str = ""
-    """A remark for the user, even if the array can be built; empty if there is none."""
+    """A remark for the user that does not prevent building the array; empty if there is none."""
     plan: Plan | None = None
 
     @property
@@ -145,12 +145,12 @@ class Spec(ABC):
     @property
     @abstractmethod
     def effective_chunk_bytes(self) -> int | None:
-        """The chunk size in effect; None for an array without chunks."""
+        """The chunk size in effect, or None for an array without chunks."""
 
     @property
     @abstractmethod
     def full_stripe_bytes(self) -> int:
-        """The data in one full stripe; 0 for an array without chunks."""
+        """The data in one full stripe, or 0 for an array without chunks."""
 
     @abstractmethod
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
@@ -162,7 +162,7 @@ class Spec(ABC):
 
     @abstractmethod
     def problems(self) -> tuple[str, ...]:
-        """Return all problems, one sentence each; none if the array can be built."""
+        """Return all problems, one sentence each, or none if the array can be built."""
 
     def validate(self) -> None:
         """Raises a single SpecError that lists all problems, if there are any."""
@@ -211,7 +211,7 @@ class Spec(ABC):
 
     @abstractmethod
     def note(self, disks: Sequence[LabDisk]) -> str:
-        """Return a remark for a user who creates the array on the command line; empty if there is none."""
+        """Return a remark for a user who creates the array on the command line, or an empty string if there is none."""
 
 
 def _sentence_of(error: LabError) -> str:
@@ -320,7 +320,7 @@ class ArraySpec(Spec):
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
     bitmap_chunk_bytes: int | None = None
-    """The bytes that one bit covers; None means mdadm's choice of at least 64 MiB, a few bits for a small array."""
+    """The bytes that one bit covers; None means mdadm's choice of at least 64 MiB, so a small array gets few bits."""
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     journal_device: str | None = None
     assume_clean: bool = False

@@ -105,7 +105,7 @@ class MemberStatus:
 
     device: str
     slot: int | None
-    """The slot; None for a spare, a journal or a failed member."""
+    """The slot, or None for a spare, a journal or a failed member."""
     flags: frozenset[str]
     error_count: int | None
     """The number of read errors that md has corrected by rewriting."""
@@ -193,11 +193,11 @@ class ArrayStatus:
     bitmap_location: str | None
     reshape_position_sectors: int | None
     resync_start_sectors: int | None
-    """The sector at which a pending resync begins; None if all redundancy is consistent or being rebuilt."""
+    """The sector at which a pending resync begins, or None if all redundancy is consistent or being rebuilt."""
     members: tuple[MemberStatus, ...]
     holders: tuple[str, ...]
     uuid: str = ""
-    """The UUID as 32 hexadecimal digits; empty on kernels before 5.8, which do not report it."""
+    """The UUID as 32 hexadecimal digits, or an empty string on kernels before 5.8, which do not report it."""
 
     @property
     def device(self) -> str:
@@ -205,7 +205,7 @@ class ArrayStatus:
 
     @property
     def component_bytes(self) -> int | None:
-        """How many bytes of each member the array uses; None if members may differ (raid0)."""
+        """How many bytes of each member the array uses, or None if members may differ (raid0)."""
         return None if self.component_size_kib is None else self.component_size_kib * KIB
 
     @property
@@ -253,17 +253,17 @@ class ArrayStatus:
 
     @property
     def inner(self) -> tuple[ArrayStatus, ...]:
-        """The running md arrays of which it consists; none if it is one of md's own arrays."""
+        """The running md arrays of which it consists, or none if it is one of md's own arrays."""
         return ()
 
     @property
     def inside(self) -> Inside | None:
-        """The array's composition if it consists of several arrays; otherwise None."""
+        """The array's composition if it consists of several arrays, otherwise None."""
         return None
 
     @property
     def layout(self) -> str | None:
-        """The name that mdadm uses for the layout; None if the level has no layouts, or the layout is unknown."""
+        """The name that mdadm uses for the layout, or None if the level has no layouts, or the layout is unknown."""
         if self.layout_number is None or self.level not in tuple(LevelName):
             return None
         return layout_name(LevelName(self.level), self.layout_number)
@@ -314,7 +314,7 @@ class ArrayStatus:
 
     @property
     def loss_words(self) -> str:
-        """The extent of the data loss, if it is known; otherwise empty."""
+        """The extent of the data loss, or an empty string if it is unknown."""
         return ""
 
     def works_without(self, member: MemberStatus) -> bool:
@@ -352,7 +352,7 @@ class ArrayStatus:
 
     @property
     def sync_place(self) -> str:
-        """Which of the inner arrays is being synced, for example ``2 of 5``; empty if there are none."""
+        """Which of the inner arrays is being synced, for example ``2 of 5``, or an empty string if there are none."""
         return ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, _disks: Sequence[LabDisk]) -> LabDisk | None:
@@ -379,7 +379,7 @@ class ArrayStatus:
 
     @property
     def sync_words(self) -> str:
-        """The sync that is running, for example ``rebuild 34.2 %``, or due; empty if there is none."""
+        """The sync that is running or due, for example ``rebuild 34.2 %``, or an empty string if there is none."""
         if self.sync_progress:
             return f"{self.sync_action.noun} {100 * self.sync_progress.fraction:.1f} %"
         return "a rebuild is due" if self.awaits_rebuild else "a resync is due" if self.awaits_resync else ""
@@ -405,7 +405,7 @@ class ArrayStatus:
 
     @property
     def unpredicted(self) -> str:
-        """Why theory cannot predict the performance of workloads on the array; empty if it may be able to."""
+        """Why theory cannot predict how workloads perform on the array, or an empty string if it may be able to."""
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
@@ -415,11 +415,11 @@ class ArrayStatus:
         return f"{disk} is in sync with {self.name}"
 
     def member_note(self, member: MemberStatus) -> str:
-        """Return a remark on a member whose role does not fully describe it; otherwise empty."""
+        """Return a remark on a member if its role does not fully describe it, otherwise an empty string."""
         return ""
 
     def use_words(self, member: MemberStatus) -> str:
-        """Say how much of a member the array uses, if this differs between members; otherwise empty."""
+        """Say how much of a member the array uses, or return an empty string if all members are used alike."""
         return ""
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
@@ -469,7 +469,7 @@ class InnerArray:
 
     @property
     def name(self) -> str:
-        """The array's md name; empty while it is not running."""
+        """The array's md name, or an empty string while it is not running."""
         return self.array.name if self.array else ""
 
 
@@ -482,7 +482,7 @@ class Inside:
     arrays: tuple[InnerArray, ...]
     rows: tuple[SliceRow, ...]
     states: tuple[tuple[SliceState | None, ...], ...]
-    """The states of the slices in each row; None where a disk has no slice."""
+    """The states of the slices in each row, or None where a disk has no slice."""
 
 
 ARRAY_FILES = (
@@ -585,7 +585,7 @@ def _parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
 
 
 def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
-    """Parse lines such as ``4096 8``, a first sector and a number of sectors; skip one truncated at a page's end."""
+    """Parse lines such as ``4096 8``, a first sector and a number of sectors; skip a line cut off at a page's end."""
     lines = (line.split() for line in text.splitlines())
     return tuple(
         (int(words[0]), int(words[1])) for words in lines if len(words) == 2 and all(map(str.isdecimal, words))
@@ -593,7 +593,7 @@ def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def parse_count(text: str) -> int | None:
-    """Parse a whole number, after which sysfs may show an old value in parentheses; None for ``none`` or other text."""
+    """Parse a whole number; return None for ``none`` and other text. An old value in parentheses may follow it."""
     words = text.split()
     return int(words[0]) if words and words[0].isdecimal() else None
 
@@ -604,7 +604,7 @@ def parse_flags(text: str) -> frozenset[str]:
 
 
 def parse_progress(text: str) -> SyncProgress | None:
-    """Parse progress such as ``1024 / 1019904``; None for ``none`` and ``delayed``."""
+    """Parse progress such as ``1024 / 1019904``; return None for ``none`` and ``delayed``."""
     done, slash, total = text.partition("/")
     done_sectors, total_sectors = parse_count(done), parse_count(total)
     if not slash or done_sectors is None or total_sectors is None:

@@ -74,9 +74,9 @@ class MappedMember:
     data_sectors: int
     device_sectors: int
     recovery_start: int | None
-    """The end of the part that has been rebuilt, in sectors of data; None if all of it is current."""
+    """The end of the part that has been rebuilt, in sectors of data, or None if all of it is current."""
     ppl: tuple[int, int]
-    """The first sector and the length of its partial parity log; (0, 0) if it has none."""
+    """The first sector and the length of its partial parity log, or (0, 0) if it has none."""
     bad_blocks: tuple[tuple[int, int], ...]
     """The first sector and the length of each range on md's bad-block list."""
 
@@ -106,7 +106,7 @@ class MappedBitmap:
     offset: int
     """The distance from the superblock in sectors; negative if the bitmap lies before it."""
     space: int
-    """The number of sectors reserved for the bitmap; 0 if unknown."""
+    """The number of sectors reserved for the bitmap, or 0 if unknown."""
     chunk_bytes: int
 
 
@@ -136,7 +136,7 @@ class MappedArray:
     layout: int
     geometry: ArrayGeometry
     chunk_sectors: int
-    """The chunk size; 0 for levels without chunks."""
+    """The chunk size, or 0 for levels without chunks."""
     size_sectors: int
     metadata: str
     members: tuple[MappedMember, ...]
@@ -147,7 +147,7 @@ class MappedArray:
 
     @property
     def layout_word(self) -> str:
-        """The name that mdadm uses for the layout; empty for a level without layouts."""
+        """The name that mdadm uses for the layout, or an empty string for a level without layouts."""
         if self.level == "raid10":
             near, far = self.layout & 0xFF, self.layout >> 8 & 0xFF
             kind = "o" if self.layout >> 16 & 1 else "f"
@@ -179,7 +179,7 @@ class MappedArray:
         return found[0].name if found else f"slot {slot}"
 
     def member_in(self, slot: int, sector: int) -> MappedMember | None:
-        """Return the member in this slot from which this sector of its data can be read; None if there is none."""
+        """Return the member in this slot from which this sector of its data can be read, or None if there is none."""
         return next((member for member in self.members_in(slot) if member.has_data_at(sector)), None)
 
     def member(self, device: str) -> MappedMember:
@@ -342,7 +342,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """Return the writes to suspend while members are read, or None and the reason; md's own cannot be suspended."""
+    """Return the writes to suspend while members are read, or None and the reason. md's own cannot be suspended."""
     if shape.reshaping:
         return None, "a reshape is running, and md itself writes"
     if shape.is_syncing:
@@ -427,7 +427,7 @@ class MemberArea:
 
 
 def superblock_sector(metadata: str, device_sectors: int) -> int | None:
-    """Return the sector of the superblock; None for metadata that md does not manage (external, none)."""
+    """Return the sector of the superblock, or None for metadata that md does not manage (external, none)."""
     if metadata == "1.0":
         return (device_sectors - 16) & ~7
     if metadata == "0.90":
@@ -501,12 +501,12 @@ class LocatedPlace:
     copy: int
     slot: int
     member: str
-    """The name of the disk; empty if no member has the slot."""
+    """The name of the disk, or an empty string if no member has the slot."""
     device: str
     device_sector: int | None
-    """The sector, counted from the start of the member's device; None if there is no member."""
+    """The sector, counted from the start of the member's device, or None if there is no member."""
     note: str = ""
-    """Why md does not currently read the block from there; empty if it does."""
+    """Why md does not currently read the block from there, or an empty string if it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,9 +525,9 @@ class LocatedBlock:
     """The places of the data, followed by those of copies."""
     parities: tuple[LocatedPlace, ...]
     shape: str = ""
-    """The geometry that applies during a reshape, ``before`` or ``new``; otherwise empty."""
+    """The geometry that applies during a reshape, ``before`` or ``new``; empty if there is no reshape."""
     doubt: str = ""
-    """Why the answer may be out of date; empty if it is certain."""
+    """Why the answer may be out of date, or an empty string if it is certain."""
 
 
 def locate(shape: MappedArray, sector: int) -> LocatedBlock:
@@ -567,7 +567,7 @@ def _doubt(shape: MappedArray, *, is_before: bool) -> str:
 
 
 def chunk_of(geometry: ArrayGeometry) -> int:
-    """Return the number of sectors per chunk; 0 for a geometry without chunks."""
+    """Return the number of sectors per chunk, or 0 for a geometry without chunks."""
     size: int = getattr(geometry, "chunk_sectors", 0)
     return size
 
@@ -703,7 +703,7 @@ class LocatedExtent:
 
     extent: FileExtent
     start: LocatedBlock | None
-    """The location of the first block; None for an extent without a location."""
+    """The location of the first block, or None for an extent without a location."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -770,7 +770,7 @@ class FoundPlace:
     byte: int
     """The offset from the beginning of each chunk."""
     slot: int | None
-    """The slot that holds the place; None if the whole stripe was requested."""
+    """The slot that holds the place, or None if the whole stripe was requested."""
     words: str
 
 

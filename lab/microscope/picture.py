@@ -80,7 +80,7 @@ def scaled(data: bytes, factor: int) -> bytes:
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
-    """Return the exclusive-or of these parts, which is P if they are all data of a stripe; zeros if there are none."""
+    """Return the exclusive-or of these parts, or zeros if there are none. That of all data of a stripe is P."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")
@@ -136,7 +136,7 @@ class SeenCell:
 
     cell: StripeCell
     data: bytes | None
-    """The content; None if no member has it, or it could not be read."""
+    """The content, or None if no member has it or it could not be read."""
     computed: bytes | None = None
     """The content that follows from the rest of the stripe: parity from data, data from parity, or the first copy."""
 
@@ -164,7 +164,7 @@ class StripeComparison:
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
     blamed: Blamed | None
-    """The wrong chunk; None if no chunk is wrong, or it cannot be determined which one is."""
+    """The wrong chunk, or None if no chunk is wrong or it cannot be determined which one is."""
     why_unknown: str
     """Why the wrong chunk of an inconsistent stripe cannot be determined."""
     mismatch_sectors: int
@@ -505,7 +505,7 @@ def _put(device: str, place: int, value: int) -> str:
 
 
 def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
-    """Return steps that empty md's stripe cache; none for levels that have no such cache.
+    """Return steps that empty md's stripe cache, or none for levels that have no such cache.
 
     md drops the oldest stripes first and keeps at least 17 of them. Therefore the cache is shrunk twice, with new
     stripes in between (raid5_set_cache_size and drop_one_stripe in drivers/md/raid5.c).

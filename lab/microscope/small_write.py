@@ -65,7 +65,7 @@ class MemberIo:
     device: str
     slot: int
     kind: ChunkKind | None
-    """The kind of chunk; None for a member that is only read."""
+    """The kind of chunk, or None for a member that is only read."""
     reads: int
     writes: int
     """The number of 4 KiB blocks, as for ``reads``."""
@@ -97,7 +97,7 @@ class SmallWrite:
     """The slots that are written, in the order in which md submits the writes."""
     ios: tuple[MemberIo, ...]
     modify_reads: int | None
-    """On parity levels, how many blocks read-modify-write would read; None if it is not possible."""
+    """On parity levels, how many blocks read-modify-write would read, or None if it is not possible."""
     reconstruct_reads: int | None
     reason: str
     further: tuple[str, ...]
@@ -505,7 +505,7 @@ def _data_of(cells: Iterable[SeenCell]) -> dict[int, bytes]:
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield all subsets by size, each prefix in md's order first; for many writes only the prefixes."""
+    """Yield all subsets by size, each prefix in md's order first; if there are many writes, yield only the prefixes."""
     for count in range(len(slots) + 1):
         beginning = slots[:count]
         yield beginning

@@ -19,7 +19,7 @@ CORRUPTED_BYTES = 64 * KIB
 
 
 def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
-    """Make a disk vanish while it is in use; with ``breaks_array``, even if an array needs it. Raises LabError."""
+    """Make a disk vanish while it is in use, with ``breaks_array`` even if an array needs it. Raises LabError."""
     found = session.lab.disk(disk)
     everything = _holders(session, found)
     broken = [status for status in everything if status.breaks_without(status.member(found.node))]

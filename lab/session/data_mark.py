@@ -80,7 +80,7 @@ def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
-    """Return the file system on an array; RAW only if the array's beginning is readable and has no signature.
+    """Return the file system on an array, which is RAW only if its beginning is readable and has no signature.
 
     Raises ArrayError if there is anything else on it, such as partitions or several signatures, so that nothing is
     overwritten, and DeviceRefused if the array is in use.
@@ -195,7 +195,7 @@ def write_mark(session: LabSession, name: str) -> DataMark:
 
 
 def verify_mark(session: LabSession, mark: DataMark) -> MarkVerdict:
-    """Read a mark with direct I/O; store and return the verdict, even if data are lost. Raises MachineLost."""
+    """Read a mark with direct I/O, and store and return the verdict, even if data are lost. Raises MachineLost."""
     found = _verify(session, mark)
     _store_verdict(session, mark.uuid, found)
     return found
@@ -261,7 +261,7 @@ def require_mark(session: LabSession, name: str) -> DataMark:
 
 
 def read_marks(session: LabSession) -> dict[str, DataMark]:
-    """Return all marks of this lab by the UUID of their array; none if the file is damaged."""
+    """Return all marks of this lab by the UUID of their array, or none if the file is damaged."""
     marks = RecordFile(session.folder / _MARKS_FILE, tuple[DataMark, ...]).read_or(())
     return {mark.uuid: mark for mark in marks}
 

@@ -182,7 +182,7 @@ class Forecast:
     """The predicted performance of a load."""
 
     iops: float | None
-    """I/Os per second, reads and writes together; None if no number can be predicted."""
+    """I/Os per second, reads and writes together, or None if no number can be predicted."""
     reason: str
     """The reason for the number, or why there is none."""
 

@@ -59,9 +59,9 @@ class Event:
     """The time of the snapshot that first showed the event, on the machine's monotonic clock."""
     kind: EventKind
     array: str
-    """The array's name; empty for events that concern only a disk."""
+    """The array's name, or an empty string for events that concern only a disk."""
     device: str
-    """The disk's node; empty for events that concern a whole array."""
+    """The disk's node, or an empty string for events that concern a whole array."""
     sentence: str
 
 
@@ -229,7 +229,7 @@ class Monitor:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def machine_seconds(self) -> float | None:
-        """Return the machine's time, extrapolated from the newest snapshot except in virtual time; None before it."""
+        """Return the machine's time, extrapolated except in virtual time, or None before the first snapshot."""
         if self._newest is None:
             return None
         machine, here = self._newest
@@ -365,7 +365,7 @@ class SnapshotMaker:
         return frozenset({*_WATCHED_ARRAYS, *names, *members, *(disk.kernel_name for disk in self._session.disks)})
 
     def _thread_ticks(self, ticks: Mapping[str, int]) -> dict[str, int]:
-        """Return the CPU time of each array's threads, in ticks; a volume has the sum over its arrays."""
+        """Return the CPU time of each array's threads in ticks, which for a volume is the sum over its arrays."""
         sums = self._threads.add(ticks)
         for status in self._arrays:
             if status.inner:
@@ -393,11 +393,11 @@ class SyncPace:
     bytes_per_second: float
     """The speed on each member."""
     left_seconds: float | None
-    """The remaining time; None while the sync makes no progress, and in its first second."""
+    """The remaining time, or None while the sync makes no progress and in its first second."""
 
 
 def sync_pace(snapshots: Sequence[Snapshot], name: str) -> SyncPace | None:
-    """Return the pace of the sync in the newest snapshot; None if it shows no sync, or is the only one that does."""
+    """Return the pace of the sync in the newest snapshot, or None if that shows no sync or is the only one to do so."""
     seen = [(snapshot.time_seconds, status) for snapshot in snapshots if (status := snapshot.array(name))]
     if not seen or seen[-1][1].sync_progress is None:
         return None
@@ -454,7 +454,7 @@ class _Moment:
 
     time_seconds: float
     rates: Mapping[str, number_array[float]]
-    """The values of each device (array, member or disk), in the order of ``Measure``; an array takes little memory."""
+    """The values of each device (array, member or disk), in the order of ``Measure``, stored compactly."""
     md_cpus: Mapping[str, float]
     """The number of CPUs that each array's kernel threads kept busy."""
     syncs: Mapping[str, float]
@@ -512,7 +512,7 @@ class History:
         return self._points(lambda moment: _rate(moment, device, measure), seconds)
 
     def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
-        """Return how many CPUs an array's kernel threads kept busy; the clock of these threads counts in 10 ms."""
+        """Return how many CPUs an array's kernel threads kept busy, from a clock with a resolution of 10 ms."""
         return self._points(lambda moment: moment.md_cpus.get(name), seconds)
 
     def sync_rate(self, name: str, *, seconds: float | None = None) -> list[Point]:
@@ -534,7 +534,7 @@ class History:
         return newest.time_seconds - seconds if newest and seconds is not None else -math.inf
 
     def _points(self, value: Callable[[_Moment], float | None], seconds: float | None) -> list[Point]:
-        """Return the values over the last ``seconds``; none if no value was known at any time."""
+        """Return the values over the last ``seconds``, or none if no value was known at any time."""
         if all(value(moment) is None for moment in self._moments):
             return []
         start = self._start(seconds)

@@ -108,7 +108,7 @@ class Pacer:
             self._thread.join(timeout=_STOP_SECONDS)
 
     def go(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """Set the pace; with ``after``, only if that is still the pace. STEP pauses at an event or after an hour."""
+        """Set the pace, with ``after`` only if that is still the pace. STEP pauses at an event or after an hour."""
         with self._choosing:
             if after is not None and self._pace is not after:
                 return

@@ -196,7 +196,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_leftovers(folder: Path) -> Leftovers | None:
-    """Read the leftovers in the lab with this folder; None if there are none or the file is unreadable."""
+    """Return the leftovers in the lab with this folder, or None if there are none or the file is unreadable."""
     return RecordFile(folder / _LEFTOVER_FILE, Leftovers).read_or(None)
 
 
@@ -206,7 +206,7 @@ def store_leftovers(folder: Path, left: Leftovers | None) -> None:
 
 
 def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
-    """Return the leftovers if an array with one of these UUIDs is among them; otherwise delete their record."""
+    """Return the leftovers if they include an array with one of these UUIDs; otherwise delete their record."""
     left = read_leftovers(folder)
     if left is None:
         return None

@@ -86,7 +86,7 @@ class LoadPrediction:
     iops: float
     mean_seconds: float
     p95_seconds: float | None
-    """The 95th percentile; None for sequential loads, for which only the mean is predicted."""
+    """The 95th percentile, or None for sequential loads, for which only the mean is predicted."""
     reason: str
 
 

@@ -138,10 +138,10 @@ class Requests(ABC):
 
     @abstractmethod
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
-        """Return the member I/Os of the next request; none if all its pages are in the stripe cache."""
+        """Return the member I/Os of the next request, or none if all its pages are in the stripe cache."""
 
     def copies_of(self, place: int) -> tuple[int, ...]:
-        """Return the slots among which md chooses for a read at this place; none if there is no choice."""
+        """Return the slots among which md chooses for a read at this place, or none if there is no choice."""
         return ()
 
 
@@ -288,7 +288,7 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """Return the slots that md reads before a write, by the method that reads fewer; reconstruct-write if equal."""
+        """Return the slots that md reads before a write, for reconstruct-write unless read-modify-write reads fewer."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
@@ -432,7 +432,7 @@ _Event = tuple[float, int, float, Stage | None, float]
 
 
 class _Run:
-    """One simulation. It handles events in order of time; each is the end of a stage of a request."""
+    """One simulation, which handles events in order of time. Each event is the end of a stage of a request."""
 
     def __init__(self, load: ArrayUnderLoad, requests: int) -> None:
         self._load = load
