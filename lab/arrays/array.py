@@ -169,7 +169,9 @@ class Array(ABC):
         """Return a plan that starts the array; ``force`` also accepts members that are out of date."""
         found, every = self.found, self.arrays.found
         if found in every.started if found else self.status_now:
-            raise ArrayError(f"array {self.name} is already running", hint=f"'raidlab array show {self.name}' shows it")
+            raise ArrayError(
+                f"array {self.name} is already running", hint=f"look at it with 'raidlab array show {self.name}'"
+            )
         if found is None:
             raise ArrayError(
                 f"there is no array {self.name} on the lab's disks", hint="'raidlab array show' lists the arrays"
@@ -322,7 +324,7 @@ class OpenArrays:
         if spec.name in self.names():
             raise ArrayError(
                 f"an array {spec.name} already exists",
-                hint=f"choose another name, or remove it with 'raidlab array destroy {spec.name}'",
+                hint=f"choose a different name, or remove that array with 'raidlab array destroy {spec.name}'",
             )
         taken = self.machine.list_dirs(["/sys/block"])["/sys/block"]
         plan = spec.creation(self.disks, file_system, taken)

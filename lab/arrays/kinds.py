@@ -92,7 +92,7 @@ class MdArray(Array):
         status = self.status()
         member = status.member(self.arrays.node(disk))
         if member.is_faulty:
-            raise ArrayError(f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' removes it")
+            raise ArrayError(f"{disk} is already faulty", hint=f"remove it: raidlab array remove {self.name} {disk}")
         if status.breaks_without(member) and not breaks_array:
             raise cannot_do_without((status,), disk, forced="fail")
         plan = operations.fail(self.name, member.device, breaks_array=not status.works_without(member))

@@ -110,7 +110,7 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
         )
         devices = (array_device(name), member)
         step = Step(("sh", "-c", f"{folder} && {state}"), why, (), Danger.ARRAY, devices)
-        # array_state_show in drivers/md/md.c; five seconds allow for an increased safe_mode_delay.
+        # The state is that of array_state_show in drivers/md/md.c. Five seconds allow for a longer safe_mode_delay.
         shown = "for _ in $(seq 50); do grep -q broken ../array_state && break; sleep 0.1; done"
         why = (
             "RAID 0, 1 and 10 keep the member, and show the state broken once their last superblock write has finished."
@@ -146,7 +146,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
         name,
         "--add",
         device,
-        why="The device becomes a spare; if a member is missing, md starts to rebuild its content on this device.",
+        why="The device becomes a spare. If a member is missing, md starts to rebuild its contents on this device.",
         undo=("mdadm", "--manage", array_device(name), "--remove", device),
         danger=Danger.DATA,
     )
@@ -189,8 +189,8 @@ def _manage(
 BACKUP_FOLDER = f"{RUN_FOLDER}/backup"
 RESHAPE_START_TIMEOUT_SECONDS = 120.0
 
-# A defect in md of Linux 6.12 and 7.2, not in 6.1: docs/arrays.md.
-_QUIET_START = "Do not read from the array when this begins: newer kernels may then return another block's data."
+# A defect in md of Linux 6.12 and 7.2, but not of 6.1 (docs/arrays.md).
+_QUIET_START = "Do not read from the array when this begins: newer kernels may then return a different block's data."
 
 
 def grow_members(name: str, level: str, members: int, added: Sequence[str], spares: Sequence[str] = ()) -> Plan:
@@ -209,8 +209,8 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
     count = members + len(spares) + len(added)
     number = f"--raid-devices={count}"
     if kind is LevelName.RAID0:
-        # RAID 0 has no spares: mdadm passes through RAID 4 and takes the new devices in one command (mdadm(8), --grow).
-        why = "Without spares, the devices join in the same step; md redistributes every stripe by way of RAID 4."
+        # RAID 0 has no spares, so mdadm goes by way of RAID 4 and takes the new devices in one command (mdadm(8)).
+        why = "Without spares, the devices join in the same step. md redistributes every stripe by way of RAID 4."
         grow = ("mdadm", "--grow", array, number, "--add", *added)
         return Plan(f"Grow {name} to {count} members", (_grow(grow, array, added, why),))
     mirrored = "md copies the mirror to the new members." if kind is LevelName.RAID1 else ""
@@ -382,7 +382,7 @@ OWN_PACE = ""
 # Each SCSI host has a scan file; "- - -" means every channel, target and unit (kernel: scsi_mid_low_api).
 _RESCAN = Step(
     ("sh", "-c", 'for scan in /sys/class/scsi_host/host*/scan; do echo "- - -" > "$scan"; done'),
-    "Every SCSI host scans for disks again; the disk may come back under another name.",
+    "Every SCSI host scans for disks again; the disk may come back under a different name.",
 )
 _PCI_RESCAN = write_file_step(
     "/sys/bus/pci/rescan", "1", "The kernel looks for PCI devices again, and finds the disk with its data."
@@ -473,7 +473,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
     seconds = slower.service_seconds if slower else 0.0
     pace = human_seconds(seconds or own.service_seconds)
     why = f"Requests are let through one by one, so that the drive answers one every {pace}."
-    title = f"Slow {disk.name} down to a {model}" if slower else f"Let {disk.name} run at its own pace"
+    title = f"Slow {disk.name} down to the speed of {model}" if slower else f"Let {disk.name} run at its own pace"
     if is_kernel_drive(disk):
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
         step = kernel_pace_step(disk, seconds, words if slower else "Its own service time applies again.")

@@ -429,7 +429,7 @@ class ArraySpec(Spec):
         own, chunk = [] if disks is None else self._on(self.devices, disks), self.effective_chunk_bytes
         if small := self.small_disks(own):
             hint = "use larger disks" + (", or a smaller chunk" if chunk else "")
-            raise SpecError(f"array {self.name}: too small: {'; '.join(small)}", hint=hint)
+            raise SpecError(f"array {self.name}: some disks are too small: {'; '.join(small)}", hint=hint)
         undo, plan = ("mdadm", "--stop", self.device), Plan("Use the bare disk")
         if self.is_array:
             step = Step(self.create_argv, _create_why(self), undo, Danger.DATA, writes_devices=self.devices)
@@ -467,10 +467,10 @@ class ArraySpec(Spec):
         usable = human_bytes(self.expected_bytes(own))
         if self.raid.has_zones:
             return (
-                f"the disks differ in size: the capacity is about {usable}, in zones; beyond the size of the smallest "
-                "disk only the larger disks are used, so the end is slower"
+                f"the disks differ in size, so the array has zones and a capacity of about {usable}; beyond the size "
+                "of the smallest disk only the larger disks are used, which makes the end slower"
             )
-        return f"the disks differ in size: the smallest determines the capacity, which is about {usable}"
+        return f"the disks differ in size, and the smallest determines the capacity, which is about {usable}"
 
 
 def _device_problems(spec: ArraySpec) -> Iterator[str]:

@@ -344,13 +344,13 @@ class _Answer(msgspec.Struct, frozen=True):
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
     """Return the writes to suspend while members are read, or None and the reason. md's own cannot be suspended."""
     if shape.reshaping:
-        return None, "a reshape is running, and md itself writes"
+        return None, "a reshape is running, during which md itself writes"
     if shape.is_syncing:
-        return None, f"a {shape.sync_noun} is running, and md itself writes"
+        return None, f"a {shape.sync_noun} is running, during which md itself writes"
     if not shape.files["suspend_hi"]:
         return None, f"md cannot suspend writes to a {shape.level}"
     if shape.files["suspend_hi"] != "0":
-        return None, "another program suspends writes to a part of it"
+        return None, "another program suspends writes to part of the array"
     return (md_path(shape.name), first_sector, first_sector + sectors), ""
 
 
@@ -796,7 +796,7 @@ def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
 
 def _of_block(found: LocatedBlock, words: str) -> FoundPlace:
     if found.stripe is None:
-        raise ArrayError(f"{found.array} has no stripes", hint="'raidlab array map' shows where a block lies")
+        raise ArrayError(f"{found.array} has no stripes", hint="find out where a block lies with 'raidlab array map'")
     return FoundPlace(found.stripe, found.chunk_offset_bytes, found.places[0].slot, words)
 
 
@@ -804,7 +804,7 @@ def _of_sector(found: LocatedSector, name: str) -> FoundPlace:
     if found.stripe is None or found.kind is None:
         raise ArrayError(
             f"sector {found.device_sector} of {found.member} does not lie in a stripe of {name}: {found.area}",
-            hint=found.note or "the data begin at a later sector",
+            hint=f"choose a sector that holds data{f' ({found.note})' if found.note else ''}",
         )
     words = f"sector {found.device_sector} of {found.member}"
     return FoundPlace(found.stripe, found.chunk_offset_bytes, found.slot, words)

@@ -254,7 +254,7 @@ def _blame_parity(
             p_power, q_power = (LOGARITHMS[stored[slot][place] ^ parity[slot][place]] for slot in (p, q))
             named[by_power.get((q_power - p_power) % _ORDER)] += 1
     if len(named) != 1 or None in named:
-        return None, "P and Q do not identify a single member: more than one is wrong"
+        return None, "P and Q do not identify a single member, so more than one is wrong"
     (slot,) = named
     assert slot is not None
     cell, wrong = by_slot[slot].cell, tuple(sorted(bad[p] | bad[q]))
@@ -416,9 +416,9 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
             if all(reshaping.is_ahead(sector) == is_before for sector in ends) and ends[1] < shape.size_sectors:
                 return geometry, stripe, is_before
     raise ArrayError(
-        f"stripe {number} of {shape.name} is partly in the old layout and partly in the new: the reshape is at sector "
+        f"stripe {number} of {shape.name} is partly in the old layout and partly in the new; the reshape is at sector "
         f"{reshaping.position}",
-        hint=f"'raidlab array map {shape.name} --block N' shows where a block lies during the reshape",
+        hint=f"find a block during the reshape with 'raidlab array map {shape.name} --block N'",
     )
 
 
@@ -533,7 +533,7 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
     if member.slot is None or not member.is_in_sync:
         raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.metadata_version[:2] != "1.":
-        raise ArrayError(f"{name} has no bad-block list", hint="only arrays with metadata 1.x have one (md(4))")
+        raise ArrayError(f"{name} has no bad-block list", hint="choose an array with metadata 1.x (md(4))")
     shape = read_shape(session, name)
     mapped = shape.member(member.device)
     if sector is None:
@@ -562,7 +562,7 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
             if place.device == member.device and place.kind is ChunkKind.DATA and place.device_sector is not None:
                 return place.device_sector
     raise ArrayError(
-        f"{member.name} has no data block in the second half of the known data", hint="choose another member"
+        f"{member.name} has no data block in the second half of the known data", hint="choose a different member"
     )
 
 

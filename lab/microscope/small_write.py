@@ -215,7 +215,7 @@ def _ios(
 def _further(shape: MappedArray) -> tuple[str, ...]:
     words = []
     if shape.geometry.has_stripes and shape.level != "raid0":
-        words.append("before the first write after a pause md marks the array active in every superblock")
+        words.append("before the first write after a pause, md marks the array active in every superblock")
     if shape.bitmap:
         words.append("md sets the bit of the region in every member's bitmap before the data are written")
     policy = shape.files["consistency_policy"]
@@ -313,7 +313,7 @@ def write_plan(picture: StripePicture, write: SmallWrite) -> Plan:
     line = f"base64 -d | dd of={device} {' '.join(size[:-4])} iflag=fullblock {' '.join(size[-3:])}"
     put = Step(
         ("sh", "-c", line),
-        "The small write itself: the block with all bits inverted; a second run restores it.",
+        "The small write itself, which inverts all bits of the block; a second run restores it.",
         danger=Danger.DATA,
         writes_devices=(device,),
         stdin_text=text,
@@ -372,7 +372,7 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
     if mounted or above:
         raise ArrayError(
             f"{shape.name} is in use by {', '.join((*mounted, *above))}, so writing a block would damage its data",
-            hint=f"unmount it first; 'raidlab array stop {shape.name}' does so",
+            hint=f"unmount it first, for example with 'raidlab array stop {shape.name}'",
         )
     if shape.is_syncing:
         raise ArrayError(
@@ -614,8 +614,8 @@ def judged_words(picture: StripePicture) -> list[str]:
     comparison, level = picture.comparison, picture.shape.level
     if comparison.verdict is StripeVerdict.UNKNOWN:
         if level in ("raid0", "linear"):
-            return [f"{level} has no redundancy: there is nothing to compare."]
-        return ["Too many blocks are missing: the remaining blocks cannot be verified."]
+            return [f"{level} has no redundancy, so there is nothing to compare."]
+        return ["Too many blocks are missing, so the remaining blocks cannot be verified."]
     what = "Copies" if level in _COPIED else "Data and parity"
     if comparison.verdict is StripeVerdict.AGREES:
         return [f"{what} agree."]
@@ -697,7 +697,7 @@ def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
 def observed_words(seen: ObservedWrite) -> list[str]:
     """Say whether md's I/O was as predicted."""
     if not seen.predicted.is_predicted:
-        return ["The journal is in write-back mode: md chooses when it writes to the members."]
+        return ["The journal is in write-back mode, so md chooses when it writes to the members."]
     if not seen.differences:
         return ["md did exactly what was predicted."]
     return ["md's I/O differs from the prediction:", *(f"  {words}" for words in seen.differences)]

@@ -122,14 +122,14 @@ def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, leng
             return (*region, "data")
         parity = parity or (*region, f"parity {place.kind.value}")
     if parity is None:
-        raise ArrayError(f"no part of the known data lies on {member.device}", hint="choose another member")
+        raise ArrayError(f"no part of the known data lies on {member.device}", hint="choose a different member")
     return parity
 
 
 def _used_bytes(status: ArrayStatus, member: MemberStatus) -> int:
     used = status.component_bytes or (member.data_size_kib or 0) * KIB
     if not used:
-        raise LabError(f"it is unknown how much of {member.device} holds data", hint="choose another array")
+        raise LabError(f"it is unknown how much of {member.device} holds data", hint="choose a different array")
     return used
 
 

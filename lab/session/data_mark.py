@@ -91,7 +91,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
     if types:
         raise ArrayError(
             f"{device} contains {', '.join(types)}, which the lab does not overwrite",
-            hint=f"use an array with ext4, xfs or no file system; 'raidlab exec -- wipefs --all {device}' erases it",
+            hint=f"use an array with ext4, xfs or no file system, or run 'raidlab exec -- wipefs --all {device}'",
         )
     # An unreadable device is not blank: it may hold a file system whose first block is damaged.
     argv = ("dd", f"if={device}", "of=/dev/null", "bs=64K", "count=2", "iflag=direct", "status=none")
@@ -228,9 +228,7 @@ def _judge(mark: DataMark, found: _Found) -> MarkVerdict:
             sentence += f"; {human_bytes(lost)} cannot be read"
         return MarkVerdict(verdict=DataVerdict.CHANGED, sentence=sentence, changed=changed, unreadable=unreadable)
     if unreadable:
-        sentence = (
-            f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md reports an error"
-        )
+        sentence = f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}, and md reports an error"
         return MarkVerdict(verdict=DataVerdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
     blocks = mark.length_bytes // _BLOCK_BYTES
     return MarkVerdict(

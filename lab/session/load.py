@@ -209,7 +209,7 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
             limit = "in virtual time they are all equally fast, and theory has no model of them"
         return Forecast(None, f"these disks have no service time: {limit}.{cost}")
     if status.is_degraded:
-        return Forecast(None, f"{name} is degraded: a read of a missing block reads all other members.{cost}")
+        return Forecast(None, f"{name} is degraded, so a read of a missing block reads all other members.{cost}")
     try:
         # Approximately the size of the data on each disk: md reserves a few MiB.
         own = {disk.node: disk.size_bytes for disk in session.disks}
@@ -232,7 +232,7 @@ def beside_prediction(predicted_iops: float, measured: Measured) -> str:
     if abs(share - 1) <= AGREEMENT_FRACTION:
         return f"{share:.2f} × the prediction: within {AGREEMENT_FRACTION:.0%} of it"
     return (
-        f"{share:.2f} × the prediction; one run is too few to say whether it differs from theory: experiments repeat it"
+        f"{share:.2f} × the prediction. One run is too few to say whether it differs from theory; experiments repeat it"
     )
 
 

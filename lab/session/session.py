@@ -119,7 +119,7 @@ def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str,
     files = [spec for spec in listed if spec.kind is DiskKind.FILE]
     if len(files) > MAX_UBD_DISKS:
         raise SpecError(
-            f"{len(files)} file disks are too many: the embedded kernel supports {MAX_UBD_DISKS}",
+            f"{len(files)} file disks are too many, because the embedded kernel supports only {MAX_UBD_DISKS}",
             hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
         )
     if rams := [spec for spec in listed if spec.kind is DiskKind.RAM]:
@@ -314,7 +314,7 @@ class LabSession(OpenArrays):
             if holder and holder in self.found.stopped:
                 raise DeviceRefused(
                     f"{disk.name} is a member of {holder.name}, which is stopped",
-                    hint=f"'raidlab array destroy {self.found.word(holder)}' removes it permanently",
+                    hint=f"remove the array permanently with 'raidlab array destroy {self.found.word(holder)}'",
                 )
         self.lab.check_unused(chosen)
         return self.lab.reset_plan(chosen)

@@ -170,7 +170,7 @@ def test_two_copies_blame_no_member_and_raid0_has_no_redundancy() -> None:
     machine, _ = copies_array("raid0", 2)
     picture = read_stripe(arrays_on(machine), "md0", 0)
     assert picture.comparison.verdict is StripeVerdict.UNKNOWN
-    assert judged_words(picture) == ["raid0 has no redundancy: there is nothing to compare."]
+    assert judged_words(picture) == ["raid0 has no redundancy, so there is nothing to compare."]
 
 
 def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
