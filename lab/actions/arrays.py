@@ -145,7 +145,7 @@ def workloads() -> list[Workload]:
 
 
 def disk_count(text: str) -> int | None:
-    """Return how many disks ``text`` requests, or None if it names disks or is empty. Raises SpecError if too many."""
+    """Return how many disks ``text`` requests; None if it names disks or is empty. Raises SpecError above the maximum."""
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")

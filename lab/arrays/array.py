@@ -317,9 +317,9 @@ class OpenArrays:
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW, *, checks_disks: bool = True) -> Plan:
-        """Return a plan that creates the array and its file system. Raises LabError if this is not possible.
+        """Return a plan that creates the array and its file system.
 
-        With ``checks_disks``, a disk that is in use is a reason.
+        Raises LabError if this is not possible and, with ``checks_disks``, if a disk is in use.
         """
         if spec.name in self.names():
             raise ArrayError(

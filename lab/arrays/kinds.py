@@ -101,7 +101,7 @@ class MdArray(Array):
     def remove(self, disk: str) -> Plan:
         status, node = self.status(), self.arrays.node(disk)
         if self._was_member(node) and all(member.device != node for member in status.members):
-            return Plan(f"{disk} has already left {self.name}: md leaves a failed member out at the array's next start")
+            return Plan(f"{disk} has already left {self.name}; md leaves a failed member out at the array's next start")
         member = status.member(node)
         if not (member.is_faulty or member.is_spare):
             raise ArrayError(
@@ -442,7 +442,7 @@ def _loaded(added: AddedKind) -> ArrayKind:
     kind = added.load()
     if not isinstance(kind, ArrayKind):
         raise LabError(
-            f"the levels {', '.join(added.levels)} cannot be used: the plugin that adds them provides no ArrayKind",
+            f"the levels {', '.join(added.levels)} cannot be used, because their plugin provides no ArrayKind",
             hint="update the plugin, or uninstall it",
         )
     return kind

@@ -146,7 +146,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
         name,
         "--add",
         device,
-        why="The device becomes a spare. If a member is missing, md starts to rebuild its contents on this device.",
+        why="The device becomes a spare; if a member is missing, md starts to rebuild its content on this device.",
         undo=("mdadm", "--manage", array_device(name), "--remove", device),
         danger=Danger.DATA,
     )
@@ -309,7 +309,7 @@ _SCRUBS = {
     ),
     "repair": (
         "Repair {name}",
-        "md makes parity match the data, or the mirrors match the first copy. The result need not be right.",
+        "md makes parity match the data, or the mirrors match the first copy. They then agree, but may be wrong.",
     ),
     "stop": (
         "Stop the scrub of {name}",

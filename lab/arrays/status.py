@@ -51,7 +51,7 @@ class ArrayState(StrEnum):
 
     @property
     def is_running(self) -> bool:
-        """Whether the array is started, even if it has lost too many members (``is_broken``)."""
+        """Whether the array has been started, even if it has lost too many members since (``is_broken``)."""
         return self not in (ArrayState.CLEAR, ArrayState.INACTIVE, ArrayState.UNKNOWN)
 
     @property
@@ -189,7 +189,7 @@ class ArrayStatus:
     sync_speed_kib_per_second: int | None
     """The average over the last 30 s (md.rst); derive speeds from ``sync_progress`` instead."""
     mismatch_sectors: int | None
-    """The size of the I/O units that contain differences, not of the differences, because md counts units (md(4))."""
+    """The size of the I/O units that differ and not of the differences themselves, since md counts units (md(4))."""
     bitmap_location: str | None
     reshape_position_sectors: int | None
     resync_start_sectors: int | None
