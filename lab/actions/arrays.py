@@ -145,7 +145,10 @@ def workloads() -> list[Workload]:
 
 
 def disk_count(text: str) -> int | None:
-    """Return how many disks ``text`` requests; None if it names disks or is empty. Raises SpecError above the maximum."""
+    """Return how many disks ``text`` requests, or None if it names disks or is empty.
+
+    Raises SpecError if the number exceeds the maximum.
+    """
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")

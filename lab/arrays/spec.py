@@ -403,7 +403,7 @@ class ArraySpec(Spec):
         return float(self.raid.capacity_of(self._member_sizes(disks), chunk_bytes=1))
 
     def _member_sizes(self, disks: Sequence[LabDisk]) -> list[int]:
-        """Return each member's own size if the level has zones, otherwise that of the smallest disk, with the spares."""
+        """Return each member's own size if the level has zones, otherwise that of the smallest disk or spare."""
         if not self.raid.has_zones:
             return [min(disk.size_bytes for disk in disks)] * len(self.members)
         sizes = {disk.node: disk.size_bytes for disk in disks}
