@@ -146,7 +146,7 @@ def test_a_scsi_disk_can_be_pulled_and_no_part_of_one() -> None:
     for other in (B, "/dev/vdb", "/dev/sdc1"):
         with pytest.raises(DeviceRefused, match="cannot be pulled") as refused:
             ops.pull(LabDisk(name="other", kind=DiskKind.PHYSICAL, node=other, size_bytes=MIB))
-        assert "'raidlab array fail' fails it" in refused.value.hint
+        assert "fail it with 'raidlab array fail'" in refused.value.hint
 
 
 @pytest.mark.parametrize(("failures", "status", "reads"), [(0, 0, 1), (3, 0, 4), (1000, 1, 100)])
