@@ -225,7 +225,7 @@ class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
     words, key, label = "array plug-in", "p", "Plug in"
     tooltip = "Bring a pulled disk back; then add or re-add it"
     effect = "{disk} returns with its old contents; md does not add it to the array automatically."
-    needs = (lambda it: "" if it.is_pulled else f"{it.disk_name} is not pulled",)
+    needs = (lambda it: "" if it.is_pulled else f"{it.disk_name} has not been pulled",)
 
     def plan(self, session: LabSession) -> Plan:
         from lab.session import breaking
