@@ -244,7 +244,9 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
 
     def __post_init__(self) -> None:
         if parse_bytes(self.length, what="length") < CORRUPTION_BLOCK_BYTES:
-            raise ArrayError("at least one block of 4 KiB is corrupted", hint="give a larger length, such as 64K")
+            raise ArrayError(
+                "the length must be at least one block of 4 KiB", hint="specify a larger length, such as 64K"
+            )
 
     def plan(self, session: LabSession) -> Plan:
         from lab.session import breaking
@@ -623,7 +625,7 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
             )
         chunk = bytes_or_none(self.chunk, "chunk")
         if chunk is not None and (problem := bitmap_chunk_problem(chunk)):
-            raise ArrayError(problem, hint="such as --chunk 64K, or omit it: mdadm chooses")
+            raise ArrayError(problem, hint="use --chunk 64K, for example, or omit it, so that mdadm chooses")
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk, "chunk"))
@@ -714,7 +716,8 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         journal = _named_disks(self.journal, disks)
         if len(journal) > 1:
             raise SpecError(
-                f"'{self.journal}' names {len(journal)} disks", hint="an array has one journal: name one disk"
+                f"'{self.journal}' names {len(journal)} disks",
+                hint="name one disk; an array has only one journal",
             )
         named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
         free = [disk for disk in free if disk not in named]

@@ -530,7 +530,7 @@ def _bitmap_chunk_problems(spec: ArraySpec) -> Iterator[str]:
 
 
 def bitmap_chunk_problem(chunk_bytes: int) -> str:
-    """Why one bit of a bitmap cannot cover this many bytes; empty if it can."""
+    """Say why one bit of a bitmap cannot cover this many bytes, or return an empty string if it can."""
     if chunk_bytes >= MINIMUM_CHUNK_BYTES and not chunk_bytes & (chunk_bytes - 1):
         return ""
     least = human_bytes(MINIMUM_CHUNK_BYTES)

@@ -138,7 +138,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("array create md1\N{ARABIC-INDIC DIGIT THREE} --level raid5", "is not md and a number below 1000"),
         ("array speed md0 --max 1X", "speed '1X' is not a size"),
         ("array corrupt md0 disk01 --length x", "length 'x' is not a size"),
-        ("array corrupt md0 disk01 --length 1K", "at least one block of 4 KiB is corrupted"),
+        ("array corrupt md0 disk01 --length 1K", "the length must be at least one block of 4 KiB"),
         ("array bitmap md0 internal --chunk 3K", "bitmap chunk 3 KiB is not a power of two"),
         ("array bitmap md0 internal --chunk 1", "of at least 4 KiB"),
         ("array bad-block md0 disk01 --sector x", "sector 'x' is not a whole number"),
