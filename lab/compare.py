@@ -1,12 +1,12 @@
-"""Comparison of results: of two by their figures, if they are comparable, and of platforms by ratios only. Pure.
+"""Compares two results by their figures, if they are comparable, and platforms by ratios only. Has no side effects.
 
-Each ratio has an interval and a verdict. Platforms are compared by dimensionless figures only: raw IOPS compare the
-disks, not the arrays.
+Each ratio has an interval and a verdict. Platforms are compared by dimensionless figures only, because raw IOPS compare
+the disks, not the arrays.
 
 Virtual and physical platforms are compared (methodology M25) by speed-up over the platform's own single disk, share of
 theory, CPU cost and rebuild rate relative to that disk, each with an interval, and by the order of the arrays. The main
-question is which conclusions (one level is faster than another) of the first platform also hold on another, and which
-reverse.
+question is which conclusions of the first platform (one level is faster than another) also hold on another platform,
+and which are reversed there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Difference:
 
 
 class UnlikeRuns(ResultError):
-    """Two results that are not comparable as they are."""
+    """The conditions of two results differ in ways that were not allowed."""
 
 
 _Reader = Callable[[ResultRecord], str]
@@ -91,7 +91,7 @@ CONDITIONS = tuple(_CONDITIONS)
 
 
 def differences(first: ResultRecord, second: ResultRecord) -> tuple[Difference, ...]:
-    """Every condition in which two results differ."""
+    """Return every condition in which two results differ."""
     found = []
     for condition, readers in _CONDITIONS.items():
         for name, read in readers:
@@ -110,7 +110,10 @@ def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """The differences in ``allowed``. Raises UnlikeRuns, which lists all others, and SpecError for an unknown word."""
+    """Return the differences that are in ``allowed``.
+
+    Raises UnlikeRuns, which lists all other differences, and SpecError if ``allowed`` contains an unknown condition.
+    """
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -123,14 +126,14 @@ def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection
         words = " ".join(f"--allow {word}" for word in dict.fromkeys(each.condition for each in refused))
         raise UnlikeRuns(
             f"{first.id} and {second.id} were not measured under equal conditions:{lines}",
-            hint=f"if this difference is what you want to measure: {words}",
+            hint=f"if you want to measure the effect of this difference, add {words}",
         )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure that both results have."""
+    """One figure that both results contain."""
 
     array: str
     workload: str
@@ -161,7 +164,7 @@ _Figures = dict[_Key, list[float]]
 
 
 def compare(first: ResultRecord, second: ResultRecord, *, margin: float = DEFAULT_MARGIN) -> Comparison:
-    """All common figures. Raises SpecError for an invalid margin, or if there are no common figures."""
+    """Compare all common figures. Raises SpecError if the margin is invalid, or if there are no common figures."""
     before, after = _figures(first), _figures(second)
     rows = tuple(_rows(before, after, margin))
     if not rows:
@@ -174,7 +177,7 @@ def compare(first: ResultRecord, second: ResultRecord, *, margin: float = DEFAUL
 
 
 def _figures(record: ResultRecord) -> _Figures:
-    """Repeats of every figure, in the order of the record."""
+    """Return the repeats of every figure, in the order of the record."""
     found: _Figures = {}
     for cell in record.cells:
         for way, section in cell.figures.sections.items():
@@ -190,7 +193,7 @@ def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
 
 
 def _rows(before: _Figures, after: _Figures, margin: float) -> Iterator[Compared]:
-    """All comparisons. They are judged as one family, since some of many comparisons differ by chance alone."""
+    """Judge all comparisons as one family, because among many comparisons some differ by chance alone."""
     tests = {key: _test(before[key], after[key]) for key in before if key in after}
     asked = {
         key: Asked(test, is_time=key[-1].endswith("seconds"))
@@ -232,16 +235,16 @@ class Key(NamedTuple):
 
 
 def figures_of(record: ResultRecord) -> Mapping[Key, Row]:
-    """All figures.
+    """Return all figures.
 
-    Repeats without a valid speed (0, NaN, infinite) are omitted, and so are figures without any valid repeat.
+    Repeats whose speed is invalid (0, NaN, infinite) are omitted, and so are figures without any valid repeat.
     """
     valid = (replace(row, cells=tuple(c for c in row.cells if is_speed(row.section(c).iops))) for row in rows(record))
     return {Key(row.array, row.workload, row.phase, row.direction): row for row in valid if row.cells}
 
 
 def healthy_medians(record: ResultRecord) -> dict[tuple[str, str, str], float]:
-    """(array, workload, direction) -> median IOPS of the valid repeats on the array without failed members."""
+    """Map (array, workload, direction) to the median IOPS of the valid repeats on the array without failed members."""
     return {
         (key.array, key.workload, key.direction): median(_iops(row).values())
         for key, row in figures_of(record).items()
@@ -264,7 +267,7 @@ def is_speed(value: float) -> bool:
 
 
 def bad_repeats(record: ResultRecord) -> tuple[str, ...]:
-    """Cells whose figures are 0, NaN or infinite, and planned cells that are missing."""
+    """List the cells whose figures are 0, NaN or infinite, and the planned cells that are missing."""
     sections = ((cell.key, section) for cell in record.cells for section in cell.figures.sections.values())
     bad = [f"{key}: {section.iops:g} IOPS, left out" for key, section in sections if not is_speed(section.iops)]
     bad += [f"{cell.key}: no I/O, left out" for cell in record.cells if not cell.figures.sections]
@@ -272,7 +275,7 @@ def bad_repeats(record: ResultRecord) -> tuple[str, ...]:
 
 
 def singles(record: ResultRecord) -> tuple[str, ...]:
-    """Arrays that are a single bare disk, in the order of the experiment."""
+    """Return the arrays that are a single bare disk, in the order of the experiment."""
     return tuple(array.name for array in record.arrays if array.level == SINGLE)
 
 
@@ -283,9 +286,10 @@ BaselinePair = tuple[str, str, str, str]
 def baseline_ratios(
     record: ResultRecord, medians: Mapping[tuple[str, str, str], float]
 ) -> Iterator[tuple[BaselinePair, float | None]]:
-    """The ratio of each of the result's ``healthy_medians`` to that of its baseline; None where that was not measured.
+    """Yield the ratio of each of the result's ``healthy_medians`` to that of the baseline.
 
-    The baseline is the result's first single disk or, if it has none, its first array.
+    The baseline is the result's first single disk or, if it has none, its first array. The ratio is None where the
+    baseline was not measured.
     """
     # An array without valid figures has no medians, but remains the baseline.
     baseline = next(iter((*singles(record), *(array.name for array in record.arrays))), "")
@@ -306,18 +310,18 @@ class PlatformMeasure(StrEnum):
 
 
 class Transfer(StrEnum):
-    """The validity of a conclusion on another platform."""
+    """Whether a conclusion also holds on another platform."""
 
     CARRIES_OVER = "carries over"
     FLIPS = "flips"
     CHANGES = "changes"
-    """A difference on one platform, none on the other."""
+    """The arrays differ on one platform but not on the other."""
     CANNOT_TELL = "cannot tell"
 
 
 MOST_PAIRS = 5_000
-"""Maximum number of pairs of arrays under the same load: twice that of the catalogue's largest experiment. Each takes a
-few milliseconds per machine."""
+"""Maximum number of pairs of arrays under the same load. It is twice the number in the catalogue's largest experiment.
+Each pair takes a few milliseconds per machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,12 +331,12 @@ class Platform:
     name: str
     record: ResultRecord
     problems: tuple[str, ...] = ()
-    """Repeats that are missing or have no valid figures; the others are used."""
+    """Descriptions of the repeats that are missing or have no valid figures. All other repeats are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformRow:
-    """One dimensionless figure, on every platform that has it."""
+    """One dimensionless figure, with its value on every platform that has it."""
 
     measure: PlatformMeasure
     what: str
@@ -344,8 +348,8 @@ class PlatformRow:
 class Agreement:
     """How similarly two platforms order the arrays.
 
-    For three or four arrays measured six times, tau has no meaningful interval. What is known of the order is the set
-    of pairs of arrays with a verdict on both platforms.
+    For three or four arrays measured six times, tau has no meaningful interval. What is known about the order is the
+    set of pairs of arrays with a verdict on both platforms.
     """
 
     platform: str
@@ -386,17 +390,17 @@ class PlatformComparison:
 
 
 def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
-    """Experiment -> its platforms; only results of the same experiment are comparable."""
+    """Map each experiment to its platforms; only results of the same experiment are comparable."""
     return grouped(platforms, lambda platform: platform.record.experiment)
 
 
 def platform_of(record: ResultRecord) -> Platform:
-    """The platform of a record; its name describes the machine and the disks."""
+    """Make the platform of a record; its name describes the machine and the disks."""
     return Platform(platform_words(record), record, bad_repeats(record))
 
 
 def platform_words(record: ResultRecord) -> str:
-    """A short description, for example ``embedded, hdd-7200`` or ``vagrant:, virtio``."""
+    """Return a short description, for example ``embedded, hdd-7200`` or ``vagrant:, virtio``."""
     conditions = record.conditions
     is_uml = conditions.is_embedded and not conditions.is_stock
     machine = "embedded" if is_uml else conditions.target or conditions.host_name
@@ -405,9 +409,12 @@ def platform_words(record: ResultRecord) -> str:
 
 
 def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_MARGIN) -> PlatformComparison:
-    """Compare every platform with the first; one that shares no figure with it is left out. Raises SpecError."""
+    """Compare every platform with the first. Platforms that share no figure with the first are left out.
+
+    Raises SpecError if nothing can be compared, or if there are more than MOST_PAIRS pairs of arrays.
+    """
     if len(platforms) < 2:
-        raise SpecError("a comparison needs at least two platforms", hint="name the results of two or more machines")
+        raise SpecError("a comparison needs at least two platforms", hint="specify results from two or more machines")
     first, *others = _with_names(platforms)
     compared, figures, left_out = [first], [figures_of(first.record)], []
     for platform in others:
@@ -437,7 +444,7 @@ _DISTINCTIONS: tuple[Callable[[ResultRecord], str], ...] = (
 
 
 def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
-    """Make names unique: equal names get their differing properties, or the id of the result."""
+    """Make the names unique by appending to equal names the properties that differ, or the id of the result."""
     named = []
     for platform in platforms:
         twins = [other.record for other in platforms if other.name == platform.name]
@@ -447,7 +454,7 @@ def _with_names(platforms: Sequence[Platform]) -> list[Platform]:
 
 
 def _distinction(record: ResultRecord, twins: Sequence[ResultRecord]) -> str:
-    """Properties that distinguish this result from its twins; its id if there are none."""
+    """Return properties that distinguish this result from its twins; its id if no properties do."""
     differing = [distinction for distinction in _DISTINCTIONS if len({distinction(each) for each in twins}) > 1]
     for chosen in (*([each] for each in differing), differing):
         words = [tuple(distinction(each) for distinction in chosen) for each in twins]
@@ -492,7 +499,7 @@ def _rebuilds(
         for key, row in figures.items()
         if key.array in disks and row.cells[0].is_sequential
     ]
-    # A rebuild is only as fast as its slowest part: for a single disk, usually its sequential writes.
+    # A rebuild is only as fast as its slowest part, which for a single disk is usually its sequential writes.
     slowest = min(sequential, key=min, default=None)
     groups: dict[str, list[tuple[float, float | None]]] = {}
     for rebuild in record.rebuilds:
@@ -512,7 +519,7 @@ def _rebuilds(
 
 
 def _settings(figures: Mapping[Key, Row]) -> dict[tuple[str, str, str], list[Key]]:
-    """Workload, phase and direction -> the measurements of all arrays."""
+    """Map workload, phase and direction to the measurements of all arrays."""
     return grouped(figures, lambda key: (key.workload, key.phase, key.direction))
 
 
@@ -551,7 +558,7 @@ def _setting_words(setting: tuple[str, str, str]) -> str:
 
 
 def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterator[Conclusion]:
-    """All pairs of arrays on all platforms form one family of comparisons."""
+    """Compare all pairs of arrays on all platforms, as one family of comparisons."""
     pairs = [
         (setting, one, other)
         for setting, keys in _settings(figures[0]).items()
@@ -561,7 +568,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Row]], margin: float) -> Iterato
     if len(pairs) > MOST_PAIRS:
         raise SpecError(
             f"{len(pairs):,} pairs of arrays are too many to compare together; at most {MOST_PAIRS:,} are possible",
-            hint="compare smaller results, or two results of one machine cell by cell",
+            hint="compare smaller results, or compare two results of one machine cell by cell",
         )
     iops = [{key: _iops(row) for key, row in found.items()} for found in figures]
     tests = {

@@ -1,7 +1,7 @@
-"""The doctor: checks this computer and a machine, and reports missing parts with the command to fix each.
+"""The doctor: checks this computer and a machine, and reports each missing part with the command that installs it.
 
 All checks run even if some fail, so that one round of fixes is enough. The report is also published as JSON
-(docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that it looks for.
+(docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that the doctor looks for.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     OK = "ok"
     MISSING = "missing"
     LIMITED = "limited"
-    """Present, but slow, scarce or unknown in part."""
+    """Present, but slow, scarce or partly unknown."""
 
 
 class Subject(StrEnum):
@@ -62,7 +62,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     detail: str
     fix: str = ""
-    """The command or action that fixes it; empty if nothing is missing."""
+    """The command or action that provides what is missing; empty if nothing is missing."""
     packages: tuple[str, ...] = ()
     required_for: tuple[str, ...] = ()
     """Targets that do not work without it."""
@@ -81,16 +81,16 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """``this computer``, or the machine's target."""
     target: str
-    """The target that the verdict is about: one of EVERY_TARGET."""
+    """The target that the verdict applies to: one of EVERY_TARGET."""
     is_ready: bool
-    """No requirement of the target is missing."""
+    """Whether all requirements of the target are met."""
     install_command: str
     """One command for all missing packages; empty if none is missing."""
     checks: tuple[Check, ...]
 
     @property
     def exit_code(self) -> ExitCode:
-        """0, or 3 if a requirement of the target is missing."""
+        """Status 0, or 3 if a requirement of the target is missing."""
         return ExitCode.DONE if self.is_ready else ExitCode.MISSING
 
     @property
@@ -100,7 +100,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(found, key=lambda check: not check.blocks(self.target)))
 
     def ready_targets(self) -> tuple[str, ...]:
-        """The targets for which nothing is missing, in the order of the checks."""
+        """Return the targets for which nothing is missing, in the order of the checks."""
         named = dict.fromkeys(target for check in self.checks for target in check.required_for)
         return tuple(target for target in named if not any(check.blocks(target) for check in self.checks))
 
@@ -127,18 +127,18 @@ class Driver(msgspec.Struct, frozen=True):
     brings: str
     is_required: bool = False
     also_in: tuple[str, ...] = ()
-    """Equivalent modules in other kernels."""
+    """Names of the equivalent modules in other kernels."""
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """An optional md feature, detected by a kernel function that only this feature has."""
+    """An optional md feature, detected by a kernel function that exists only with this feature."""
 
     name: str
     brings: str
     function: str
     module: str
     option: str
-    """Its kernel configuration option, and the first version that has it."""
+    """The kernel configuration option, and the first version with the feature."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -156,11 +156,11 @@ class _Tables(msgspec.Struct, frozen=True):
     features: tuple[Feature, ...]
     kinds: tuple[Kind, ...]
     installers: dict[str, str]
-    """Family of distributions -> the beginning of its command."""
+    """Maps a family of distributions to the beginning of its install command."""
     families: dict[str, str]
-    """Other distribution -> its family."""
+    """Maps a derived distribution to its family."""
     packages: dict[str, dict[str, str]]
-    """Family -> Debian's name of a package -> its name there."""
+    """For each family, maps Debian's name of a package to the family's name."""
 
 
 _HERE = Path(__file__)
@@ -169,7 +169,7 @@ _SSH = Program("ssh", is_required=True)
 
 
 def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> str:
-    """The command line that installs the packages; empty without packages. The family may be unknown (empty)."""
+    """Return the command line that installs the packages; empty without packages. The family is empty if unknown."""
     listed = " ".join(dict.fromkeys(packages))
     if not listed:
         return ""
@@ -180,7 +180,7 @@ def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> s
 
 
 def family_in(os_release: str) -> str:
-    """The family of a distribution by its ID, else by ID_LIKE; empty if it is unknown."""
+    """Return the family of a distribution according to its ID, else to ID_LIKE; empty if the family is unknown."""
     pairs = (line.partition("=") for line in os_release.splitlines())
     fields = {key: value.strip().strip("\"'") for key, _, value in pairs}
     words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
@@ -189,7 +189,7 @@ def family_in(os_release: str) -> str:
 
 
 def program_checks(host: Host, family: str, *, is_root: bool) -> list[Check]:
-    """A check for each program on this computer."""
+    """Check each program on this computer."""
 
     def check(program: Program) -> Check:
         path = host.processes.find(program.name) or ""
@@ -197,13 +197,13 @@ def program_checks(host: Host, family: str, *, is_root: bool) -> list[Check]:
         # Other machines use their own programs.
         return program_check(program, path, version, family, targets=(UML, QEMU, LOCAL), is_root=is_root)
 
-    # In parallel: each program takes a long time to start on an emulated processor.
+    # In parallel, because each program takes a long time to start on an emulated processor.
     with ThreadPoolExecutor(len(TABLES.programs)) as pool:
         return list(pool.map(check, TABLES.programs))
 
 
 def ask_version(host: Host, path: str, option: str) -> str:
-    """The version that a program prints with this option; empty if it prints none."""
+    """Run a program with this option and return the version that it prints; empty if it prints none."""
     result = host.processes.run([path, option], timeout_seconds=_VERSION_SECONDS)
     return version_in(result.stdout + result.stderr)
 
@@ -211,7 +211,7 @@ def ask_version(host: Host, path: str, option: str) -> str:
 def program_check(
     program: Program, found: str, version: str, family: str, *, targets: tuple[str, ...], is_root: bool
 ) -> Check:
-    """The check for a program; ``found`` is its path, empty if it is missing."""
+    """Return the check of a program; ``found`` is its path, or empty if it is missing."""
     debian = package_of(program.name)
     package = TABLES.packages.get(family, {}).get(debian, debian)
     result: Found = (Outcome.OK, f"{version} ({found})" if version else found, "")
@@ -229,7 +229,7 @@ def program_check(
 
 
 def version_in(text: str) -> str:
-    """The first version number in a program's output; empty if there is none."""
+    """Return the first version number in a program's output; empty if there is none."""
     found = re.search(r"(\d+(?:\.\d+)+(?:[-+~.\w]*\w)?)", text) or re.search(r"version (\d+)", text)
     return found[1] if found else ""
 
@@ -242,7 +242,7 @@ _ANSWER_SECONDS = 10.0
 _LAYERS = {"namespace": "mount namespace", "landlock": "Landlock", "seccomp": "filter of system calls"}
 _VIRTUAL_MACHINE = ("the virtual machine: make vm",)
 Found = tuple[Outcome, str, str]
-"""Outcome of a check, detail, and fix."""
+"""The outcome of a check, its detail, and the fix."""
 
 
 def check_computer(
@@ -252,7 +252,7 @@ def check_computer(
     is_root: bool | None = None,
     python_version: tuple[int, ...] = tuple(sys.version_info[:3]),
 ) -> DoctorReport:
-    """Run all checks. The verdict is for ``target``."""
+    """Run all checks of this computer. The verdict is for ``target``."""
     root = os.geteuid() == 0 if is_root is None else is_root
     family = family_in(host.files.read(_OS_RELEASE) or "")
     checks = [
@@ -285,7 +285,7 @@ def check_computer(
         program_check(_SSH, host.processes.find("ssh") or "", "", family, targets=(SSH, VAGRANT), is_root=root),
         _check("kvm", "hardware virtualisation (KVM)", _kvm(host), useful_for=_VIRTUAL_MACHINE),
     ]
-    # Its version is not queried, since that takes Vagrant a second or more.
+    # Vagrant's version is not queried, because that takes a second or more.
     vagrant = host.processes.find("vagrant")
     found = (Outcome.OK, vagrant, "") if vagrant else (Outcome.MISSING, "vagrant is not installed", "make vm")
     checks.append(_check("program-vagrant", "vagrant", found, required_for=(VAGRANT,)))
@@ -298,7 +298,7 @@ def check_computer(
 def make_report(
     subject: Subject, name: str, target: str, checks: Iterable[Check], family: str, *, is_root: bool
 ) -> DoctorReport:
-    """The report of some checks, with its verdict."""
+    """Make the report of some checks, with its verdict."""
     listed = tuple(checks)
     # A machine on a root image needs none of the lab's programs on this computer.
     kind = ON_IMAGE if "root" in parse_target(target).options else target.partition(":")[0] + ":"
@@ -314,7 +314,7 @@ def make_report(
 
 
 def machine_kinds(report: DoctorReport) -> list[tuple[Kind, bool]]:
-    """All kinds of machine, and whether each has everything that it requires."""
+    """Return all kinds of machine, and whether everything that each requires is present."""
     ready = set(report.ready_targets())
     has_time = any(check.name == "virtual-time" and check.outcome is Outcome.OK for check in report.checks)
     ready |= {f"{UML}?time=virtual"} if UML in ready and has_time else set()
@@ -327,7 +327,7 @@ def _check(name: str, title: str, found: Found, **more: tuple[str, ...]) -> Chec
 
 
 def _search(find: Callable[[], object]) -> Found:
-    """Call a function that raises LabError if something is missing; its result is the detail."""
+    """Call a function that raises LabError if something is missing; the function's result is the check's detail."""
     try:
         return Outcome.OK, str(find()), ""
     except LabError as error:
@@ -338,7 +338,7 @@ def _python(version: tuple[int, ...]) -> Found:
     words = ".".join(map(str, version))
     if version >= OLDEST_PYTHON:
         return Outcome.OK, words, ""
-    return Outcome.MISSING, words, "install Python 3.11 or later and set the lab up with it: make lab"
+    return Outcome.MISSING, words, "install Python 3.11 or later, then set up the lab with it: make lab"
 
 
 def _embedded_kernel(host: Host) -> Check:
@@ -360,7 +360,7 @@ def _embedded_kernel(host: Host) -> Check:
 
 
 def _stock_kernel(host: Host) -> Iterable[Check]:
-    """What a distribution's kernel needs to start in QEMU."""
+    """Check what is needed to start a distribution's kernel in QEMU."""
     qemu = _search(lambda: find_qemu(host.processes))
     package = (qemu[2].removeprefix("apt install "),) if qemu[2] else ()
     yield _check("program-qemu", "QEMU", qemu, packages=package, required_for=(QEMU,))
@@ -394,7 +394,7 @@ def _guest_memory(host: Host) -> Found:
 
 
 def _confinement(host: Host) -> Found:
-    """Tries each layer with lab/machine/confinement.py, which documents the layers and which of them suffice."""
+    """Try each layer with lab/machine/confinement.py, which documents the layers and which of them are sufficient."""
     result = host.processes.run(
         [guest_python(host.processes), "-IS", str(CONFINEMENT)], timeout_seconds=_ANSWER_SECONDS
     )
@@ -404,14 +404,15 @@ def _confinement(host: Host) -> Found:
         there = [layer for layer, reason in reasons.items() if not reason]
         if "namespace" in there or {"landlock", "seccomp"} <= set(there):
             return Outcome.OK, f"read-only: {', '.join(_LAYERS[layer] for layer in there)}{missing}", ""
-        return Outcome.LIMITED, f"programs in it can write all that this user can{missing}", _namespace_switch(host)
-    return Outcome.LIMITED, f"not known: {(result.stderr or result.stdout).strip()}", "run 'raidlab doctor' once more"
+        detail = f"programs in it can write everything that this user can{missing}"
+        return Outcome.LIMITED, detail, _namespace_switch(host)
+    return Outcome.LIMITED, f"unknown: {(result.stderr or result.stdout).strip()}", "run 'raidlab doctor' once more"
 
 
 def _namespace_switch(host: Host) -> str:
-    """The fix if a sysctl denies mount namespaces to unprivileged users, or another fix if none does."""
+    """Return the sysctl that allows mount namespaces to unprivileged users, or another fix if no sysctl denies them."""
     for path, value, setting in (
-        # Ubuntu since 23.10; Debian until 10; every distribution.
+        # The first is in Ubuntu since 23.10, the second in Debian until 10, the third in every distribution.
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
@@ -440,7 +441,7 @@ def _md_driver(host: Host) -> Found:
     release = platform.release()
     mdstat = host.files.read("/proc/mdstat")
     if mdstat is not None:
-        levels = mdstat.partition("\n")[0].partition(":")[2].strip() or "no level loaded yet"
+        levels = mdstat.partition("\n")[0].partition(":")[2].strip() or "no level is loaded yet"
         return Outcome.OK, f"the md driver runs in this computer's kernel {release}: {levels}", ""
     if (modinfo := host.processes.find("modinfo")) and host.processes.run([modinfo, "-n", "md_mod"]).status == 0:
         detail = f"this computer's kernel {release} has the md driver as a module, and loads it when it is needed"
@@ -454,7 +455,8 @@ def _privilege(host: Host, *, is_root: bool) -> Found:
     if is_root:
         return Outcome.OK, "this is root", ""
     if not sudo:
-        return Outcome.MISSING, "sudo is not installed, and only root can drive md on this computer", "apt install sudo"
+        detail = "sudo is not installed, and only root can manage arrays on this computer"
+        return Outcome.MISSING, detail, "apt install sudo"
     if host.processes.run([sudo, "-n", "true"], timeout_seconds=_ANSWER_SECONDS).status == 0:
         return Outcome.OK, "sudo works without a password", ""
     detail = "sudo asks for a password, which the lab's agent cannot type"
@@ -462,7 +464,7 @@ def _privilege(host: Host, *, is_root: bool) -> Found:
 
 
 def _kvm(host: Host) -> Found:
-    """Check an x86 processor's flags: on some computers /dev/kvm exists and can be opened, but guests then hang."""
+    """Check an x86 processor's flags, because on some computers /dev/kvm can be opened but guests then hang."""
     flags: set[str] = set()
     for line in (host.files.read("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
@@ -470,7 +472,7 @@ def _kvm(host: Host) -> Found:
             flags.update(value.split())
     device = host.files.path("/dev/kvm")
     emulated = "so a virtual machine is emulated, about ten times slower"
-    fix = "switch virtualisation on in the firmware or the outer machine"
+    fix = "enable virtualisation in the firmware or in the outer machine"
     is_x86 = platform.machine() == "x86_64"
     if is_x86 and not flags & {"vmx", "svm"}:
         detail = f"the processor has neither vmx nor svm, {emulated}"
@@ -484,7 +486,7 @@ def _kvm(host: Host) -> Found:
         return Outcome.MISSING, detail, "sudo usermod -aG kvm $USER, then log in again"
     if not is_x86:
         return Outcome.LIMITED, f"there is no /dev/kvm, {emulated}", fix
-    fix = "sudo modprobe -a kvm_intel kvm_amd; if that fails, switch virtualisation on in the firmware"
+    fix = "sudo modprobe -a kvm_intel kvm_amd; if that fails, enable virtualisation in the firmware"
     return Outcome.MISSING, "the processor supports virtualisation, but there is no /dev/kvm", fix
 
 
@@ -504,15 +506,15 @@ def _libvirt(host: Host) -> Found:
 
 # --- an open machine: its kernel, drivers, md features and programs
 
-# A function that each of these modules always has: if it is not found, the module's functions are not visible.
+# A function that each of these modules always has. If it is not found, the module's functions are not visible.
 _ALWAYS = {"raid456": "raid5_run", "md_mod": "md_run"}
-# From this version on, RAID 0, 1 and 10 pass on atomic writes to their members (drivers/md/raid0.c:
+# From this version on, RAID 0, 1 and 10 pass atomic writes on to their members (drivers/md/raid0.c:
 # BLK_FEAT_ATOMIC_WRITES).
 _ATOMIC_WRITES = (6, 13)
 
 
 def check_machine(machine: Machine) -> DoctorReport:
-    """The report on an open machine: kernel, levels and disk drivers, programs."""
+    """Check the kernel, levels, disk drivers and programs of an open machine."""
     family = family_in(machine.read([_OS_RELEASE])[_OS_RELEASE] or "")
     modules = [name for driver in TABLES.drivers for name in (driver.module, *driver.also_in)]
     programs = [program.name for program in TABLES.programs]
@@ -524,7 +526,7 @@ def check_machine(machine: Machine) -> DoctorReport:
         kind, _, value = line.partition(" ")
         if kind in found:
             found[kind].append(value)
-    # Includes drivers that are built in, or loaded without module files.
+    # This includes drivers that are built in or were loaded without module files.
     loadable = {*found["module"], *machine.list_dirs(["/sys/module"])["/sys/module"]}
     drivers = [_driver(driver, loadable) for driver in TABLES.drivers]
     features = [_feature(feature, {*found["function"]}) for feature in TABLES.features]
@@ -545,13 +547,13 @@ def check_machine(machine: Machine) -> DoctorReport:
 
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
-    """The first word of each line, and the rest of the line."""
+    """Map the first word of each line to the rest of the line."""
     return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
 
 
 def _kernel(machine: Machine) -> Check:
     facts = machine.facts
-    kind = "embedded: no times of a physical machine" if facts.is_embedded else facts.architecture
+    kind = "embedded, so its times are not those of a physical machine" if facts.is_embedded else facts.architecture
     return _check("kernel", "kernel", (Outcome.OK, f"Linux {facts.kernel_release}, {facts.cpu_count} CPU, {kind}", ""))
 
 
@@ -572,7 +574,7 @@ def _driver(driver: Driver, loadable: set[str]) -> Check:
 def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
     found: Found = (Outcome.OK, feature.brings, "")
     if _ALWAYS[feature.module] not in functions:
-        detail = f"unknown: neither /proc/kallsyms nor a file shows what is in {feature.module}"
+        detail = f"unknown: neither /proc/kallsyms nor a module file shows the functions of {feature.module}"
         found = Outcome.LIMITED, detail, ""
     elif feature.function not in functions:
         detail = f"the machine's kernel does not support this: {feature.brings}"
@@ -581,12 +583,15 @@ def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
 
 
 def _atomic_writes(machine: Machine, largest: list[str]) -> Check:
-    """Whether arrays support atomic writes, judged by the kernel's version: only arrays on such disks show more."""
+    """Check by the kernel's version whether arrays support atomic writes.
+
+    Only arrays on disks that support them would show more.
+    """
     units = [int(text) for text in largest if text.isdecimal()]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"
     disks = sum(unit > 0 for unit in units)
-    detail = f"{brings}; {disks} of its {len(units)} disks do. Judged by the kernel's version"
+    detail = f"{brings}; {disks} of its {len(units)} disks do. This is judged by the kernel's version"
     found: Found = (Outcome.OK, detail, "")
     if not units or version < _ATOMIC_WRITES:
         fix = "boot Linux {}.{} or later".format(*_ATOMIC_WRITES)

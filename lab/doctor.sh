@@ -1,5 +1,5 @@
-# What a machine has, for check_machine in doctor.py. One shell for all checks: starting a process takes 15 ms in the
-# embedded kernel. The functions of a module that is not loaded are read from its file, without loading it.
+# Lists what a machine has, for check_machine in doctor.py. One shell runs all checks, because starting a process takes
+# 15 ms in the embedded kernel. The functions of a module that is not loaded are read from its file, without loading it.
 # Arguments: programs, modules, modules with features, functions separated by "|"
 # shellcheck shell=sh
 
@@ -8,7 +8,7 @@ for program in $1; do
   command -v "$program" || echo
 done
 for module in $2; do modprobe -n -q "$module" && echo "module $module"; done
-# Their own lines only: a loader's error may name versions, too.
+# Only the lines that they print themselves, because a loader's error may name versions, too.
 for program in mdadm fio; do "$program" --version; done 2>&1 | sed -nE 's/^(mdadm|fio) ?-/version \1 &/p'
 {
   cat /proc/kallsyms

@@ -1,6 +1,6 @@
-"""One error tree. Each error states the failure and the object; ``hint`` states the next action.
+"""The tree of all errors. Each message states the failure and the object, and ``hint`` states the next action.
 
-Library code raises these and never prints or exits; ``lab.cli`` maps ``exit_code`` to the exit status.
+Library code raises these errors and never prints or exits; ``lab.cli`` maps ``exit_code`` to the exit status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 
 class LabError(Exception):
-    """An operation failed; the message names the object, the hint the next action."""
+    """An operation failed. The message names the object, and the hint the next action."""
 
     exit_code = ExitCode.FAILED
 
@@ -64,7 +64,7 @@ class UnfitVersion(LabError):
 
 
 RUN_AGAIN = "run the command again"
-"""The hint for a lost machine; a client that continues uses its own instead."""
+"""The hint for a lost machine. A client that can continue replaces it with a hint of its own."""
 
 
 class MachineLost(LabError):

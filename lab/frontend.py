@@ -1,4 +1,4 @@
-"""The app as an addition to the command line, which does not import it."""
+"""The app as an addition to the command line, which does not itself import the app."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class AppFrontend(NamedTuple):
-    """The app. Each ``str | None`` is the target; None selects this computer's default target."""
+    """The functions that open the app. Each ``str | None`` is the target; None selects this computer's default."""
 
     load: Callable[[], Callable[[str | None], int]]
-    """Imports the app; the function opens it and returns the exit status."""
+    """Imports the app and returns a function that opens it and returns the exit status."""
     load_text: Callable[[], Callable[[str | None, RunLine, Collection[str], ReadVerb], int]]
-    """Imports the app in plain lines; the function opens it and returns the exit status.
+    """Imports the app's text mode and returns a function that opens it and returns the exit status.
 
-    The opening function also gets a function that runs a command line, the names of commands, and a function that turns
-    typed words into a verb.
+    That function also takes a function that runs a command line, the names of the commands, and a function that turns
+    the arguments of a typed line into a verb.
     """
     serve: Callable[[str | None, int, Callable[[str], None]], None]
-    """Serves the app to a browser at this port; calls the function with the address."""
+    """Serves the app to a browser on this port, and calls the function with the address."""
     key_card: Callable[[], Sequence[object]]
     """The sections of the key card, for a template."""

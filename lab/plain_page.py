@@ -1,4 +1,4 @@
-"""Markdown as plain text, for pipes, files and screen readers."""
+"""Markdown pages as plain text, for pipes, files and screen readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def page_lines(markdown: str, columns: int) -> Iterator[str]:
-    """The lines of a Markdown page as plain text, without table borders and markup; commands are quoted."""
+    """Yield the lines of a Markdown page as plain text, without table borders and markup; commands are quoted."""
     from rich.console import Console
     from rich.markdown import Heading, Markdown
 

@@ -1,6 +1,6 @@
-"""A plan is a list of steps to print, teach from, review before execution, and run.
+"""A plan is a list of steps that can be printed, explained, reviewed before execution, and run.
 
-The lab changes a machine only through plans, so the printed commands are the executed ones.
+The lab changes a machine only through plans, so the commands that it prints are those that it executes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _COLUMNS_SHOWN = 160
 
 
 class Danger(StrEnum):
-    """The possible damage of a step."""
+    """The damage that a step may do."""
 
     NONE = "none"
     ARRAY = "array"
@@ -36,17 +36,17 @@ class Step:
     undo: tuple[str, ...] = ()
     danger: Danger = Danger.NONE
     writes_devices: tuple[str, ...] = ()
-    """Every device that this step writes to: the guard checks these before the step runs."""
+    """Every device that this step writes to; the guard checks these devices before the step runs."""
     timeout_seconds: float = 120.0
     stdin_text: str = ""
     """Standard input of the command, such as a long device-mapper table."""
     ignores_partitions: bool = False
-    """Unused partitions are not an obstacle: the step erases them, or they are data of the array that it starts."""
+    """Unused partitions are no obstacle, because the step erases them or they are data of the array that it starts."""
     only_waits: bool = False
-    """Changes nothing: waits for work that the machine does by itself, which may take hours."""
+    """The step changes nothing; it waits for work that the machine does by itself, which may take hours."""
 
     def shell_line(self) -> str:
-        """The step as a line for a root shell, with ``stdin_text``, abbreviated, as a here-document."""
+        """Return the step as a line for a root shell; ``stdin_text`` becomes a here-document, abbreviated if long."""
         line = shlex.join(self.argv)
         if not self.stdin_text:
             return line
@@ -60,13 +60,13 @@ class Step:
 
 
 def write_file_step(path: str, text: str, why: str) -> Step:
-    """A value written to a file under /sys or /proc, as a shell line: ``sh -c 'echo V > FILE'``."""
+    """Return a step that writes a value to a file under /sys or /proc: ``sh -c 'echo V > FILE'``."""
     return Step(("sh", "-c", f"echo {shlex.quote(text)} > {shlex.quote(path)}"), why)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, with a title. The sum of two plans has the steps of both."""
+    """Steps in order, with a title. The sum of two plans contains the steps of both."""
 
     title: str
     steps: tuple[Step, ...] = field(default=())
@@ -88,7 +88,7 @@ class Plan:
         return not self.destroys_data and any(step.danger is Danger.ARRAY for step in self.steps)
 
     def on_blank_disks(self) -> Plan:
-        """The same plan for disks known to be blank: no step loses data."""
+        """Return the same plan for disks that are known to be blank, on which no step loses data."""
         return Plan(self.title, tuple(replace(step, danger=Danger.NONE) for step in self.steps))
 
     @property

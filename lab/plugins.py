@@ -1,8 +1,8 @@
-"""Plugins: packages that add to raidlab, found by the ``raidlab.plugins`` entry points of the installed packages.
+"""Plugins are packages that extend raidlab. They are found by the installed packages' entry points ``raidlab.plugins``.
 
-An entry point names a ``Plugin``, by convention ``PLUGIN`` in its package's ``plugin`` module. It adds extensions:
-a package that can be extended declares a NamedTuple for each extension point. Functions in
-extensions import what they need when they are called, so a plugin costs little before it is used.
+An entry point refers to a ``Plugin``, by convention ``PLUGIN`` in its package's ``plugin`` module. A plugin contains
+extensions. A package that can be extended declares a NamedTuple for each extension point. Functions in extensions
+import what they need when they are called, so a plugin costs little before it is used.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ class Plugin:
     """The extensions that one package adds."""
 
     extensions: tuple[tuple[Any, ...], ...] = ()
-    """Each a NamedTuple that the extended package declares."""
+    """Each is a NamedTuple that the extended package declares."""
     folder: Path | None = None
     """A folder with the layout of this package: its ``lessons/course/`` adds lessons, and so on (``catalogue``)."""
 
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """All installed plugins, by name. Raises LabError for one that cannot be imported."""
+    """Return all installed plugins, sorted by name. Raises LabError if a plugin cannot be imported."""
     places = sorted(entry_points().items())
     if not places:
-        raise LabError("this raidlab is installed without its plugins", hint="install it again: 'make lab' in a clone")
+        raise LabError("this installation of raidlab has no plugins", hint="to install them, run 'make lab' in a clone")
     return tuple(plugin for name, place in places if (plugin := _loaded(name, place)))
 
 
 def extensions(kind: type[E]) -> tuple[E, ...]:
-    """The extensions of this kind, from all plugins."""
+    """Return the extensions of this kind from all plugins."""
     return tuple(each for plugin in plugins() for each in plugin.extensions if isinstance(each, kind))
 
 
 def extension(kind: type[E]) -> E | None:
-    """The first extension of this kind; None if there is none."""
+    """Return the first extension of this kind; None if there is none."""
     return next(iter(extensions(kind)), None)
 
 
 def catalogue(folder: Path) -> dict[str, Path]:
-    """The TOML files of a folder of this package and of the same folder in every plugin, by name without suffix."""
+    """Return the TOML files in a folder of this package and in the same folder of every plugin, by stem."""
     inside = folder.relative_to(_HERE)
     folders = (folder, *(plugin.folder / inside for plugin in plugins() if plugin.folder))
     found = {path.stem: path for each in folders for path in each.glob("*.toml")}
@@ -64,7 +64,7 @@ def catalogue(folder: Path) -> dict[str, Path]:
 
 
 def entry_points() -> dict[str, str]:
-    """Name -> ``module:object``; of several with the same name, the first in the order of ``sys.path``.
+    """Map names to ``module:object``; among several with the same name, the first in ``sys.path`` counts.
 
     importlib.metadata is not used: it imports an e-mail parser, which takes 13 ms, a tenth of ``raidlab --help``.
     """
@@ -79,7 +79,7 @@ def entry_points() -> dict[str, str]:
 
 
 def _metadata() -> Iterator[str]:
-    """The texts of ``entry_points.txt`` of all installed distributions."""
+    """Yield the text of ``entry_points.txt`` of every installed distribution."""
     for folder in sys.path:
         with suppress(OSError):
             for found in os.scandir(folder or "."):
@@ -89,7 +89,7 @@ def _metadata() -> Iterator[str]:
 
 
 def _loaded(name: str, place: str) -> Plugin | None:
-    """The plugin; None if its package was left out of this installation."""
+    """Import the plugin; return None if its package was left out of this installation."""
     module, _, attribute = place.partition(":")
     try:
         found = getattr(import_module(module), attribute, None)

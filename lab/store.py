@@ -1,9 +1,9 @@
-"""Records on disk: run folders, journals and single files. This module does not depend on the content of the records.
+"""Stores records as run folders, journals and single files, whatever the records contain.
 
 A package that stores records defines its own ``msgspec.Struct`` types and uses
 
-* ``RunFolders`` for runs: a folder for each, with a header file, journals and a lock. A run grows entry by entry or is
-  stored as a whole; a later command removes the leftovers of an interrupted one;
+* ``RunFolders`` for runs. Each run has a folder with a header file, journals and a lock. It grows entry by entry or is
+  stored as a whole. If a run is interrupted, a later command removes its leftovers;
 * ``Journal`` for entries that are added one at a time, each durable before the next;
 * ``RecordFiles`` for records that are complete when they are written, one file each;
 * ``RecordFile`` for one file that is replaced as a whole.
@@ -65,9 +65,8 @@ _POLL_SECONDS = 1.0
 class RunFolders:
     """The runs below ``root``, which is created with the first run.
 
-    ``noun`` names one run in messages ("sweep"). A run's folder has at least one of the files ``header_names``.
-    ``begin_hint`` and ``list_hint`` are the hints if there is no run at all and if there is none with a given name,
-    respectively.
+    ``noun`` is the word for one run in messages ("sweep"). A run's folder contains at least one of the files
+    ``header_names``. ``begin_hint`` is the hint if there are no runs, and ``list_hint`` if no run has a given name.
     """
 
     root: Path
@@ -76,9 +75,9 @@ class RunFolders:
     begin_hint: str
     list_hint: str
     state_root: Path | None = None
-    """The state folder, if ``root`` is inside it: all folders below it must belong to this user."""
+    """The state folder, if ``root`` is inside it; all folders below the state folder must belong to this user."""
     inner: tuple[str, ...] = ()
-    """Subfolders of a run's folder that hold more of its files."""
+    """Subfolders of a run's folder that contain more of its files."""
     beside: tuple[Path, ...] = ()
     """Folders outside ``root`` whose files are created or replaced only within ``changing``."""
     most_header_bytes: int = MOST_OWN_BYTES
@@ -88,15 +87,15 @@ class RunFolders:
         return self.header_names[0]
 
     def path(self, run_id: str) -> Path:
-        """The folder of a run. Raises ResultError for an invalid id."""
+        """Return the folder of a run. Raises ResultError if the id is invalid."""
         return self.root / checked_name(run_id, self.noun, error=ResultError)
 
     def ids(self) -> tuple[str, ...]:
-        """The ids of all runs, newest first. Raises ResultError if the folder cannot be read."""
+        """Return the ids of all runs, newest first. Raises ResultError if the folder cannot be read."""
         return tuple(name for name in self.names() if is_name(name))
 
     def names(self) -> tuple[str, ...]:
-        """The names of all folders with a header, in descending order, including names that are not valid ids."""
+        """Return the names of all folders with a header, in descending order. Names need not be valid ids."""
         try:
             found = [path.name for path in self.root.iterdir() if not path.name.startswith(".") and self.has(path.name)]
         except (FileNotFoundError, NotADirectoryError):
@@ -106,8 +105,11 @@ class RunFolders:
         return tuple(sorted(found, reverse=True))
 
     def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
-        """The only id that begins with ``word``; for "latest", the choice of ``latest``. Raises ResultError."""
-        # Avoid listing all other runs: a report on thousands of runs looks up each one.
+        """Return the only id that begins with ``word``, or the choice of ``latest`` if ``word`` is "latest".
+
+        Raises ResultError if no id or more than one matches.
+        """
+        # Avoid listing all other runs, because a report on thousands of runs looks up each one.
         if word != LATEST and is_name(word) and self.has(word):
             return word
         ids = self.ids()
@@ -129,7 +131,10 @@ class RunFolders:
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
     def create(self, first: str, *, mode: int = 0o700) -> Path:
-        """Create the folder of a new run with the id ``first``, or ``first-2`` and so on if taken. Raises LabError."""
+        """Create the folder of a new run. Raises LabError.
+
+        Its id is ``first``, or ``first-2`` and so on if that id is taken.
+        """
         try:
             self.make_root()
             for name in numbered(first):
@@ -141,7 +146,7 @@ class RunFolders:
         raise AssertionError("all numbers are in use")
 
     def make_root(self) -> None:
-        """Create ``root`` if it is missing. Raises OSError, and LabError for a folder of another user."""
+        """Create ``root`` if it is missing. Raises OSError, and LabError if the folder belongs to another user."""
         make_own_folder(self.root, f"the folder for {self.noun}s", root=self.state_root)
 
     def write_header(self, record: msgspec.Struct, run_id: str) -> None:
@@ -159,17 +164,17 @@ class RunFolders:
             raise ResultError(f"'{path}' is damaged: {error}", hint="restore it from a copy, or delete it") from None
 
     def good_header(self, run_id: str, kind: type[Header], format_version: int) -> Header:
-        """Like ``read_header``, but raises ResultError for another format version or another run's id as well."""
+        """Read a header and check its format version and its run's id. Raises ResultError."""
         header = self.read_header(run_id, kind)
         if (header.format_version, header.id) != (format_version, run_id):
             raise ResultError(
-                f"'{self.path(run_id)}' has another format version, or its name is not the id of its {self.noun}",
+                f"'{self.path(run_id)}' has a different format version, or its name is not the id of its {self.noun}",
                 hint="read it with the raidlab version that wrote it, or restore its name",
             )
         return header
 
     def headers(self, kind: type[Header], format_version: int) -> dict[str, Header]:
-        """Id -> header of every run whose ``good_header`` can be read, newest first."""
+        """Map the id to the header of every run whose ``good_header`` can be read, newest first."""
         found: dict[str, Header] = {}
         for run_id in self.ids():
             with suppress(ResultError):
@@ -184,19 +189,25 @@ class RunFolders:
 
     @contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """Hold the lock of a run. Raises MachineBusy if another process holds it, ResultError if it cannot be taken."""
+        """Hold the lock of a run inside the context.
+
+        Raises MachineBusy if another process holds it, and ResultError if it cannot be taken.
+        """
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
                 if not any(_try_lock(stack, folder / LOCK_NAME) for _ in polls(HostClock(), _POLL_SECONDS, 0.02)):
-                    raise MachineBusy(f"another raidlab is writing {self.noun} {run_id}", hint="wait for it, or end it")
+                    raise MachineBusy(
+                        f"another raidlab is writing {self.noun} {run_id}",
+                        hint="wait until it has finished, or stop it",
+                    )
             except OSError as error:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error
             yield
 
     @contextmanager
     def begin(self, first: str) -> Iterator[Path]:
-        """Create the folder of a new run, as ``create`` does, and hold its lock inside the context. Raises LabError."""
+        """Create the folder of a new run like ``create``, and hold its lock inside the context. Raises LabError."""
         self.remove_leftovers()
         with ExitStack() as stack:
             try:
@@ -209,7 +220,10 @@ class RunFolders:
             yield folder
 
     def delete(self, run_id: str, *, is_held: bool = False) -> None:
-        """Remove a run; ``is_held``: the caller holds its lock. Raises MachineBusy, ResultError if it remains."""
+        """Remove a run. Set ``is_held`` if the caller holds its lock.
+
+        Raises MachineBusy if another process holds the lock, and ResultError if the run cannot be removed.
+        """
         folder = self.path(run_id)
         doomed = folder.with_name(f".deleting-{run_id}.{os.getpid()}")
         try:
@@ -223,8 +237,8 @@ class RunFolders:
     def put(self, run_id: str, files: Iterable[tuple[str, bytes]], *, replaces: bool = False) -> Path:
         """Store a complete run from its files (path in its folder, content), and return its folder.
 
-        ``replaces``: replace an existing run with this id, which is otherwise an error. Raises ResultError, or any
-        error that ``files`` raises; the store is then unchanged.
+        With ``replaces``, an existing run with this id is replaced; otherwise this is an error. Raises ResultError, or
+        any error that ``files`` raises. The store is then unchanged.
         """
         folder = self.path(run_id)
         part = self.root / f".importing-{run_id}.{os.getpid()}"
@@ -250,13 +264,13 @@ class RunFolders:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keep new and moved entries in the store from being removed as leftovers. Raises LabError, OSError."""
+        """Keep new and moved entries in the store from being removed as leftovers. Raises LabError or OSError."""
         self.make_root()
         with locked(self.root / _STORE_LOCK, SHARED, waits=True):
             yield
 
     def remove_leftovers(self) -> list[str]:
-        """Remove what killed commands left, unless another process is changing the store.
+        """Remove what killed commands left behind, unless another process is changing the store.
 
         Returns a sentence for each removal.
         """
@@ -281,7 +295,7 @@ class RunFolders:
     def _leftovers_in(self, folder: Path) -> Iterator[tuple[Path, str]]:
         there = [name for name in self.header_names if (folder / name).exists()]
         if len(self.header_names) > 1 and there == [self.header]:
-            # The other header is removed last: this run is complete.
+            # The other header is removed last, so this run is complete.
             return
         inner = [folder / name for name in self.inner]
         temporary = [path for each in (folder, *inner) for path in _temporary_files(each)]
@@ -305,14 +319,14 @@ def is_there(path: Path) -> bool:
 
 
 def stem(now: datetime, word: str = "") -> str:
-    """The beginning of an id: ``20261121T100129Z``, followed by ``-word`` as ``id_word`` returns it."""
+    """Return the beginning of an id, such as ``20261121T100129Z``, followed by ``-`` and ``id_word(word)`` if any."""
     time = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     plain = id_word(word)
     return f"{time}-{plain}" if plain else time
 
 
 def id_word(text: str) -> str:
-    """``text`` in the form used in ids: lowercase letters and digits, separated by ``-``."""
+    """Return ``text`` in the form that ids use: lowercase letters and digits, separated by ``-``."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_MOST_WORD].strip("-")
 
 
@@ -324,7 +338,7 @@ def numbered(first: str) -> Iterator[str]:
 
 
 def _is_locked(lock: Path) -> bool:
-    """Whether a process holds the lock; False without the file. Raises OSError if that is unknown."""
+    """Whether a process holds the lock; False if the file does not exist. Raises OSError if this is unknown."""
     # Read-only and shared, so it works on read-only storage and with concurrent readers.
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -347,7 +361,7 @@ def _try_lock(stack: ExitStack, lock: Path) -> bool:
 
 
 def _temporary_files(folder: Path) -> list[Path]:
-    """Temporary files of lab.host.files left by a killed process."""
+    """Return the temporary files of lab.host.files that killed processes left behind."""
     try:
         return sorted(Path(entry) for entry in os.scandir(folder) if _TEMPORARY.fullmatch(entry.name))
     except (OSError, LabError):
@@ -380,7 +394,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Journal(Generic[Entry]):
-    """One JSON document of type ``kind`` per line; a line is valid once its line end is written.
+    """A file with one JSON document of type ``kind`` per line. A line is valid once its line end is written.
 
     Several processes may read at any time. Only the holder of the folder's lock may append. It calls ``repair`` before
     its first ``append`` to a file that another process may have started.
@@ -392,7 +406,7 @@ class Journal(Generic[Entry]):
     hint: str = "restore it from a copy, or remove the line"
     """The hint for a damaged line."""
     skips_damaged: bool = False
-    """Skip damaged lines: for entries that are created again if they are missing."""
+    """Skip damaged lines. This is for entries that are created again if they are missing."""
     is_own: bool = True
     """The file must belong to this user and have no other hard link."""
     is_durable: bool = True
@@ -402,10 +416,10 @@ class Journal(Generic[Entry]):
     error: type[LabError] = ResultError
 
     def read(self) -> list[Entry]:
-        """All complete lines; empty if there is no file. An incomplete last line, torn by a crash, is ignored.
+        """Read all complete lines; return no entries if there is no file.
 
-        Raises ``error`` for a damaged line, or a file that does not belong to this user or is larger than
-        ``most_bytes``.
+        An incomplete last line, left by a crash, is ignored. Raises ``error`` if a line is damaged, or if the file does
+        not belong to this user or is larger than ``most_bytes``.
         """
         data = self._data()
         found: list[Entry] = []
@@ -418,7 +432,7 @@ class Journal(Generic[Entry]):
         return found
 
     def repair(self) -> None:
-        """Remove an incomplete last line. Raises ``error`` like ``read``, or if the file cannot be changed."""
+        """Remove an incomplete last line. Raises ``error`` if the file cannot be read or changed."""
         data = self._data()
         whole = data.rfind(b"\n") + 1
         if whole < len(data):
@@ -428,11 +442,11 @@ class Journal(Generic[Entry]):
                 raise self._refused(f"'{self.path}' cannot be repaired", error) from error
 
     def append(self, entry: Entry) -> None:
-        """Append one entry. Raises ``error``, with the file unchanged except for a possible incomplete last line."""
+        """Append one entry. If this raises ``error``, the file has at most gained an incomplete last line."""
         try:
             line = msgspec.json.encode(entry) + b"\n"
         except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
-            raise self.error(f"an entry of '{self.path}' has a value that cannot be stored: {error}") from None
+            raise self.error(f"an entry of '{self.path}' contains a value that cannot be stored: {error}") from None
         try:
             append_file(self.path, line, is_durable=self.is_durable)
         except OSError as error:
@@ -461,19 +475,23 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class RecordFiles(Generic[Record]):
-    """The records of one kind below ``root``, which is created with the first; ``noun`` is their name in messages."""
+    """The records of one kind below ``root``, which is created with the first record.
+
+    ``noun`` is the word for one record in messages.
+    """
 
     root: Path
     noun: str
     kind: type[Record]
     state_root: Path | None = None
-    """The state folder, if ``root`` is inside it: all folders below it must belong to this user."""
+    """The state folder, if ``root`` is inside it; all folders below the state folder must belong to this user."""
 
     def add(self, first: str, make: Callable[[str], Record], *, folder: str = "") -> Record:
-        """Store the record that ``make`` returns for its id: ``first``, or ``first-2`` and so on if that id is taken.
+        """Store the record that ``make`` returns for its id.
 
-        ``folder`` is a folder below ``root``. Two concurrent processes get different ids. Raises ResultError if the
-        record cannot be stored, LabError for a folder that does not belong to this user.
+        The id is ``first``, or ``first-2`` and so on if that id is taken. Two concurrent processes get different ids.
+        ``folder`` is a folder below ``root``. Raises ResultError if the record cannot be stored, and LabError if the
+        folder does not belong to this user.
         """
         place = self.root / checked_name(folder, self.noun) if folder else self.root
         try:
@@ -488,7 +506,7 @@ class RecordFiles(Generic[Record]):
         raise AssertionError("all numbers are in use")
 
     def read(self, pattern: str = "*") -> Iterator[tuple[str, Record]]:
-        """Id and record of every readable file below ``root``, sorted by path."""
+        """Yield the id and the record of every readable file below ``root``, sorted by path."""
         for path in sorted(self.root.glob(f"{pattern}.json")):
             with suppress(ResultError, OSError):
                 yield path.stem, read_own_json(path, self.kind)
@@ -502,25 +520,25 @@ class RecordFile(Generic[T]):
     kind: type[T]
     error: type[LabError] = ResultError
     indent: int = -1
-    """As msgspec.json.format takes it: -1 is compact."""
+    """The ``indent`` argument of msgspec.json.format; -1 means compact."""
     is_durable: bool = True
     """The content survives a power failure as soon as ``replace`` returns."""
     most_bytes: int = MOST_OWN_BYTES
 
     def read(self) -> T | None:
-        """The content; None if there is no file. Raises ``error`` if it is damaged or cannot be read."""
+        """Return the content; None if there is no file. Raises ``error`` if the file is damaged or cannot be read."""
         with suppress(FileNotFoundError):
             return read_own_json(self.path, self.kind, most_bytes=self.most_bytes, error=self.error)
         return None
 
     def read_or(self, default: Other) -> T | Other:
-        """The content; ``default`` if there is no file, or if it is damaged or cannot be read."""
+        """Return the content; ``default`` if there is no file, or if the file is damaged or cannot be read."""
         with suppress(self.error, FileNotFoundError):
             return read_own_json(self.path, self.kind, most_bytes=self.most_bytes, error=self.error)
         return default
 
     def replace(self, value: T | None) -> None:
-        """Store the content atomically; None removes the file. Raises ResultError, or OSError for None."""
+        """Store the content atomically; None removes the file. Raises ResultError, or OSError if removal fails."""
         if value is None:
             self.path.unlink(missing_ok=True)
         else:

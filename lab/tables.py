@@ -1,4 +1,4 @@
-"""A table as a value, and its plain-text, Markdown and CSV forms; ``lab.report.page`` has its HTML form."""
+"""A table as a value, and its plain-text, Markdown and CSV forms; ``lab.report.page`` provides its HTML form."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Table:
     """Rows of values under headings; ``notes`` are shown below them."""
 
     title: str
-    """Empty for a listing, whose text has no rule below the headings."""
+    """Empty for a listing, which is printed without a rule below the headings."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     notes: tuple[str, ...] = ()
 
     @classmethod
     def listing(cls, headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> Table:
-        """A table without a title, of the cells as text; ``right`` are the headings of right-aligned columns."""
+        """Make a table without a title from the cells as text; ``right`` names the columns that are right-aligned."""
         numbers = set(right)
         columns = tuple(Column(heading, heading in numbers) for heading in headings)
         return cls("", columns, tuple(tuple(map(str, row)) for row in rows))
@@ -62,7 +62,10 @@ class Table:
         return tuple(tuple(column.text(value) for column, value in zip(columns, row, strict=True)) for row in self.rows)
 
     def within(self, width: int) -> Table:
-        """This table, or a narrower one in which leading columns with the same value in all rows have become a note."""
+        """Return this table, or a narrower one if it is wider than ``width``.
+
+        In the narrower one, a note replaces the leading columns that have the same value in all rows.
+        """
         if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
             return self
         texts = self.texts
@@ -78,7 +81,7 @@ class Table:
         )
 
     def as_text(self, most_columns: int | None = None) -> str:
-        """The table aligned with spaces, at most ``most_columns`` wide: long texts wrap within their columns.
+        """Align the table with spaces, at most ``most_columns`` wide. Long texts wrap within their columns.
 
         If the columns would become too narrow, each row becomes a paragraph.
         """
@@ -96,7 +99,7 @@ class Table:
         return "\n".join([*title, *lines, *(f"  {visible(note)}" for note in self.notes)])
 
     def _narrowed(self, widths: Sequence[int], most: int) -> list[int] | None:
-        """The widths with the widest columns of text made narrower until all fit; None if they would be too narrow."""
+        """Return the widths after narrowing the widest text columns until all fit; None if they became too narrow."""
         narrow = list(widths)
         texts = [index for index, column in enumerate(self.columns) if not column.is_number]
         while sum(narrow) + 2 * (len(narrow) - 1) > most:
@@ -131,12 +134,12 @@ class Table:
 
 
 def as_line(text: str, is_markdown: bool) -> str:
-    """One line of untrusted text for a document or for a terminal."""
+    """Return one line of untrusted text, escaped for a Markdown document or for a terminal."""
     return markdown(text) if is_markdown else visible(text)
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Comma-separated values, quoted as in RFC 4180, with a header line; text that looks like a formula is escaped."""
+    """Return comma-separated values with a header line, quoted as in RFC 4180; text like a formula is escaped."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)
@@ -145,7 +148,7 @@ def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _row_lines(head: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """The first cell, then each other cell with its heading."""
+    """Return the first cell, followed by each other cell with its heading."""
     cells = [f"{heading}: {text}" for heading, text in zip(head[1:], row[1:], strict=True) if text]
     first = textwrap.wrap(row[0], width) or [""]
     return first + textwrap.wrap("; ".join(cells), width, initial_indent="  ", subsequent_indent="  ")

@@ -1,7 +1,7 @@
-"""TOML decoded strictly into msgspec Structs: an unknown key is an error, and all errors are reported together.
+"""Decodes TOML strictly into msgspec Structs. An unknown key is an error, and all errors are reported together.
 
-Keys whose name ends in ``_bytes`` may have text values (``"500M"``, see lab.gates.decoding) instead of a whole number.
-Files with keys of earlier versions remain readable.
+A key whose name ends in ``_bytes`` may have a text value (``"500M"``, see lab.gates.decoding) instead of a whole
+number. Files with keys of earlier versions remain readable.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from lab.gates.text import shortened
 from lab.plugins import catalogue
 
 _KEYS = {"personality": "model"}
-"""Version 1 of experiments, lessons and results, and lists of disks from before those, use ``personality`` for the
-model of an emulated drive. Old names are accepted on input, never written."""
+"""Version 1 of experiments, lessons and results, and still older lists of disks, use ``personality`` for the model of
+an emulated drive. Old names are accepted on input, but never written."""
 OLD_DRIVES_FOLDER = "personalities"
 """The old name of the folder of the user's own drive models."""
 STEPS = {"11-scrub-and-silent-corruption": {"mend": "repair"}}
-"""Lesson -> a step's old id -> its current id."""
+"""For each lesson, maps the old id of a step to its current id."""
 ANSWERS = {"11-scrub-and-silent-corruption": {"mends": "repairs"}}
-"""Lesson -> an option's old id -> its current id."""
+"""For each lesson, maps the old id of an option to its current id."""
 DRAWN_AS = {("12-choosing-a-level", "purpose"): "wish"}
-"""Lesson and variable -> the name that seeds its random value, so that a seed gives a student the same value as
-before."""
+"""Maps a lesson and variable to the name that seeds its random value, so that a seed gives a student the same value as
+before the variable was renamed."""
 
 
 def with_new_keys(tree: Any) -> Any:
-    """A tree of tables, lists and values with every old key renamed to the current one."""
+    """Return a tree of tables, lists and values with every old key replaced by the current one."""
     if isinstance(tree, dict):
         return {_KEYS.get(key, key): with_new_keys(value) for key, value in tree.items()}
     return [with_new_keys(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def with_new_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
-    """An action of a lesson file, with old arguments converted to the current ones."""
+    """Return an action of a lesson file with old arguments converted to the current ones."""
     match action:
         case {"act": "array.scrub", "repair": bool(repairs), **rest}:
             return {**rest, "act": "array.scrub", "action": "repair" if repairs else "check"}
@@ -60,15 +60,17 @@ T = TypeVar("T", bound=msgspec.Struct)
 W = TypeVar("W", bound=StrEnum)
 
 _Problems = list[Callable[[], str]]
-"""Each returns its text. It is called only for listed problems, since the search for the nearest word is slow."""
+"""Functions that return the text of a problem. They are called only for listed problems, because the search for the
+nearest word is slow."""
 _MOST_PROBLEMS = 10
 _LONGEST_PROBLEM = 300
 _LONGEST_WORD = 64
-"""Maximum length of a word in the search for the nearest one: difflib takes quadratic time in its length."""
+"""Maximum length of a word in the search for the nearest one, because the time that difflib takes grows with the square
+of the length."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most similar to ``word``; None if none is similar."""
+    """Return the known word that is most similar to ``word``; None if none is similar."""
     if len(word) > _LONGEST_WORD:
         return None
     found = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
@@ -84,7 +86,10 @@ def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
 
 
 def known_word(words: type[W], text: str, what: str) -> W:
-    """The member of the enumeration ``words``. Raises SpecError, which suggests the nearest word."""
+    """Return the member of the enumeration ``words``.
+
+    Raises SpecError, which suggests the nearest word, if there is no such member.
+    """
     try:
         return words(text.strip().lower())
     except ValueError:
@@ -92,14 +97,14 @@ def known_word(words: type[W], text: str, what: str) -> W:
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
-    """Read one file. Raises SpecError for a missing or unreadable file, and as ``decode_toml`` does."""
+    """Read one file. Raises SpecError if the file is missing or unreadable, or if ``decode_toml`` raises it."""
     return decode_toml(toml_text(path), kind, source=str(path))
 
 
 def file_of(what: str, name: str, folder: Path) -> Path:
-    """The file with this name in the catalogue ``folder``; a path that ends in ``.toml`` is used as it is.
+    """Return the file with this name in the catalogue ``folder``; a path that ends in ``.toml`` is used as it is.
 
-    Raises SpecError for an unknown name.
+    Raises SpecError if the name is unknown.
     """
     if name.endswith(".toml"):
         return Path(name)
@@ -117,8 +122,8 @@ def toml_text(path: Path) -> str:
 def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
     """Decode ``text``; ``source`` names it in errors.
 
-    Raises SpecError for a syntax error (with its line), unknown keys (with the nearest known key), missing keys and
-    values of the wrong type, all together: the first ten of them are listed.
+    Raises SpecError, which gives the line of a syntax error, or else lists the first ten unknown keys (with the nearest
+    known key), missing keys and values of the wrong type.
     """
     tree = parse_toml(text, source=source)
     if tree.get("format_version") == 1:
@@ -127,7 +132,7 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
-    """Convert a tree of tables and values to ``kind``. Raises SpecError like decode_toml, except for syntax errors."""
+    """Convert a tree of tables and values to ``kind``. Raises SpecError, which lists the problems like decode_toml."""
     problems: _Problems = []
     tree = _with_sizes(tree, problems, "")
     _check(tree, kind, "", problems)
@@ -149,7 +154,7 @@ _PROSE = frozenset({"title", "question", "why", "defects"})
 
 
 def as_meant(text: str) -> str:
-    """The settings of an experiment's file, in the same form for all format versions, to detect equal experiments."""
+    """Return the settings of an experiment's file in the same form for all format versions, for comparison."""
     try:
         tree = with_new_keys(parse_toml(text))
     except SpecError:
@@ -168,7 +173,7 @@ def _readable(error: Exception) -> str:
 
 
 def _with_sizes(node: Any, problems: _Problems, path: str, *, is_size: bool = False) -> Any:
-    """The tree with every text under a ``…_bytes`` key converted to a number."""
+    """Return the tree with every text under a ``…_bytes`` key converted to a number."""
     if isinstance(node, list):
         return [_with_sizes(item, problems, f"{path}[{index}]", is_size=is_size) for index, item in enumerate(node)]
     if isinstance(node, dict):
@@ -240,7 +245,7 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo
 
 
 def _struct_in(kind: Any, value: Any) -> type[msgspec.Struct] | None:
-    """The struct for a table; for a union, the one with the table's tag, or the only one."""
+    """Return the struct for a table; in a union, the only struct or the one with the table's tag."""
     if isinstance(kind, type):
         return kind if issubclass(kind, msgspec.Struct) else None
     if get_origin(kind) in (list, tuple, dict, Mapping):
@@ -267,10 +272,10 @@ def _join(path: str, key: str) -> str:
 
 
 def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
-    """Tag -> the Struct with this tag among the modules' names; ``key`` is the name of the tag's field."""
+    """Map each tag to the Struct with this tag that the modules define; ``key`` is the name of the tag's field."""
     names = (each for names in modules for each in names.values())
     kinds = [each for each in names if isinstance(each, type) and issubclass(each, msgspec.Struct)]
-    # The tag of a class without a tag of its own is its name: such a class is a base of others.
+    # If a class has no tag of its own, its tag is its name. Such a class is a base of others.
     return {
         str(kind.__struct_config__.tag): kind
         for kind in kinds
@@ -279,10 +284,10 @@ def kinds_by_tag(key: str, *modules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, what: str, key: str, where: str) -> T:
-    """Convert a table with a tag. Raises SpecError for an invalid tag, and as ``convert_tree`` does."""
+    """Convert a table with a tag. Raises SpecError if the tag is invalid, or if ``convert_tree`` raises it."""
     name = written.get(key)
     if not isinstance(name, str):
-        raise SpecError(f"{where}: a {what} without '{key}'", hint=f"{key} = one of: {', '.join(sorted(kinds))}")
+        raise SpecError(f"{where}: a {what} has no '{key}'", hint=f"set {key} to one of: {', '.join(sorted(kinds))}")
     if name not in kinds:
         error = unknown_word(what, name, kinds)
         raise SpecError(f"{where}: {error.message}", hint=error.hint)
@@ -290,10 +295,10 @@ def make_tagged(written: Mapping[str, Any], kinds: Mapping[str, type[T]], *, wha
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """The tree with every ``{name}`` in its texts replaced; with the prefix ``seed.``, every ``{seed.name}``.
+    """Return the tree with every ``{name}`` in its texts replaced; with the prefix ``seed.``, every ``{seed.name}``.
 
-    A text that consists only of a placeholder becomes the value itself, a number or a text. Raises SpecError for an
-    unknown name.
+    A text that consists only of a placeholder becomes the value itself, which may be a number or a text. Raises
+    SpecError if a name is unknown.
     """
     if isinstance(tree, Mapping):
         return {
@@ -328,7 +333,7 @@ _STEP_KEYS = {"do": "act", "member": "disk", "by": "new", "command": "line"}
 
 
 def with_new_scenario_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A step of a scenario of version 1 with its current names; one with several disks becomes several steps."""
+    """Convert a step of a scenario of version 1 to the current names. One with several disks becomes several steps."""
     word = step.get("do", "")
     renames = {**_STEP_KEYS, "command": "command"} if word in ("start", "under-load") else _STEP_KEYS
     new = {renames.get(key, key): value for key, value in step.items()}
@@ -343,7 +348,7 @@ def with_new_scenario_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }:
             yield from ({**rest, "act": act, "disk": member} for member in members)
         case {"act": "array.replace", "disk": old, "new": other, **rest}:
-            # A separate step had added the disk.
+            # In version 1 a separate step added the disk.
             yield {**rest, "act": "shell", "line": f"mdadm /dev/md0 --replace @{old} --with @{other}"}
         case {"act": "array.assemble" | "restart" | "sum" as act}:
             options = {} if act == "sum" else {"options": new.pop("options", [])}

@@ -9,7 +9,7 @@ SECTOR_BYTES = 512
 
 
 def format_bytes(count: int) -> str:
-    """The size in the largest power of 1024 that divides it exactly, so that the text parses to the same number."""
+    """Return the size in the largest power of 1024 that divides it, so that the text parses to the same number."""
     for suffix, unit in (("T", 1024 * GIB), ("G", GIB), ("M", MIB), ("K", KIB)):
         if count and count % unit == 0:
             return f"{count // unit}{suffix}"
@@ -17,7 +17,7 @@ def format_bytes(count: int) -> str:
 
 
 def human_bytes(count: float) -> str:
-    """The size rounded to three significant digits, for example ``1.95 GiB``."""
+    """Return the size rounded to three significant digits, for example ``1.95 GiB``."""
     for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= unit:
             return f"{_three_digits(count / unit)} {suffix}"
@@ -30,23 +30,23 @@ def _three_digits(value: float) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """The number with its noun: ``1 cell``, ``1,200 cells``."""
+    """Return the number with its noun, for example ``1 cell`` or ``1,200 cells``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def human_seconds(seconds: float) -> str:
-    """The duration as text: ``850 µs``, ``13.3 ms``, ``4.2 s`` or ``3:05 min``."""
+    """Return the duration as text, for example ``850 µs``, ``13.3 ms``, ``4.2 s`` or ``3:05 min``."""
     if seconds >= 60:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
     for suffix, unit in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        # Without the factor, 0.9999 ms would be written as 1000 µs.
+        # With a bound of exactly one unit, 0.9999 ms would be written as 1000 µs.
         if seconds >= 0.9995 * unit:
             return f"{_three_digits(seconds / unit)} {suffix}"
     return f"{seconds * 1e9:.0f} ns"
 
 
 def human_rate(per_second: float) -> str:
-    """An IOPS figure: ``75``, ``1.23k``, ``82.9k``."""
+    """Return an IOPS figure as text, for example ``75``, ``1.2k`` or ``82.9k``."""
     if per_second >= 1000:
         return f"{per_second / 1000:.1f}k"
     return f"{per_second:.0f}"

@@ -237,7 +237,7 @@ NO_NAMESPACE = lacking(namespace="Denied", landlock="Off")
             *(Outcome.LIMITED, "no filter of system calls: Off", "-w kernel.unprivileged_userns_clone=1"),
         ),
         ("confinement", {"answers": NO_NAMESPACE}, Outcome.LIMITED, "no Landlock: Off", "Landlock"),
-        ("confinement", {}, Outcome.LIMITED, "not known: 1.0", "once more"),
+        ("confinement", {}, Outcome.LIMITED, "unknown: 1.0", "once more"),
         ("embedded-kernel", {"files": flags("amx_tile")}, Outcome.MISSING, "AMX", "provision/host/setup.sh lab"),
         ("state-folder", {"state": UNWRITABLE}, Outcome.MISSING, "cannot be written", "RAIDLAB_STATE=FOLDER"),
         ("md-driver", {}, Outcome.OK, "as a module", ""),

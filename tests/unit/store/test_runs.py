@@ -106,7 +106,7 @@ def test_a_header_with_another_id_or_format_hides_no_other(tmp_path: Path, heade
     bad, good = begun(runs), begun(runs, "good")
     runs.write_header(header, bad)
     assert list(runs.headers(Header, 1)) == [good]
-    with pytest.raises(ResultError, match="another format version, or its name is not the id of its run"):
+    with pytest.raises(ResultError, match="a different format version, or its name is not the id of its run"):
         runs.good_header(bad, Header, 1)
 
 
