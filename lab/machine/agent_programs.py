@@ -1,12 +1,12 @@
-"""The agent's verbs for raidlab's own programs, loaded when first needed. Stand-alone like the agent.
+"""The agent's verbs for raidlab's own programs, loaded when first needed. This file stands alone, like the agent.
 
     install  folder, files: {path: text}  -> {}
     call     folder, module, arguments    -> {"out" or "failed": text, "seconds", "started"}
 
 A program is a module with the modules that it imports (lab/machine/programs.py). ``call`` runs its
 ``main(arguments, is_stopped)``, which returns text or raises OSError with the reason. It runs in the agent's own
-interpreter, since starting another takes an embedded kernel a seventh of a second of processor time, and on a thread,
-since a disk may answer late or never.
+interpreter, because starting another takes an embedded kernel a seventh of a second of processor time. It runs on a
+thread, because a disk may answer late or never.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def install(agent: Agent, request: dict[str, Any]) -> None:
-    """Write files below a folder whose name is derived from their contents; a folder that exists is complete."""
+    """Write files below a folder whose name is derived from their contents; an existing folder is complete."""
     folder = request["folder"]
     if not os.path.isdir(folder):
         unfinished = f"{folder}.{os.getpid()}"
@@ -44,7 +44,7 @@ def install(agent: Agent, request: dict[str, Any]) -> None:
 
 
 class ProgramCall:
-    """A running program; end of file on the pipe notifies the agent's main thread that it has ended."""
+    """A running program. End of file on its pipe tells the agent's main thread that the program has ended."""
 
     due: float | None = None
     passes_time = True
@@ -89,7 +89,7 @@ class ProgramCall:
         self.is_stopped = True
 
     def on_time(self, now: float) -> None:
-        """Do nothing: the client applies its own time-out."""
+        """Do nothing, because the client applies its own time-out."""
 
 
 verbs = {"install": install, "call": ProgramCall}

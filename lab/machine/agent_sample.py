@@ -1,8 +1,8 @@
-"""The agent's verbs that take samples and let time pass, loaded when a client needs one. Stand-alone like the agent.
+"""The agent's verbs that take samples and let time pass, loaded on demand. This file stands alone, like the agent.
 
 sample  interval, files, block_devices, thread_prefixes -> {"sample": {...}} at each tick until stopped; with an
         interval of 0 a single sample immediately
-sleep   seconds, until -> {"now": seconds of the machine's monotonic clock}; early if a file in ``until`` changes
+sleep   seconds, until -> {"now": seconds of the machine's monotonic clock}; earlier if a file in ``until`` changes
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ATTRIBUTE_BYTES = 4096
 
 
 class Sampler:
-    """Reads the same small files repeatedly and keeps them open, since opening costs more than reading."""
+    """Reads the same small files repeatedly and keeps them open, because opening costs more than reading."""
 
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent
@@ -123,7 +123,7 @@ class Sleep:
         self.agent = agent
         self.id: int = request["id"]
         self.due = time.monotonic() + float(request["seconds"])
-        # A sysfs attribute is always readable, so the selector is no help; the kernel reports a change as POLLPRI
+        # A sysfs attribute is always readable, so the selector does not help. The kernel reports a change as POLLPRI
         # (sysfs_notify, Documentation/filesystems/sysfs.rst).
         self.changes = select.epoll()
         self.fds: list[int] = []

@@ -1,8 +1,8 @@
-"""The agent of a machine in virtual time. Stand-alone beside the agent.
+"""The agent of a machine in virtual time. This file needs only agent.py, which lies beside it.
 
 The whole machine and its clock stop while the agent reads its line (provision/kernel/driver/lab_client_kern.c). So it
-reads whenever no running task needs time to pass (``passes_time``), and otherwise checks now and then for a request to
-stop one. It handles one request at a time, since the number that arrive together is a matter of chance.
+reads whenever no running task needs time to pass (``passes_time``). Otherwise it checks now and then for a request to
+stop a task. It handles one request at a time, because how many arrive together is a matter of chance.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ POLL_SECONDS = 10.0
 
 
 class VirtualAgent(Agent):
-    """Stops the clock between requests."""
+    """An agent that stops the clock between requests."""
 
     next_poll = 0.0
 
     def listen(self) -> None:
-        """Do nothing: the selector does not watch the line."""
+        """Do nothing, because the selector does not watch the line."""
 
     def next_due(self) -> float | None:
         while not self.is_over and self.is_to_read():

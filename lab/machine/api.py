@@ -1,4 +1,4 @@
-"""A machine, whatever its target: run commands and programs, read files, take samples, open terminals."""
+"""A machine, whatever its target, on which to run commands and programs, read files, take samples, open terminals."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from lab.machine.programs import Change, GuestProgram, program_files, unchanged
 from lab.machine.terminal import Terminal, TypedCommand
 
 STDERR_TAIL_CHARACTERS = 2000
-# Short requests are answered in milliseconds; a kernel under heavy load, or waiting for one of md's locks, takes
+# Short requests are answered in milliseconds. A kernel that is under heavy load, or waits for one of md's locks, takes
 # longer.
 ANSWER_TIMEOUT_SECONDS = 120.0
 SILENCE_SECONDS = 30.0
 EXIT_TIMEOUT_SECONDS = 5.0
-# Only packages whose name differs from the program's.
+# Only programs whose package has a different name.
 _PACKAGES = {
     "modprobe": "kmod",
     "mkfs.ext4": "e2fsprogs",
@@ -53,7 +53,7 @@ class CommandResult:
     started_seconds: float
     """The start time on the machine's monotonic clock, which also measures the duration."""
     waited_seconds: float | None = None
-    """How long the client waited for it, on the host's clock; None if equal to the duration."""
+    """How long the client waited for the command, on the host's clock; None if equal to the duration."""
 
     @property
     def computer_seconds(self) -> float:
@@ -62,7 +62,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """Facts about a machine that every result records."""
+    """Facts about a machine, which every result records."""
 
     target: str
     kernel_release: str
@@ -78,9 +78,9 @@ class MachineFacts:
 class SampleRequest:
     """The data that the agent reads at each tick.
 
-    An interval of 0 takes one sample immediately, even while virtual time is stopped.
-    ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept.
-    ``thread_prefixes`` selects kernel threads by the start of their names (``md0_``), to report their CPU times.
+    An interval of 0 takes one sample immediately, even while virtual time is stopped. The ``files`` are read
+    completely, but only the lines of ``block_devices`` are kept from /proc/diskstats. ``thread_prefixes`` selects the
+    kernel threads whose CPU times are reported, by the start of their names (``md0_``).
     """
 
     interval_seconds: float
@@ -91,19 +91,19 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class RawSample:
-    """One tick, unparsed: the text of each file (None if unreadable at that time)."""
+    """An unparsed sample, with the text of each file (None if it was unreadable at that time)."""
 
     time_seconds: float
-    """On the machine's monotonic clock."""
+    """The time on the machine's monotonic clock."""
     files: Mapping[str, str | None]
     thread_cpu_ticks: Mapping[str, int]
-    """``NAME/PID`` of a thread -> utime + stime in clock ticks (USER_HZ, 100 a second)."""
+    """Maps ``NAME/PID`` of a thread to utime + stime in clock ticks (USER_HZ, 100 a second)."""
 
 
 class Machine:
     """An open machine. Its methods send requests to the agent, and raise MachineLost when the machine is gone.
 
-    ``on_close`` releases the target's processes (kernel, ssh); its argument says whether the agent confirmed its exit.
+    ``on_close`` releases the target's processes (kernel, ssh). Its argument says whether the agent confirmed its exit.
     ``waited_seconds`` returns how long the machine's process has waited for a processor.
     """
 
@@ -124,13 +124,13 @@ class Machine:
         self._loaded: set[str] = set()
         self._is_closed = False
         self.clock: Clock = MachineClock(self) if facts.is_virtual_time else HostClock()
-        """The clock for waiting on the machine: its own in virtual time, else the host's."""
+        """The clock by which to wait on the machine. In virtual time it is the machine's own clock, else the host's."""
 
     def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
-        """Let time pass on the machine; returns its monotonic clock, in seconds.
+        """Let time pass on the machine, and return the time on its monotonic clock, in seconds.
 
-        Ends early when the kernel reports a change of one of the files in ``until`` (sysfs_notify: poll(2), POLLPRI).
-        Raises LabError if one of them is missing.
+        The sleep ends early if the kernel reports a change of one of the files in ``until`` (sysfs_notify, poll(2),
+        POLLPRI). Raises LabError if one of these files is missing.
         """
         self._load("sample")
         pending = self._channel.request("sleep", seconds=seconds, until=list(until))
@@ -140,7 +140,7 @@ class Machine:
         return float(end["now"])
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
-        """Call ``listener`` after each command, on the thread that waited for it."""
+        """Call ``listener`` after each command, on the thread that waited for the command."""
         self._listeners.append(listener)
 
     def run(
@@ -162,9 +162,9 @@ class Machine:
         return result
 
     def stream(self, argv: Sequence[str], *, stdin_text: str = "", is_aside: bool = False) -> RunningCommand:
-        """Start a command. Its output is passed on but not stored: ``stdout`` stays empty.
+        """Start a command. Its output is passed on but not stored, so ``stdout`` stays empty.
 
-        In virtual time a command that ``is_aside`` does not advance the clock until it is asked to stop: before that,
+        In virtual time a command that ``is_aside`` does not advance the clock until it is asked to stop. Before that,
         the clock runs only while the client waits for something else.
         """
         pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
@@ -181,7 +181,7 @@ class Machine:
         return files.start
 
     def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
-        """Run one of the lab's programs inside the agent and return its text. Raises CommandFailed, CommandTimedOut."""
+        """Run one of the lab's programs in the agent and return its text. Raises CommandFailed or CommandTimedOut."""
         folder = self.install(program).rpartition("/")[0]
         argv = program.argv_of_call(arguments)
         pending = self._channel.request("call", folder=folder, module=program.module, arguments=list(arguments))
@@ -209,7 +209,7 @@ class Machine:
         return {path: tuple(names.get(path, ())) for path in paths}
 
     def write(self, path: str, text: str) -> None:
-        """Write a small file (a job file, a value under /sys). Raises LabError with the system's reason."""
+        """Write a small file, such as a job file or a value under /sys. Raises LabError with the system's reason."""
         self._ask("write", path, path=path, base64=base64.b64encode(text.encode()).decode("ascii"))
 
     def sample(self, request: SampleRequest) -> SampleStream:
@@ -228,7 +228,8 @@ class Machine:
     ) -> Terminal:
         """Open a terminal of this size in characters, with bash running as root.
 
-        ``on_command`` is called with each finished command typed at its prompt, on the thread that iterates ``chunks``.
+        ``on_command`` is called with each finished command that was typed at the prompt, on the thread that iterates
+        ``chunks``.
         In virtual time the clock runs during a command and stops while the prompt or an editor waits for a key.
         """
         self._load("terminal")
@@ -243,7 +244,7 @@ class Machine:
         return True
 
     def waited_seconds(self) -> float | None:
-        """Return how long the machine was ready to run without a processor; None if unknown (see steal, proc(5))."""
+        """Return how long the machine, ready to run, had no processor; None if unknown (see steal, proc(5))."""
         return self._waited_seconds()
 
     def close(self) -> None:
@@ -266,13 +267,13 @@ class Machine:
                 self._channel.close()
 
     def stop_request(self, pending: Pending, signal_number: int) -> None:
-        """Ask the agent to end a long request; a request that has already ended is not an error."""
+        """Ask the agent to end a long request. It is not an error if the request has already ended."""
         self._ask("stop", f"request {pending.request_id}", target=pending.request_id, signal=signal_number)
 
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
-        """Return the next answer to a long request; while none arrives, check the machine. Raises queue.Empty."""
+        """Return the next answer to a long request, and check the machine while none arrives. Raises queue.Empty."""
         if self.facts.is_virtual_time:
-            # A ping would be an event that another run does not have; the supervisor reports the machine's end.
+            # A ping would be an event that does not occur in another run. The supervisor reports the machine's end.
             return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
         while True:
             try:
@@ -289,7 +290,7 @@ class Machine:
             listener(result)
 
     def _load(self, name: str) -> None:
-        """Send the agent the file with these verbs unless it has the file already."""
+        """Send the agent the file with these verbs, unless the agent already has it."""
         file = Path(__file__).with_name(f"agent_{name}.py")
         with self._load_lock:
             if name not in self._loaded:
@@ -302,7 +303,7 @@ class Machine:
         except queue.Empty:
             raise MachineLost(
                 f"{self.facts.target} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s",
-                hint=f"its kernel hangs, or the connection is dead: close the machine and {RUN_AGAIN}",
+                hint=f"its kernel hangs, or the connection is broken; close the machine and {RUN_AGAIN}",
             ) from None
         if "error" in answer:
             raise LabError(f"the machine could not {verb} {what}: {answer['text']}")
@@ -310,12 +311,12 @@ class Machine:
 
 
 def _first_of(paths: Sequence[str]) -> str:
-    """The paths as text for a message, for example ``/proc/mdstat`` or ``/proc/mdstat and 3 more``."""
+    """Return the paths as text for a message, for example ``/proc/mdstat`` or ``/proc/mdstat and 3 more``."""
     return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else "".join(paths)
 
 
 class MachineClock(HostClock):
-    """The clock of a machine in virtual time: it runs while the machine works or sleeps. Its date is the host's."""
+    """The clock of a machine in virtual time, which runs while the machine works or sleeps. Its date is the host's."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -386,12 +387,12 @@ class RunningCommand:
         return self._result
 
     def stop(self, *, signal_number: int = 2) -> None:
-        """Send a signal to the command's process group (SIGINT: fio then prints its result and ends)."""
+        """Send a signal to the command's process group. After SIGINT, fio prints its result and ends."""
         self._machine.stop_request(self._pending, signal_number)
 
 
 class SampleStream:
-    """The samples of one request: iterate over them on one thread; ``stop`` may be called from any."""
+    """The samples of one request. Iterate over them on one thread; ``stop`` may be called on any thread."""
 
     def __init__(self, machine: Machine, pending: Pending) -> None:
         self._machine = machine
@@ -406,17 +407,17 @@ class SampleStream:
             raise LabError(f"the machine could not take samples: {message['text']}")
 
     def stop(self) -> None:
-        """End the stream; the iteration finishes with the samples already sent."""
+        """End the stream. The iteration ends after the samples that were already sent."""
         self._machine.stop_request(self._pending, 0)
 
 
 def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:
     return CommandTimedOut(
         f"'{' '.join(argv)}' did not finish within {timeout_seconds:g} s and was stopped",
-        hint="find out what delays it: see 'raidlab array show', and dmesg on the machine",
+        hint="find out what delays it: look at 'raidlab array show', and at dmesg on the machine",
     )
 
 
 def package_of(program: str) -> str:
-    """Return the Debian or Ubuntu package of a program."""
+    """Return the Debian or Ubuntu package that contains a program."""
     return _PACKAGES.get(program.rsplit("/", 1)[-1], program)

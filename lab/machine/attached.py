@@ -1,6 +1,6 @@
-"""Existing machines: this computer (``local:``), and another one, over ssh (``ssh:HOST``, ``vagrant:``).
+"""Open existing machines: this computer (``local:``), or another one over ssh (``ssh:HOST``, ``vagrant:``).
 
-Both start the agent as root and communicate with it over its standard input and output.
+In both cases the agent is started as root, and the client communicates with it over its standard input and output.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class AgentProcess:
 
     def release(self, has_left: bool) -> None:
         """Wait for the agent to end, which it does when the channel is closed."""
-        # sudo runs as root, so an ordinary user may not kill it; it then ends at the end of its input.
+        # sudo runs as root, so an ordinary user may not kill it; it ends when its input ends.
         with self._errors, contextlib.suppress(PermissionError):
             for _ in range(2):
                 try:
                     self._process.wait(timeout=END_TIMEOUT_SECONDS)
                     return
-                except Exception:  # every failure to end has the same response
+                except Exception:  # every failure to end is handled the same way
                     self._process.kill()
 
     def explain_loss(self) -> LabError:
         """Explain why the agent is gone, from its exit status and its error output (or that of sudo or ssh)."""
         try:
             status = self._process.wait(timeout=3)
-        except Exception:  # a process that will not end is as lost as one that did
+        except Exception:  # a process that does not end is as lost as one that has ended
             status = -1
         self._errors.seek(0)
         return self._describe(status, self._errors.read().decode("utf-8", "replace").strip()[-2000:])
@@ -85,14 +85,14 @@ def _local_loss(status: int, output: str) -> LabError:
 
 
 def ssh_arguments(target: Target) -> list[str]:
-    """The ssh client's arguments without the remote command; with them it never asks for a password."""
+    """Return the ssh client's arguments without the remote command. With them, ssh never asks for a password."""
     options = target.options
     argv = [*_SSH_OPTIONS, "-o", "ClearAllForwardings=yes"]
     for key, flag in (("config", "-F"), ("identity", "-i"), ("port", "-p")):
         if options.get(key):
             argv += [flag, options[key]]
     if options.get("identity"):
-        # Otherwise the keys of a running ssh-agent come first, and servers hang up after a few wrong ones.
+        # Otherwise ssh tries the keys of a running ssh-agent first, and servers hang up after a few wrong keys.
         argv += ["-o", "IdentitiesOnly=yes"]
     if options.get("known_hosts"):
         argv += ["-o", f"UserKnownHostsFile={options['known_hosts']}"]
@@ -100,7 +100,7 @@ def ssh_arguments(target: Target) -> list[str]:
 
 
 def _vagrant_arguments(config: str) -> dict[str, list[str]]:
-    """Machine -> arguments of ssh, from the ``Host`` blocks that ``vagrant ssh-config`` prints (ssh_config(5))."""
+    """Map each machine to its ssh arguments, from the ``Host`` blocks of ``vagrant ssh-config`` (ssh_config(5))."""
     hosts: dict[str, list[str]] = {}
     argv: list[str] = []
     for line in config.splitlines():
@@ -114,14 +114,14 @@ def _vagrant_arguments(config: str) -> dict[str, list[str]]:
 
 
 def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[str]]:
-    """Ask Vagrant how to reach the machine; returns its name, and the ssh client's arguments without the command.
+    """Ask Vagrant how to reach the machine. Return its name, and the ssh client's arguments without the command.
 
     Raises ToolMissing without Vagrant, SpecError if the Vagrantfile lacks the machine or the target matches several
     machines, and LabError if the folder has no Vagrantfile or the machine is not running.
     """
     vagrant = processes.find("vagrant")
     if not vagrant:
-        raise ToolMissing("vagrant is not installed", hint="run 'make vm' in raidlab's folder, which sets it up")
+        raise ToolMissing("vagrant is not installed", hint="run 'make vm' in raidlab's folder, which installs it")
     argv = [vagrant, "ssh-config", *((target.host,) if target.host else ())]
     quiet = {"VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"}
     answer = processes.run(argv, timeout_seconds=VAGRANT_TIMEOUT_SECONDS, extra_env=quiet)
@@ -134,7 +134,7 @@ def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[s
         )
     if len(hosts) > 1:
         names = ", ".join(f"vagrant:{name}" for name in hosts)
-        raise SpecError(f"'{target}' could be any of {len(hosts)} machines", hint=f"name one: {names}")
+        raise SpecError(f"'{target}' could be any of {len(hosts)} machines", hint=f"choose one: {names}")
     return hosts.popitem()
 
 
@@ -160,9 +160,8 @@ def _vagrant_refusal(target: Target, answer: Completed) -> LabError:
 def remote_command(agent_bytes: int) -> str:
     """Return a shell line that reads the agent's source from standard input and runs it as root.
 
-    It reads the source with os.read to the last byte and no further, since requests follow on the same pipe.
-    The empty line that it prints ends any output of a login script. The user's login shell may be any shell, so the
-    line starts sh.
+    It uses os.read to read exactly the bytes of the source, because requests follow on the same pipe. It prints an
+    empty line to end any output of a login script. The user's login shell may be any shell, so the line starts sh.
     """
     code = (
         f"import os,sys;n={agent_bytes};b=b''\n"
@@ -181,10 +180,10 @@ def remote_command(agent_bytes: int) -> str:
 def start_ssh(
     name: str, arguments: Sequence[str], processes: Processes, *, by_hand: str = ""
 ) -> tuple[AgentProcess, Channel]:
-    """Start the agent on another computer; nothing is installed there and nothing is left behind.
+    """Start the agent on another computer. Nothing is installed there, and nothing is left behind.
 
-    ``name`` names the computer in errors, ``arguments`` are the ssh client's, including the destination, and
-    ``by_hand`` is the command with which users connect, unless that is ``ssh NAME``.
+    ``name`` identifies the computer in errors. ``arguments`` are those of the ssh client, including the destination.
+    ``by_hand`` is the command with which users connect, if that is not ``ssh NAME``.
     """
     ssh = processes.find("ssh")
     if not ssh:
@@ -198,11 +197,11 @@ def _ssh_loss(host: str, status: int, output: str, by_hand: str = "") -> LabErro
     last = output.splitlines()[-1] if output else "it printed nothing"
     fix = f"try '{by_hand or f'ssh {host} true'}' and fix what it reports"
     if "Permission denied" in output:
-        return MachineLost(f"{host} does not let this user in: {last}", hint=fix)
+        return MachineLost(f"{host} does not let this user log in: {last}", hint=fix)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in output:
         return MachineLost(
             f"the host key of {host} has changed",
-            hint=f"if it was reinstalled: ssh-keygen -R {host.split('@')[-1]}, then connect by hand: ssh {host}",
+            hint=f"if it was reinstalled, run 'ssh-keygen -R {host.split('@')[-1]}', then connect by hand: ssh {host}",
         )
     if "Host key verification failed" in output:
         return MachineLost(f"{host} has an unknown host key", hint=f"connect once by hand: ssh {host}")
@@ -238,7 +237,7 @@ def _start(
         undo.enter_context(process.stdin)
         undo.enter_context(process.stdout)
         with contextlib.suppress(OSError):
-            # If the process has ended already, the channel detects that and explains it.
+            # If the process has already ended, the channel detects and explains this.
             while first_input:
                 first_input = first_input[process.stdin.write(first_input) or 0 :]
         read_fd = os.dup(process.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The client's end of the agent's channel: sends requests and matches answers to them by id.
+"""The client's end of the agent's channel, which sends requests and matches answers to them by id.
 
 A reader thread passes each answer to its request, so a long stream never delays a short read, and a consumer that stops
 reading does not block any other.
@@ -25,12 +25,12 @@ from lab.machine.agent import MESSAGE_LIMIT_BYTES
 
 PROTOCOL_VERSION = 2
 # The embedded kernel's serial line holds 4095 bytes of input and, as measured, never reads again after an overrun. So
-# at most this much is in flight; the agent acknowledges every 1024 bytes, so the next piece always fits eventually.
+# at most this much is in flight. The agent acknowledges every 1024 bytes, so the next piece always fits eventually.
 WINDOW_BYTES = 3500
 PIECE_BYTES = 2000
 SLICE_SECONDS = 1.0
 PING_SLICES = 2
-"""Silent slices between pings: empty requests, which the agent answers immediately, whatever it is running."""
+"""Silent slices between pings. A ping is an empty request, which the agent answers immediately, whatever is running."""
 MOST_PATIENCE = 5
 """Multiple of a time limit after which a machine counts as lost even if it got no processor time."""
 Message = dict[str, Any]
@@ -44,7 +44,7 @@ class _Sample(TypedDict):
 
 
 class _Answer(TypedDict, total=False):
-    """The fields of any answer from an agent (lab/machine/agent.py): the client does not trust a machine's answers."""
+    """The fields of any answer from an agent (lab/machine/agent.py), which the client checks before it uses them."""
 
     done: bool
     out: str
@@ -72,7 +72,7 @@ _REQUIRED_FIELDS = {
 
 
 def counted_seconds(passed: float, waited: float | None) -> float:
-    """Return the part of a time that counts against a limit; time spent waiting for a processor does not."""
+    """Return the part of a time that counts against a limit, which excludes waiting for a processor."""
     return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 
@@ -99,7 +99,7 @@ class Pending:
         self._messages.put(message)
 
     def next(self, timeout_seconds: float | None = None) -> Message:
-        """Return the next answer. Raises MachineLost if there will be none, queue.Empty after the time-out."""
+        """Return the next answer. Raises MachineLost if there will be none, and queue.Empty after the time-out."""
         message = self._messages.get(timeout=timeout_seconds)
         if isinstance(message, LabError):
             self._messages.put(message)
@@ -110,7 +110,7 @@ class Pending:
 class Channel:
     """JSON lines over two file descriptors, which the channel owns.
 
-    ``explain_loss`` is called when the far end is gone, and returns the error that every waiting request gets.
+    ``explain_loss`` is called when the remote end is gone, and returns the error that every waiting request gets.
     ``life_fd`` reaches end of file when the machine ends, even if a leftover process holds the answers' pipe open. At
     most ``window_bytes`` are sent but not yet acknowledged by the agent.
 
@@ -152,9 +152,9 @@ class Channel:
     def wait_hello(
         self, timeout_seconds: float, *, waited_seconds: Callable[[], float | None] = lambda: None
     ) -> Mapping[str, Any]:
-        """Return the agent's greeting. Raises MachineLost after the time-out, or for another protocol version.
+        """Return the agent's greeting. Raises MachineLost after the time-out, or if the protocol version differs.
 
-        ``counted_seconds`` defines how time in which the machine waited for a processor counts.
+        ``counted_seconds`` defines how much of the time that the machine waited for a processor counts.
         """
         begun = time.monotonic()
         hello: Message | None = None
@@ -182,7 +182,7 @@ class Channel:
         try:
             with self._send_lock:
                 line = b"\n" * self._is_line_torn + line + b"\n"
-                # Stays true if Ctrl-C interrupts the write: the fragment must not become the start of the next line.
+                # This stays true if Ctrl-C interrupts the write, so that the next line does not begin with a fragment.
                 self._is_line_torn = True
                 for start in range(0, len(line), PIECE_BYTES):
                     piece = line[start : start + PIECE_BYTES]
@@ -244,7 +244,7 @@ class Channel:
                         self._dispatch(line)
                 if len(rest) > MESSAGE_LIMIT_BYTES:
                     with self._state:
-                        self._loss = self._loss or _not_understood("it sends lines without end")
+                        self._loss = self._loss or _not_understood("it sends a line that does not end")
                     break
         finally:
             self._lose()
@@ -256,7 +256,7 @@ class Channel:
                 os.close(self._life_fd)
 
     def _read_some(self, poll: select.poll) -> bytes:
-        """Return the next bytes; empty at the end of the channel, or once this side has closed it or given up."""
+        """Return the next bytes; none at the end of the channel, or once this side has closed it or given up."""
         silent = 0
         while not (events := poll.poll(SLICE_SECONDS * 1000 if self._on_silence else None)):
             awaited = self._awaited()
@@ -281,7 +281,7 @@ class Channel:
             return () if self._is_closing else tuple(pending.verb for pending in outstanding)
 
     def _ping(self) -> None:
-        """Send a read request that names no files, if the line has room; no caller waits for the answer."""
+        """Send a read request without files if the line has room. No caller waits for the answer."""
         line = b'{"id":0,"verb":"read","paths":[]}\n'
         if not self._send_lock.acquire(blocking=False):
             # Another thread is sending a request, whose answer is outstanding as well.
@@ -331,7 +331,7 @@ class Channel:
             pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is invalid"))
 
     def _lose(self) -> None:
-        """Fail all outstanding requests once the reason is known; finding it may take seconds, so no lock is held."""
+        """Fail all outstanding requests once the reason is known. No lock is held, as finding it may take seconds."""
         with self._state:
             is_closing, loss = self._is_closing, self._loss
         if loss is None:

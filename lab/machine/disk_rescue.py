@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -IS
-"""Restarts the embedded kernel's file disks when they hang: a task of the agent, inside its init.
+"""A task of the agent, inside the kernel's init, that restarts the embedded kernel's file disks when they hang.
 
 Completed requests of all file disks return through one socket, whose epoll event is edge-triggered
 (os_add_epoll_fd in arch/um/os-Linux/irq.c). The kernel stores reported events in one static array, and iterates over it
-while a nested run of the same handler (a soft interrupt lets a pending SIGIO in) may overwrite it. An event lost that
-way never recurs: the completions stay in the socket, and processes wait for their disks forever. The next completed
-request of any file disk is a new event, upon which the kernel processes all waiting completions.
+while a nested run of the same handler (a soft interrupt lets a pending SIGIO in) may overwrite it. An event that is
+lost that way never recurs, so the completions stay in the socket, and processes wait for their disks forever. The next
+completed request of any file disk is a new event, upon which the kernel processes all waiting completions.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import time
 
 CHECK_SECONDS = 1.0
 STALLED_CHECKS = 2
-"""Consecutive checks that find requests in flight and none completed: a healthy disk takes milliseconds for one."""
+"""Consecutive checks that find requests in flight but none completed. A healthy disk needs milliseconds for each."""
 MOST_READS = 8
-"""The event of a rescuing read can be lost too, so several are allowed; a disk that never answers uses them up."""
+"""The event of a rescuing read can be lost too, so several are allowed. A disk that never answers uses them up."""
 READ_BYTES = 4096
 RESCUED = "did nothing for"
 """Text that identifies the report of a rescue in the kernel's log."""
 
 
 def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Disk -> requests in flight, and completed reads, writes, discards and flushes (admin-guide/iostats.rst)."""
+    """Map disks to requests in flight and completed reads, writes, discards and flushes (admin-guide/iostats.rst)."""
     found = {}
     for line in diskstats.splitlines():
         fields = line.split()
@@ -36,7 +36,7 @@ def file_disks(diskstats: str) -> dict[str, tuple[int, tuple[str, ...]]]:
 
 
 class DiskRescue:
-    """A task of the agent that runs every second. No client uses its ``id``."""
+    """The task that checks the disks every second. No client uses its ``id``."""
 
     id = -1
     passes_time = False
@@ -64,12 +64,12 @@ class DiskRescue:
             calmest = min(disks, key=lambda name: disks[name][0])
             log_error(f"{', '.join(stalled)} {RESCUED} {STALLED_CHECKS * CHECK_SECONDS:g} s; reading from {calmest}")
             self.reading.append(f"/dev/{calmest}")
-            # On a thread, since the read may wait as long as the disk.
+            # This runs on a thread, because the read may hang as long as the disk does.
             _thread.start_new_thread(self.read_block, (f"/dev/{calmest}",))
 
     def read_block(self, device: str) -> None:
-        """Read a block, bypassing the page cache; O_DIRECT needs page-aligned memory."""
-        # Imported on demand: each import delays the start of the kernel.
+        """Read a block, bypassing the page cache. O_DIRECT needs page-aligned memory."""
+        # Imported on demand, because each import delays the start of the kernel.
         import mmap
 
         try:
@@ -84,7 +84,7 @@ class DiskRescue:
             self.reading.remove(device)
 
     def stop(self, number: int) -> None:
-        """Do nothing: the task runs as long as the machine."""
+        """Do nothing, because the task runs as long as the machine."""
 
 
 def log_error(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Find the embedded kernel and its parts: packaged, built here, or chosen by a target."""
+"""Find the embedded kernel and its parts, whether packaged, built here, or chosen by a target."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from lab.machine.target import Target, TargetKind
 
 _BUILD = "make uml-kernel"
 _TIME_PARTS = ("release", "quick_clock.so", "fio")
-"""Files beside a kernel with virtual time; the last, a folder of replacement libraries, only if fio is installed."""
+"""Files beside a kernel with virtual time. The last is a folder of replacement libraries, which exists only if fio is
+installed."""
 _ELF_HEADER = struct.Struct("<40xQ10xHH2x")
-"""elf(5), 64 bits, little-endian: e_shoff, e_shentsize, e_shnum."""
+"""The fields e_shoff, e_shentsize and e_shnum of a 64-bit little-endian header (elf(5))."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelImage:
-    """A kernel that can be started. ``modules`` is its folder of modules, None if all drivers are built in."""
+    """A kernel that can be started. ``modules`` is its folder of modules, or None if all drivers are built in."""
 
     path: Path
     modules: Path | None
@@ -37,25 +38,31 @@ def kernel_cache() -> Path:
 
 
 def built_folders() -> tuple[Path, Path]:
-    """Return the folders with built kernels: the user's, and one for all users (docs/computer-room.md)."""
+    """Return the user's folder of built kernels, and the one for all users (docs/computer-room.md)."""
     return kernel_cache(), Path(__file__).resolve().parents[2] / "kernels"
 
 
 def built_part(name: str) -> Path:
-    """Return a kernel's folder, or a file beside the kernels, by name: the user's own, else one for all users."""
+    """Return a kernel's folder, or a file beside the kernels, by name.
+
+    The user's own is returned if it exists, else the one for all users.
+    """
     own, shared = (folder / name for folder in built_folders())
     return shared if shared.exists() and not own.exists() else own
 
 
 def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = False, chosen: str = "") -> KernelImage:
-    """Return the kernel for a target. Raises ToolMissing, which names the command to install one, and NotTrusted."""
+    """Return the kernel for a target.
+
+    Raises ToolMissing, which names the command that installs a kernel, and NotTrusted.
+    """
     image = _found_kernel(processes, files, virtual_time=virtual_time, chosen=chosen)
     again = _BUILD if kernel_cache() in image.path.parents else ""
     require_trusted(image.path, "the embedded kernel", again=again)
     if image.modules:
         require_trusted(image.modules, "the kernel's folder of drivers", again=again, has_tree=True)
     if virtual_time:
-        # Guest programs load the parts beside it.
+        # Guest programs load these parts, which lie beside the kernel.
         for name in _TIME_PARTS:
             require_trusted(image.path.parent / name, "a part of the kernel,", again=again, has_tree=True)
     return image
@@ -63,7 +70,7 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
 
 def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool, chosen: str) -> KernelImage:
     if chosen and not (os.access(chosen, os.X_OK) and Path(chosen).is_file()):
-        raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="give the path of a linux.uml")
+        raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="specify the path of a linux.uml")
     if not chosen and not virtual_time and (packaged := processes.find("linux.uml")):
         return KernelImage(Path(packaged), None)
     flavour = "virtual-time" if virtual_time else "standard"
@@ -73,7 +80,7 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
         return _with_time(_image_in(path)) if virtual_time else _image_in(path)
     if platform.machine() != "x86_64":
         hint = "choose another machine: --on qemu:"
-        raise ToolMissing("the embedded kernel exists for x86-64 only", hint=hint)
+        raise ToolMissing("the embedded kernel exists only for x86-64", hint=hint)
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
     fix = "apt install user-mode-linux" if is_packaged else _BUILD
     kind = "with virtual time " if virtual_time else ""
@@ -81,7 +88,7 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
 
 
 def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
-    """Return the target in virtual time, or unchanged if it names a time or a kernel, or if no such kernel is built."""
+    """Return the target in virtual time; unchanged if it specifies a time or a kernel, or if that kernel is missing."""
     if target.kind is not TargetKind.UML or {"time", "kernel"} & target.options.keys():
         return target
     try:
@@ -94,7 +101,7 @@ def quickest(target: Target, processes: Processes, files: HostFiles) -> Target:
 def wide_registers(files: HostFiles) -> Path | None:
     """Return the library to preload on a processor with AMX (wide_registers.c), else None.
 
-    Raises ToolMissing, NotTrusted.
+    Raises ToolMissing or NotTrusted.
     """
     if "amx_tile" not in (files.read("/proc/cpuinfo") or "").split():
         return None
@@ -109,7 +116,7 @@ def wide_registers(files: HostFiles) -> Path | None:
 
 
 def _image_in(path: Path) -> KernelImage:
-    """Return a kernel with the modules beside it, if any: as built here, or as in an unpacked package."""
+    """Return a kernel with the modules beside it, if any, where a build here or an unpacked package has them."""
     path = path.absolute()
     if not _is_whole(path):
         raise ToolMissing(
@@ -118,11 +125,11 @@ def _image_in(path: Path) -> KernelImage:
         )
     built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
     if not built.is_dir() and packaged.is_dir() and packaged != Path("/usr/lib/uml/modules"):
-        # A package holds one release; several mean that two packages were unpacked over each other.
+        # A package contains one release; several mean that two packages were unpacked over each other.
         releases = list(packaged.iterdir())
         if len(releases) != 1:
             raise ToolMissing(
-                f"{packaged} holds drivers of {len(releases)} kernels, but should hold those of {path} only",
+                f"{packaged} contains drivers for {len(releases)} kernels, but should contain only those for {path}",
                 hint="unpack each package into its own folder",
             )
         return KernelImage(path, releases[0])
@@ -130,7 +137,7 @@ def _image_in(path: Path) -> KernelImage:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the program is as long as its header says: a linker writes the section header table last (elf(5))."""
+    """Whether the program is as long as its header says. A linker writes the section header table last (elf(5))."""
     try:
         with path.open("rb") as file:
             header = file.read(_ELF_HEADER.size)
@@ -147,7 +154,10 @@ def _is_whole(path: Path) -> bool:
 
 
 def _with_time(image: KernelImage) -> KernelImage:
-    """Return the image if it was built for virtual time: another one would panic, or run very slowly."""
+    """Return the image if it was built for virtual time. Raises ToolMissing otherwise.
+
+    Any other kernel would panic, or run very slowly.
+    """
     folder = image.path.parent
     if all((folder / name).is_file() for name in _TIME_PARTS[:2]):
         return image
@@ -156,11 +166,11 @@ def _with_time(image: KernelImage) -> KernelImage:
         if folder == kernel_cache() / "virtual-time"
         else f"leave out kernel=: {_BUILD}"
     )
-    raise ToolMissing(f"{image.path} was not built for virtual time, or was built only partly", hint=hint)
+    raise ToolMissing(f"{image.path} was not built for virtual time, or its build is incomplete", hint=hint)
 
 
 def guest_python(processes: Processes) -> str:
-    """Return the system's own interpreter for the agent: a version manager's may be in a private folder."""
+    """Return the system's own interpreter for the agent, because a version manager's may be in a private folder."""
     for candidate in ("/usr/bin/python3", processes.find("python3")):
         if candidate and os.access(candidate, os.X_OK):
             require_trusted(Path(candidate), "the interpreter")

@@ -1,7 +1,7 @@
-"""Other versions of mdadm for machines that use this computer's files: ``mdadm=4.4`` or ``mdadm=FOLDER`` in a target.
+"""Other versions of mdadm for machines that use this computer's files (``mdadm=4.4`` or ``mdadm=FOLDER`` in a target).
 
-A distribution's mdadm is fetched from this computer's package sources with the libraries of its own suite, since those
-of this computer may be too old for it. Only machines run it; nothing on this computer changes.
+A distribution's mdadm is fetched from this computer's package sources with the libraries of its own suite, because
+this computer's libraries may be too old for it. Only machines run it, and nothing on this computer changes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,30 @@ _PROGRAMS, _LIBRARIES = "programs", "lib"
 
 
 def packaged_mdadms() -> Packaged:
-    """The versions of mdadm that can be fetched."""
+    """Return the versions of mdadm that can be fetched."""
     return Packaged("an mdadm", _COMMAND, kernel_cache().parent / _PACKAGE, _versions, _install)
 
 
 def mdadm_versions() -> list[Path]:
-    """The folders of the fetched versions, newest first; each is named after its version and holds mdadm and mdmon."""
+    """Return the folders of the fetched versions, newest first.
+
+    Each folder is named after its version and contains mdadm and mdmon.
+    """
     found = (path.parent for path in packaged_mdadms().store.glob(f"*/{_PACKAGE}"))
     return sorted(found, key=lambda folder: version_key(folder.name), reverse=True)
 
 
 def find_mdadm(chosen: str) -> Path:
-    """Return the folder of an mdadm, by version (4.4) or folder. Raises ToolMissing, SpecError, NotTrusted."""
+    """Return the folder of an mdadm, given its version (4.4) or folder.
+
+    Raises ToolMissing, SpecError or NotTrusted.
+    """
     if "/" in chosen:
         folder = Path(chosen).absolute()
         if not os.access(folder / _PACKAGE, os.R_OK):
             raise SpecError(
                 f"there is no mdadm in '{shortened(str(Path(chosen)))}'",
-                hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
+                hint=f"give the folder of a built mdadm (make -C FOLDER mdadm mdmon) or a version ({_COMMAND} list)",
             )
     else:
         folder = find_version({each.name: each for each in mdadm_versions()}, chosen, "mdadm", _COMMAND)
@@ -53,12 +59,12 @@ def find_mdadm(chosen: str) -> Path:
 
 def _versions(apt: Apt) -> list[str]:
     found = re.findall(r"^ *\S+ \| +(\S+) +\|", apt.run("apt-cache", "madison", _PACKAGE), re.MULTILINE)
-    # A security update is in two suites.
+    # A security update appears in two suites.
     return list(dict.fromkeys(found))
 
 
 def _install(apt: Apt, version: str, folder: Path) -> None:
-    """Put the programs and their libraries into place, and for each program a script that starts it with them."""
+    """Put the programs and their libraries into place, and write scripts that start the programs with them."""
     tree, ready = folder / "tree", folder / "ready"
     place = packaged_mdadms().store / version.replace(":", "-")
     libraries = apt.with_needs(_PACKAGE, fits=lambda name: name.startswith("lib"))[1:]
@@ -66,7 +72,7 @@ def _install(apt: Apt, version: str, folder: Path) -> None:
     for name in (_PROGRAMS, _LIBRARIES):
         (ready / name).mkdir(parents=True)
     for top in ("lib", "usr/lib"):
-        # Debian's folder for each architecture, without those below it: converters of character sets and the like.
+        # Debian's folder for each architecture, without its subfolders, which contain converters of character sets etc.
         for library in filter(Path.is_file, (tree / top).glob("*-linux-*/*.so*")):
             create_file(ready / _LIBRARIES / library.name, library.read_bytes(), is_durable=False, mode=0o700)
     loader = next((path.name for path in (ready / _LIBRARIES).glob("ld-linux*")), "")

@@ -1,4 +1,4 @@
-"""Open a machine by target: the only module that knows which module starts which kind of target."""
+"""Open a machine by target. Only this module knows which module starts which kind of target."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ from lab.machine.target import Target, TargetKind
 from lab.units import MIB, human_bytes
 
 _MEMORY = {TargetKind.UML: ("mem", 96 * MIB, 0), TargetKind.QEMU: ("memory", 128 * MIB, 512 * MIB)}
-"""The option for the memory size, the minimum with which a kernel starts, and what is added to the lab's default.
-
-A distribution's kernel has more drivers and programs than User Mode Linux.
+"""The option for the memory size, the minimum with which a kernel starts, and the number of bytes that is added to the
+lab's default. A distribution's kernel has more drivers and programs than User Mode Linux.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host's functions that this process uses, and its state folder, passed down as one value."""
+    """The functions of the host that this process uses, and its state folder, passed as one value."""
 
     processes: Processes
     files: HostFiles
@@ -60,7 +59,8 @@ class Host:
 def default_target(host: Host) -> str:
     """Return ``local:`` on a computer with lab disks (the virtual machine), else the first target that can start.
 
-    The order is ``uml:``, which starts fastest, ``qemu:`` with a distribution's kernel, ``qemu:`` with a root image.
+    Targets are tried in this order: ``uml:``, which starts fastest, ``qemu:`` with a distribution's kernel, and
+    ``qemu:`` with a root image.
     """
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
@@ -88,8 +88,8 @@ def open_machine(
 ) -> Iterator[Machine]:
     """Open the machine, and always close it at the end.
 
-    ``embedded`` has the boot options of an embedded kernel; the target's own options take precedence. ``on_notice`` is
-    called with each report about the leftovers of an earlier, killed client.
+    ``embedded`` contains the boot options of an embedded kernel; the target's own options take precedence.
+    ``on_notice`` is called with each report about the leftovers of a client that was killed earlier.
     """
     for notice in host.state.sweep():
         on_notice(notice)
@@ -104,7 +104,7 @@ def open_machine(
 
 
 def _keep_console(started: EmbeddedKernel | AgentProcess, error: BaseException) -> None:
-    """Add the kernel's console to an error, before the machine is closed, which removes its folder."""
+    """Add the kernel's console output to an error. Closing the machine would remove the output with its folder."""
     if isinstance(started, EmbeddedKernel) and isinstance(error, LabError) and not error.console:
         error.console = started.console_tail()
 
@@ -130,7 +130,7 @@ def _start(
 def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
 ) -> tuple[EmbeddedKernel, Machine]:
-    """Start with the first accelerator with which the agent answers; try again if a race in QEMU ends the start."""
+    """Start QEMU with the first accelerator that works. Try again if a race in QEMU crashes the kernel."""
     starts = [
         accelerator
         for accelerator in accelerators(target, host.files)
@@ -153,14 +153,14 @@ def _start_qemu(
 
 
 def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:
-    """Apply the options in the target's text. Raises SpecError for less memory than the kernel needs to start."""
+    """Apply the options in the target's text. Raises SpecError if the memory is less than the kernel needs to start."""
     asked = target.options
     option, least, more = _MEMORY[target.kind]
     memory = parse_bytes(asked[option], what=option) if option in asked else options.memory_bytes + more
     if memory < least:
         raise SpecError(
             f"'{target}': {human_bytes(memory)} of memory is too little for its kernel",
-            hint=f"give it {human_bytes(least)} or more, such as {option}=512M",
+            hint=f"give it {human_bytes(least)} or more, for example {option}=512M",
         )
     return replace(
         options,

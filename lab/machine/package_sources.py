@@ -1,8 +1,8 @@
-"""This computer's package sources (apt), read without root.
+"""Reads this computer's package sources (apt) without root.
 
-apt uses separate lists for this, so nothing else on this computer changes; it verifies the lists with the
-distribution's keys, and packages with the lists. On Debian, further suites on the same sites are searched: backports,
-stable, testing and sid.
+apt uses separate lists for this, so nothing else on this computer changes. It verifies the lists with the
+distribution's keys, and the packages with the lists. On Debian, further suites on the same sites are searched:
+backports, stable, testing and sid.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lab.host.processes import Completed, Processes
 
 T = TypeVar("T")
 _TRY_AGAIN = "make sure that this computer can reach its package sources, then try again"
-_NO_APT = "without apt, name a file of this computer: --on 'qemu:?kernel=PATH', --on 'uml:?mdadm=FOLDER'"
+_NO_APT = "specify a file of this computer instead: --on 'qemu:?kernel=PATH' or --on 'uml:?mdadm=FOLDER'"
 _VERSION = re.compile(r"\d+(\.\d+)*[\w.+~-]*")
 _PREFIX = ".fetch-"
 _LIST_SECONDS = 300.0
 PACKAGE_SECONDS = 1200.0
 """Time limit for fetching packages, and for unpacking one."""
 _FURTHER_SUITES = ("{codename}-backports", "stable", "testing", "sid")
-# Without the descriptions' translations and the catalogues of applications.
+# Options that omit the descriptions' translations and the catalogues of applications.
 _LEAN = ("Acquire::Languages=none", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false")
 _KEYRINGS = tuple(
     f"/usr/share/keyrings/{name}-archive-keyring.{kind}" for name in ("debian", "ubuntu") for kind in ("pgp", "gpg")
@@ -39,27 +39,27 @@ _KEYRINGS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """A program or kernel that suites offer in several versions, and that this user can fetch."""
+    """A program or kernel that suites provide in several versions, and that this user can fetch."""
 
     what: str
-    """Its name in messages: a kernel, an mdadm."""
+    """Its name in messages, with the article: "a kernel", "an mdadm"."""
     command: str
-    """raidlab's command for it, with the verbs list and get."""
+    """raidlab's command for it, with the subcommands list and get."""
     store: Path
-    """The folder with one folder for each version that was fetched."""
+    """The folder that contains one folder for each version that was fetched."""
     versions: Callable[[Apt], list[str]]
-    """The versions in the lists of a suite."""
+    """Returns the versions in the lists of a suite."""
     install: Callable[[Apt, str, Path], None]
-    """Fetches a version into the store, through a temporary folder inside it."""
+    """Fetches a version into the store, through a temporary folder inside the store."""
 
 
 def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
-    """Sort key for versions: the numbers in them sort by value."""
+    """Return a sort key for versions, with which the numbers in them sort by value."""
     return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
 
 
 def is_version(known: str, version: str) -> bool:
-    """Whether a version is, or begins with, the wanted one: 6.12.117 with 6.12, but not with 6.1."""
+    """Whether a known version is ``version`` or begins with it: 6.12.117 begins with 6.12, but not with 6.1."""
     return re.match(rf"{re.escape(version)}(?!\d)", known) is not None
 
 
@@ -74,15 +74,15 @@ def find_version(found: Mapping[str, T], chosen: str, what: str, command: str, *
             return each
     name = shortened(chosen)
     raise ToolMissing(
-        f"there is no {what} {name} on this computer (there are: {', '.join(found) or 'none'})",
+        f"there is no {what} {name} on this computer (available: {', '.join(found) or 'none'})",
         hint=f"{command} get {name}" if re.match(least, chosen) else f"{command} list --all",
     )
 
 
 def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Yield the version and suite of everything that this computer's package sources and further suites offer.
+    """Yield the version and suite of everything that this computer's package sources and further suites provide.
 
-    Needs the network.
+    This needs the network.
     """
     for suite, sources in _suites(processes, files):
         with _open_apt(processes, sources, kind.store) as (apt, _):
@@ -101,8 +101,8 @@ def fetch(
     """Fetch the newest version that begins with ``requested``, from the first suite that has one. Raises SpecError."""
     if not _VERSION.fullmatch(requested):
         raise SpecError(
-            f"'{shortened(requested)}' is not the version of {kind.what}",
-            hint=f"'{kind.command} list --all' lists those that can be fetched",
+            f"'{shortened(requested)}' is not a version of {kind.what}",
+            hint=f"'{kind.command} list --all' lists the versions that can be fetched",
         )
     for suite, sources in _suites(processes, files):
         on_progress(f"reading the package lists of {suite}")
@@ -113,8 +113,8 @@ def fetch(
                 kind.install(apt, version, folder)
                 return version
     raise SpecError(
-        f"no package source of this computer has {kind.what} {shortened(requested)}",
-        hint=f"'{kind.command} list --all' lists those that can be fetched",
+        f"none of this computer's package sources provides {kind.what} {shortened(requested)}",
+        hint=f"'{kind.command} list --all' lists the versions that can be fetched",
     )
 
 
@@ -123,7 +123,7 @@ def _last_line(done: Completed) -> str:
 
 
 class Apt:
-    """apt with its own lists, for these sources (sources.list(5), one-line style)."""
+    """apt with its own lists, for the given sources (sources.list(5), one-line style)."""
 
     def __init__(self, processes: Processes, folder: Path, sources: str) -> None:
         self._processes = processes
@@ -136,7 +136,7 @@ class Apt:
             f"Dir::Etc::sourcelist={folder}/sources.list",
             "Dir::Etc::sourceparts=/dev/null",
             f"Dir::State={folder}/state",
-            # An installed package does not count as available.
+            # This way an installed package does not count as available.
             "Dir::State::status=/dev/null",
             f"Dir::State::lists={folder}/lists",
             f"Dir::Cache={folder}",
@@ -147,13 +147,13 @@ class Apt:
     def update(self) -> None:
         """Fetch the lists. Raises ToolMissing without apt, and LabError if apt fails or can reach no source."""
         done = self._run("apt-get", "update")
-        # apt-get then only warns. With --error-on=any, one unreachable source of several would fail the others.
+        # If no source can be reached, apt-get only warns. With --error-on=any it would fail if any of them cannot.
         if self._has_sources and not any(path.is_file() and path.name != "lock" for path in self._lists.iterdir()):
             reason = done.stderr.partition("\n")[0].removeprefix("W: ")
             raise LabError(f"no package source can be reached: {shortened(reason, 200)}", hint=_TRY_AGAIN)
 
     def run(self, program: str, *words: str) -> str:
-        """Return a program's output. Raises ToolMissing without apt, LabError with apt's message."""
+        """Return a program's output. Raises ToolMissing without apt, and LabError with apt's message if it fails."""
         return self._run(program, *words).stdout
 
     def _run(self, program: str, *words: str) -> Completed:
@@ -165,7 +165,7 @@ class Apt:
         return done
 
     def with_needs(self, *names: str, fits: Callable[[str], bool]) -> list[str]:
-        """These packages, and those that they depend on, directly or not, whose names fit."""
+        """Return these packages and their direct and indirect dependencies whose names fit."""
         found = list(names)
         for name in found:
             output = self.run("apt-cache", "depends", name.partition("=")[0])
@@ -174,10 +174,10 @@ class Apt:
         return found
 
     def unpack(self, names: Sequence[str], tree: Path) -> None:
-        """Fetch packages, verified, and unpack them below a new folder."""
+        """Fetch and verify packages, and unpack them below a new folder."""
         folder = tree.with_name(f"{tree.name}-packages")
         folder.mkdir()
-        # apt-get writes them to the current folder.
+        # apt-get writes the packages to the current folder.
         there = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(folder))
         done = self._processes.run(
             [*there, "apt-get", "-q", *self._options, "download", *names], timeout_seconds=PACKAGE_SECONDS
@@ -189,7 +189,7 @@ class Apt:
             self.do("dpkg-deb", "-x", str(package), str(tree), hint=hint)
 
     def do(self, *argv: str, hint: str) -> None:
-        """Run a program of this computer. Raises ToolMissing or LabError with this hint."""
+        """Run a program on this computer. Raises ToolMissing or LabError with this hint."""
         done = self._processes.run(argv, timeout_seconds=PACKAGE_SECONDS)
         if done.status == 127:
             raise ToolMissing(f"{argv[0]} is not installed", hint=hint)
@@ -198,7 +198,7 @@ class Apt:
 
 
 def _suites(processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Name and source lines of the computer's own suites, then of each further suite."""
+    """Yield the name and the source lines of the computer's own suites, then of each further suite."""
     done = processes.run(
         ["apt-get", "indextargets", "--format", "$(SITE)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"]
     )
@@ -229,7 +229,7 @@ def _open_apt(processes: Processes, sources: str, store: Path) -> Iterator[tuple
     """Yield apt with up-to-date lists for these sources, and a folder in ``store`` for the files of this fetch."""
     store.mkdir(parents=True, exist_ok=True)
     with locked(store / ".lock", ALONE, waits=True), tempfile.TemporaryDirectory(dir=store, prefix=_PREFIX) as name:
-        # Those of clients that were killed.
+        # Remove what killed clients left behind.
         for leftover in store.glob(f"{_PREFIX}*"):
             if leftover.name != Path(name).name:
                 shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""raidlab's programs that run on machines: each is a module, sent with the raidlab modules that it imports.
+"""raidlab's programs that run on machines. Each is a module that is sent with the raidlab modules that it imports.
 
 Modules keep their names and import each other as they do here. They use only each other and the standard library of
 Python 3.9. On the machine they are files in a folder named after a hash of their text, so they are sent only once.
@@ -16,10 +16,10 @@ from pathlib import Path
 from lab.machine.agent import RUN_FOLDER
 
 _ROOT = Path(__file__).resolve().parents[2]
-# Only at the beginning of a line: imports for type checkers alone are indented.
+# Only imports at the beginning of a line count, because imports for type checkers are indented.
 _IMPORT = re.compile(r"^from (lab\.[\w.]+) import ", re.MULTILINE)
 Change = Callable[[str], str]
-"""A function that changes a module's text, to try a program with a defect."""
+"""A function that changes a module's text, used to try a program with a defect."""
 
 
 def unchanged(text: str) -> str:
@@ -54,7 +54,7 @@ class ProgramFiles:
 
     folder: str
     texts: dict[str, str]
-    """Path in the folder -> text; one of them is ``start``."""
+    """Maps paths in the folder to texts; one of them is ``start``."""
     start: str
     """The path of the file that ``python3 -IS`` starts as a process."""
 
@@ -70,7 +70,7 @@ def program_files(program: GuestProgram, change: Change = unchanged) -> ProgramF
 
 
 def _modules(file: Path) -> dict[str, str]:
-    """Path -> text, for a module and every raidlab module that it imports."""
+    """Map the path to the text of a module and of every raidlab module that it imports."""
     found: dict[str, str] = {}
     left = [file]
     while left:

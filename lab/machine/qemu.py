@@ -1,9 +1,9 @@
-"""A distribution's own kernel as an ordinary process: QEMU, on the system's files or a root image, without root.
+"""Run a distribution's own kernel in QEMU, on the system's files or a root image, as an ordinary process without root.
 
 It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
-the files that the confined QEMU sees, read-only, over 9p, or those of a root image (root_images.py); the agent answers
-on a virtio port. It is modelled on drgn's vmtest and on virtme-ng. Unlike virtme-ng's guest, it cannot read everything
-that the user can read, and it stops when the client is killed.
+either the files that the confined QEMU sees, read-only and over 9p, or those of a root image (root_images.py). The
+agent answers on a virtio port. The design follows drgn's vmtest and virtme-ng. Unlike virtme-ng's guest, this guest
+cannot read everything that the user can read, and it stops when the client is killed.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ from lab.units import MIB
 DEFAULT_CPUS = 2
 START_TIMEOUT_SECONDS = 120.0
 WINDOW_BYTES = 8192
-"""Less than the agent's socket holds even in pings (9,452 bytes): to a machine that hangs, write(2) must not block."""
+"""Less than the agent's socket holds even in pings (9,452 bytes), so that write(2) to a hung machine does not block."""
 EMULATED_STARTS = 3
 """Maximum number of starts with TCG if a race in QEMU ends them (is_emulation_race)."""
 _KVM = Path("/dev/kvm")
 _PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
-# The best interrupt controller available: virt's default serves only eight processors, and some hosts' KVM lacks it.
+# "max" is the best interrupt controller available. The default of virt supports only eight processors, and some hosts'
+# KVM lacks it.
 _BOARDS = {"x86_64": "pc", "aarch64": "virt,gic-version=max"}
-# All features that QEMU emulates; arm64's pointers are signed by a quicker algorithm (QEMU's manual, cpu-features).
+# All features that QEMU emulates. On arm64, a quicker algorithm signs pointers (QEMU's manual, cpu-features).
 _EMULATED = {"x86_64": "max", "aarch64": "max,pauth-impdef=on"}
 _CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 _IMAGE_PYTHON = "/usr/bin/python3"
@@ -78,7 +79,7 @@ class QemuKernel(EmbeddedKernel):
     """A started QEMU and its supervisor; ``release`` leaves nothing behind."""
 
     def waited_seconds(self) -> float | None:
-        """The time as in the base class, summed over QEMU's threads."""
+        """Return the time as in the base class, summed over QEMU's threads."""
         group = kernel_group(self._instance.folder)
         threads = self._files.path(f"/proc/{group}/task").glob("*") if group else ()
         fields = [(self._files.read(f"/proc/{group}/task/{each.name}/schedstat") or "").split() for each in threads]
@@ -86,14 +87,14 @@ class QemuKernel(EmbeddedKernel):
 
 
 class Silence:
-    """Limits how long a machine may stay silent, not counting time in which it waits for a processor."""
+    """Limits how long a machine may stay silent, not counting the time that it waits for a processor."""
 
     def __init__(self, waited_seconds: Callable[[], float | None]) -> None:
         self._waited_seconds = waited_seconds
         self._waited_before = 0.0
 
     def on_silence(self, seconds: int, _verbs: Collection[str]) -> LabError | None:
-        """Called once a second with the length of the silence; returns the loss once it is too long."""
+        """Return the loss once the silence is too long. This is called once a second with the length of the silence."""
         waited = self._waited_seconds() or 0.0
         if seconds == 1:
             self._waited_before = waited
@@ -106,7 +107,10 @@ class Silence:
 
 
 def accelerators(target: Target, files: HostFiles) -> list[str]:
-    """Return the accelerators to try: KVM where it is allowed and has not failed. Raises SpecError, ToolMissing."""
+    """Return the accelerators to try, with KVM only if it is allowed and has not failed.
+
+    Raises SpecError or ToolMissing.
+    """
     root, chosen = target.options.get("root"), target.options.get("accel")
     is_own = not root or find_root_image(root).facts.architecture == platform.machine()
     if chosen == "kvm" and not is_own:
@@ -120,16 +124,16 @@ def accelerators(target: Target, files: HostFiles) -> list[str]:
 
 
 def note_failure(files: HostFiles) -> None:
-    """Remember until the next boot that a machine did not start with KVM: its device may exist but not work."""
+    """Remember until the next boot that a machine did not start with KVM, whose device may exist but not work."""
     _failure_note().parent.mkdir(parents=True, exist_ok=True)
     replace_file(_failure_note(), _boot_id(files).encode(), is_durable=False)
 
 
 def is_emulation_race(error: MachineLost) -> bool:
-    """Whether QEMU caused a crash: an emulated processor executed a breakpoint that another one had just removed.
+    """Whether QEMU caused a crash because an emulated processor executed a breakpoint that another had just removed.
 
-    The kernel patches its code with such breakpoints, above all while it starts. Few starts crash in this way. Fixed in
-    QEMU 8.1 (commit deba78709ae8, "accel/tcg: Always lock pages before translation").
+    The kernel patches its code with such breakpoints, above all while it starts. Few starts crash in this way. QEMU 8.1
+    fixed this (commit deba78709ae8, "accel/tcg: Always lock pages before translation").
     """
     return "int3: 0000" in error.message
 
@@ -153,7 +157,7 @@ def can_start(processes: Processes, files: HostFiles) -> bool:
 
 
 def startable_images(processes: Processes) -> list[RootImage]:
-    """Return the root images for whose architecture QEMU is installed: this computer's own architecture is first."""
+    """Return the root images for whose architecture QEMU is installed, this computer's own architecture first."""
     found = [image for image in root_images() if processes.find(f"qemu-system-{image.facts.architecture}")]
     return sorted(found, key=lambda image: image.facts.architecture != platform.machine())
 
@@ -169,10 +173,10 @@ def find_qemu(processes: Processes, architecture: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """A kernel and its root file system: what differs between this computer's files and a root image."""
+    """A kernel and its root file system, which may be this computer's files or a root image."""
 
     architecture: str
-    """As in uname(2)."""
+    """The architecture as in uname(2)."""
     kernel: Path
     initramfs: Path
     parameters: str
@@ -180,13 +184,13 @@ class Boot:
     devices: tuple[str, ...]
     """QEMU's arguments for the root file system."""
     readable: tuple[str, ...]
-    """Files that QEMU reads in addition to the system's."""
+    """Files that QEMU reads in addition to the system's files."""
     listable: tuple[str, ...] = ()
-    """Folders in which QEMU may list the names."""
+    """Folders whose contents QEMU may list."""
 
 
 def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
-    """A root image's kernel. Init and agent are in the initramfs."""
+    """Return what boots a root image's kernel. Init and agent are in the initramfs."""
     drive = f"if=none,id=root,file={image.system},format=raw,readonly=on,file.locking=off"
     return Boot(
         image.facts.architecture,
@@ -206,8 +210,8 @@ def qemu_arguments(
     Sources: qemu(1); Documentation/admin-guide/kernel-parameters.txt; qemu-project.org, 9psetup.
     """
     mdadm = "".join(f" {word}" for word in mdadm_parameter(options))
-    # no_timer_check: on a busy computer, the kernel's test of the emulated timer may fail, and stop the boot.
-    # cryptomgr.notests: the self-tests of its ciphers take an emulated processor half a second.
+    # no_timer_check: on a busy computer, the kernel's test of the emulated timer may fail and stop the boot.
+    # cryptomgr.notests: the kernel's self-tests of its ciphers take an emulated processor half a second.
     parameters = (
         f"console={_CONSOLES[boot.architecture]} quiet no_timer_check cryptomgr.notests oops=panic panic=-1 "
         "md_mod.start_ro=1"
@@ -218,7 +222,7 @@ def qemu_arguments(
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
         *("-machine", _BOARDS[boot.architecture]),
         *("-cpu", "host" if accelerator == "kvm" else _EMULATED[boot.architecture]),
-        # By itself TCG runs each processor on a thread, unless the computer orders its memory accesses less strictly.
+        # TCG by default runs each processor on a thread, unless the computer orders memory accesses less strictly.
         *("-accel", accelerator, "-smp", str(cpus), "-m", f"{options.memory_bytes // MIB}M"),
         *("-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)),
         *("-append", f"{parameters} {boot.parameters}{mdadm}"),
@@ -231,13 +235,16 @@ def qemu_arguments(
 
 
 def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
-    """QEMU's arguments for a disk: a discard makes its image sparse; no locks, since the lab's own lock guards it."""
+    """Return QEMU's arguments for a disk.
+
+    A discard makes its image sparse. The image is not locked, because the lab's own lock guards it.
+    """
     drive = f"if=none,id=drive{number},file={path.absolute()},format=raw,cache=writeback,discard=unmap,file.locking=off"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
 
 
 def _logs(folder: Path) -> tuple[str, ...]:
-    """QEMU's arguments for the folder as a 9p file system.
+    """Return QEMU's arguments that export the folder as a 9p file system.
 
     Modes, owners and links of the guest's files are only recorded, in files beside them. Otherwise QEMU would change
     modes through /proc, which it cannot see.
@@ -249,7 +256,7 @@ def _logs(folder: Path) -> tuple[str, ...]:
 
 
 def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str, folder: Path) -> Boot:
-    """Find everything that a machine boots from, and put init and agent into its folder."""
+    """Find everything that a machine needs to boot, and put init and agent into its folder."""
     if root:
         image = find_root_image(root)
         if options.shown or options.mdadm:
@@ -264,7 +271,7 @@ def _boot(options: EmbeddedOptions, root: str, processes: Processes, python: str
     read = [str(kernel.modules), *shown_files(options)]
     check_path(kernel.image, kernel.modules)
     install_agent(folder, python, read)
-    # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
+    # QEMU opens the root directory that it exports. Without a namespace this lets it list names, but not read files.
     return Boot(
         platform.machine(),
         kernel.image,
@@ -287,7 +294,7 @@ def start_qemu(
     processes: Processes,
     files: HostFiles,
 ) -> tuple[QemuKernel, Channel]:
-    """Boot a kernel and return it with its channel. Raises ToolMissing, SpecError for wrong options, LabError."""
+    """Boot a kernel and return it with its channel. Raises SpecError, ToolMissing or LabError."""
     python = guest_python(processes)
     check_path(state.root, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:

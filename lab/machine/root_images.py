@@ -1,14 +1,14 @@
-"""Root images for ``qemu:?root=IMAGE``: a small Linux with its kernel and the programs that the lab needs, in a folder.
+"""Root images for ``qemu:?root=IMAGE``. Each is a folder with a small Linux, its kernel and the programs of the lab.
 
 They are for computers without these programs, and for architectures other than the computer's. ``make root-image``
 builds the files in the folder:
 
     vmlinuz        the kernel
-    initramfs.gz   busybox, and the modules with which the system is mounted
+    initramfs.gz   busybox, and the modules that are needed to mount the system
     root.squashfs  the system, with all modules; never written to
     image.json     ImageFacts
 
-Init and agent are not in the image: they come from the running raidlab, in an archive before the initramfs.
+Init and agent are not in the image. The running raidlab adds them, in an archive before the initramfs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ImageFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Facts about a root image, stored in its folder."""
 
     architecture: Literal["x86_64", "aarch64"]
-    """As in uname(2)."""
+    """The architecture as in uname(2)."""
     release: str
     """The release of the kernel."""
     system: str
@@ -58,7 +58,7 @@ class RootImage:
     """A root image that can be started."""
 
     name: str
-    """As in a target."""
+    """The name as in a target."""
     folder: Path
     facts: ImageFacts
     kernel: Path
@@ -67,7 +67,7 @@ class RootImage:
 
 
 def root_images() -> Iterator[RootImage]:
-    """The root images that can be found by name, except damaged ones."""
+    """Yield the root images that can be found by name, except damaged ones."""
     found = {path.parent.name for folder in built_folders() for path in folder.glob(f"{_FOLDER}*/{FACTS_FILE}")}
     for name in sorted(name.removeprefix(_FOLDER) for name in found):
         try:
@@ -77,7 +77,7 @@ def root_images() -> Iterator[RootImage]:
 
 
 def find_root_image(chosen: str) -> RootImage:
-    """Return the image in a folder, or the one that is named after this Debian architecture. Raises LabError."""
+    """Return the image in the folder or with the name ``chosen``. Raises LabError."""
     build = f"make root-image ARCH={chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(
@@ -88,9 +88,9 @@ def find_root_image(chosen: str) -> RootImage:
     if not os.access(folder / FACTS_FILE, os.F_OK):
         raise ToolMissing(
             f"there is no root image '{shortened(chosen)}' on this computer",
-            hint=f"{build}, or: raidlab kernels images",
+            hint=f"build one: {build}, or list the images: raidlab kernels images",
         )
-    # Only a folder that raidlab has made is to be removed; a path may name any folder.
+    # The hint suggests removing the folder only if raidlab has made it; a path may refer to any folder.
     require_trusted(folder, "the root image", again="" if "/" in chosen else build, has_tree=True)
     try:
         facts = decoded_json(read_plain(folder / FACTS_FILE, _MOST_FACTS_BYTES), ImageFacts)
@@ -104,9 +104,10 @@ def find_root_image(chosen: str) -> RootImage:
 
 
 def write_initramfs(image: RootImage, agent: Mapping[str, tuple[bytes, int]], path: Path) -> None:
-    """Write the initramfs of one machine: init, the agent's files (name -> content, mode), and the image's own.
+    """Write the initramfs of one machine, from init, the agent's files and the image's own initramfs.
 
-    Archives may follow each other, compressed or not (Documentation/driver-api/early-userspace/buffer-format.rst).
+    ``agent`` maps the names of files to their content and mode. Archives may follow each other, compressed or not
+    (Documentation/driver-api/early-userspace/buffer-format.rst).
     """
     entries = [("init", stat.S_IFREG | 0o755, _INIT.read_bytes()), ("sys", stat.S_IFDIR | 0o755, b"")]
     entries.append(("agent", stat.S_IFDIR | 0o755, b""))

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first program of a kernel with a root image: mounts the image, copies /agent to /run/agent in it, and starts
+# The first program of a kernel with a root image. It mounts the image, copies /agent to /run/agent in it, and starts
 # RAIDLAB_INIT from there.
 # shellcheck shell=sh
 

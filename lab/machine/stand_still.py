@@ -1,8 +1,8 @@
-"""Diagnose an embedded kernel that does not answer: from outside, and through its own management console.
+"""Diagnose an embedded kernel that does not answer, from outside and through its own management console.
 
-The management console (mconsole) is a datagram socket that User Mode Linux answers in its interrupt handler, hence even
-while no guest process makes progress (Documentation/virt/uml/user_mode_linux_howto_v2.rst). It has the functions of the
-magic SysRq keys (Documentation/admin-guide/sysrq.rst); their output goes to the console's log as well.
+The management console (mconsole) is a datagram socket that User Mode Linux serves in its interrupt handler, so it works
+even while no guest process makes progress (Documentation/virt/uml/user_mode_linux_howto_v2.rst). It provides the
+functions of the magic SysRq keys (Documentation/admin-guide/sysrq.rst), whose output goes to the console's log as well.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ _REQUEST, _REPLY = struct.Struct(f"=III{_DATA_BYTES}s"), struct.Struct("=III")
 _ANSWER_SECONDS = 1.0
 _ALIVE = "version"
 _WORDS = (_ALIVE, "proc mdstat", "proc diskstats", "proc interrupts", "sysrq 9", "sysrq w", "sysrq m", "sysrq t")
-"""Print everything. Blocked tasks come before all tasks: printing all tasks has killed a kernel (6.1) half-way."""
+"""Commands that print everything. Blocked tasks come before all tasks, because printing all tasks has killed a kernel
+(6.1) half-way."""
 EVIDENCE_FOLDER = "stood-still"
-"""Folder below the state folder for the evidence on kernels that did not answer, which outlives them."""
+"""Folder below the state folder for evidence on kernels that did not answer. The evidence outlives the machines."""
 MOST_FILES = 10
 STILL_SECONDS = 10
-"""Limit for a kernel that neither answers nor runs: an idle one answers in milliseconds, a busy one runs."""
+"""Limit for a kernel that neither answers nor runs. An idle kernel answers in milliseconds, and a busy one runs."""
 SILENT_SECONDS = 120
-"""Limit for a kernel that does not answer, whatever else it does in that time."""
+"""Limit for a kernel that does not answer, whatever else it does during that time."""
 _BUSY_SHARE = 0.5
 _MAY_WAIT = frozenset({"write", "exit"})
-"""Requests in which the agent itself may block: on md's lock of an array, or until disks have written all data."""
+"""Requests in which the agent itself may block, on md's lock of an array or until disks have written all data."""
 _PROCESS_FILES = ("status", "stat", "schedstat", "wchan", "syscall", "stack")
 
 
@@ -47,7 +48,7 @@ def can_answer(files: HostFiles, folder: Path) -> bool:
     """Whether a kernel's management console can answer at all.
 
     It cannot if the state folder's path is too long for a socket (unix(7)), or if the kernel is confined by seccomp
-    but not by a namespace: the filter then does not let it send (confinement.py).
+    but not by a namespace, because the filter then prevents it from sending (confinement.py).
     """
     record = files.read(str(folder / KERNEL_RECORD)) or ""
     is_mute = '"seccomp"' in record and '"namespace"' not in record
@@ -72,7 +73,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
                 if not has_more:
                     break
         except (OSError, struct.error):
-            # No process reads there, or part of the answer did not fit: keep the part that has arrived.
+            # No process reads there, or part of the answer did not fit. Keep the part that has arrived.
             if not answer:
                 return None
         finally:
@@ -82,7 +83,7 @@ def ask_management_console(folder: Path, command: str) -> str | None:
 
 
 def group_members(files: HostFiles, group: int) -> list[int]:
-    """Return a group's processes: the kernel itself, its helpers and its guest's processes (proc(5), stat, field 5)."""
+    """Return the processes of a group (proc(5), stat, field 5): the kernel, its helpers and the guest's processes."""
     found = []
     for path in files.path("/proc").glob("[0-9]*"):
         fields = (files.read(f"/proc/{path.name}/stat") or "").rpartition(")")[2].split()
@@ -92,7 +93,7 @@ def group_members(files: HostFiles, group: int) -> list[int]:
 
 
 def process_evidence(files: HostFiles, process: int) -> str:
-    """Return the data in /proc on one process, its threads and its descriptors; "?" for files this user cannot read."""
+    """Return what /proc shows about a process, its threads and its descriptors; "?" for files that are not readable."""
     lines = [f"== process {process}"]
     for task in sorted(files.path(f"/proc/{process}/task").glob("[0-9]*")):
         for name in _PROCESS_FILES:
@@ -107,7 +108,7 @@ def process_evidence(files: HostFiles, process: int) -> str:
 
 
 def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
-    """Return all evidence: the state of the kernel's processes, then the management console's answers."""
+    """Return all evidence, which is the state of the kernel's processes and the management console's answers."""
     parts = [process_evidence(files, process) for process in group_members(files, group)]
     for command in _WORDS:
         answer = ask_management_console(folder, command)
@@ -136,7 +137,7 @@ class Vigil:
         self._still = self._silent = 0
 
     def on_silence(self, seconds: int, awaited: Collection[str]) -> LabError | None:
-        """See ``Channel``: called every second. Returns MachineLost once the kernel is found to be hung."""
+        """Return MachineLost once the kernel is found to be hung. ``Channel`` calls this every second."""
         group = kernel_group(self._folder)
         if group is None:
             return None
@@ -147,11 +148,11 @@ class Vigil:
         if before is None:
             return None
         if pulse.waiting_seconds - before.waiting_seconds > _BUSY_SHARE:
-            # Other processes have the processor: the kernel cannot answer, but it is not hung.
+            # Other processes have the processor, so the kernel cannot answer, but it is not hung.
             return None
         self._silent += 1
         is_busy = pulse.running_seconds - before.running_seconds > _BUSY_SHARE
-        # D: it is waiting for one of the host's disks.
+        # State D means that it is waiting for one of the host's disks.
         self._still = 0 if is_busy or pulse.state == "D" else self._still + 1
         if self._silent >= SILENT_SECONDS:
             return self._lost(group, f"no answer for {SILENT_SECONDS} s")
@@ -163,15 +164,15 @@ class Vigil:
         if not can_answer(self._files, self._folder):
             # The kernel's state is unknown.
             return self._lost(group, f"no answer for {seconds} s") if _MAY_WAIT.isdisjoint(awaited) else None
-        # Twice, since one request may coincide with a moment in which the host runs nothing.
+        # Ask twice, because one request may coincide with a moment in which the host runs nothing.
         if all(ask_management_console(self._folder, _ALIVE) is None for _ in range(2)):
-            return self._lost(group, f"no answer for {seconds} s, and its management console gives none either")
+            return self._lost(group, f"no answer for {seconds} s, and its management console does not answer either")
         if _MAY_WAIT.isdisjoint(awaited):
-            return self._lost(group, f"it runs, but its agent has given no answer for {seconds} s")
+            return self._lost(group, f"it runs, but its agent has not answered for {seconds} s")
         return None
 
     def _pulse(self, group: int) -> _Pulse:
-        """Source of the figures: Documentation/scheduler/sched-stats.rst; of the state: proc(5)."""
+        """Read the figures (Documentation/scheduler/sched-stats.rst) and the state (proc(5))."""
         running = waiting = 0
         for process in group_members(self._files, group):
             fields = (self._files.read(f"/proc/{process}/schedstat") or "").split()
@@ -183,11 +184,11 @@ class Vigil:
         file = self._store_evidence(group)
         return MachineLost(
             f"the embedded kernel is hung: {what}",
-            hint=f"{RUN_AGAIN}: the arrays remain on their disks; report the hang, and attach {file}",
+            hint=f"{RUN_AGAIN} (the arrays remain on their disks); report the hang, and attach {file}",
         )
 
     def _store_evidence(self, group: int) -> Path:
-        """Write all evidence to a file that outlives the machine; remove the oldest files beyond MOST_FILES."""
+        """Write all evidence to a file that outlives the machine, and remove the oldest files beyond MOST_FILES."""
         folder = self._folder.parents[1] / EVIDENCE_FOLDER
         file = folder / f"{self._folder.name}.txt"
         text = stand_still_evidence(self._files, self._folder, group)

@@ -1,9 +1,9 @@
 #!/bin/busybox sh
-# The first program of a stock kernel on this computer's files: mounts them over 9p, then starts RAIDLAB_INIT.
+# The first program of a stock kernel on this computer's files. It mounts them over 9p, then starts RAIDLAB_INIT.
 # shellcheck shell=sh
 
 for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done
-# A job in the background needs /dev/null.
+# A background job needs /dev/null.
 /bin/busybox mount -t devtmpfs dev /dev
 for module in /levels/*; do
   # An assembled array waits for its first write (md(4), KERNEL PARAMETERS).

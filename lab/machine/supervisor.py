@@ -1,16 +1,17 @@
 #!/usr/bin/python3 -IS
-"""The supervisor: starts one embedded kernel and ensures that the kernel ends when its client does.
+"""The supervisor, which starts one embedded kernel and ensures that the kernel ends when its client does.
 
-A stand-alone file, run as a separate process between client and kernel, since only a process that outlives a client
-killed by SIGKILL can clean up after it. Standard input is the lifeline: when its other end closes, the kernel's whole
-process group is killed (killing the main process alone leaves User Mode Linux's helpers and guest processes running).
+This file stands alone and runs as a separate process between client and kernel, because only a process that outlives
+a client killed by SIGKILL can clean up after it. When the other end of standard input closes, the supervisor kills the
+kernel's whole process group. (Killing only the main process leaves User Mode Linux's helpers and guest processes
+running.)
 
     supervisor.py RECORD_FILE KEPT_FD[,KEPT_FD...] CONFINEMENT KERNEL ARG...
 
 RECORD_FILE receives the kernel's process group, so that a later client can recognise the leftovers of a killed
-supervisor, and the layers that confine the kernel. CONFINEMENT holds the arguments of confine() in confinement.py, as
-JSON. Without a namespace the kernel gets the parameter OWN_ROOT: its init then creates the root directory that the
-namespace would have provided. KERNEL is User Mode Linux, or QEMU (lab/machine/qemu.py).
+supervisor, and the layers that confine the kernel. CONFINEMENT contains the arguments of confine() in confinement.py,
+as JSON. Without a namespace the kernel gets the parameter OWN_ROOT, so that its init creates the root directory that
+the namespace would have provided. KERNEL is User Mode Linux, or QEMU (lab/machine/qemu.py).
 """
 
 from __future__ import annotations
@@ -44,14 +45,15 @@ PR_SET_CHILD_SUBREAPER = 36
 ADDR_NO_RANDOMIZE = 0x0040000
 KICK_SECONDS = 0.2
 MOST_KERNELS_A_PROCESSOR = 64
-# Room on the host's disk: below the first it is checked often; below the second a kernel that takes more is paused.
+# Room on the host's disk. Below the first limit it is checked often; below the second a kernel that takes more is
+# paused.
 LITTLE_BYTES, SPARE_BYTES = 1 << 30, 64 << 20
 SPARE_VARIABLE = "RAIDLAB_KEEP_FREE"
-"""Variable with the number of bytes to leave free instead of SPARE_BYTES."""
+"""Environment variable with the number of bytes to leave free instead of SPARE_BYTES."""
 MOST_TAKEN_BYTES = 1 << 20
 TIGHT_SECONDS = 0.01
 MOST_PAUSED_SECONDS = 5.0
-"""Less than the client waits for a hung kernel (stand_still.py)."""
+"""This is less than the client waits for a hung kernel (stand_still.py)."""
 NO_ROOM = "no space for the lab's disks on this computer"
 NO_ROOM_STATUS = 97
 PROCESSOR_NAME = "raidlab-processor"
@@ -64,7 +66,7 @@ NO_OWN_ROOT = "RAIDLAB_OWN_ROOT=0"
 def start_kernel(
     argv: list[str], held_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], processor: int | None
 ) -> tuple[int, int, list[str]]:
-    """Fork the kernel into its own process group, confined, on one processor; it dies with the supervisor.
+    """Fork the kernel into its own process group, confined and on one processor. It dies with the supervisor.
 
     Returns the child to wait for, the kernel's process (the same without a namespace) and the layers that confine it.
     """
@@ -101,9 +103,9 @@ def become_kernel(
     go_read: int,
     report_write: int,
 ) -> NoReturn:
-    """Report the process to wait for and the layers that confine it; after the go-ahead, report the kernel's process.
+    """Report the process to wait for and the layers that confine it. After the go-ahead, report the kernel's process.
 
-    If a namespace is not available, report that first instead.
+    If a namespace is not available, report only that.
     """
     try:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
@@ -113,14 +115,14 @@ def become_kernel(
         os.write(report_write, json.dumps([own_id(proc), layers]).encode())
         if not os.read(go_read, 1):
             os._exit(1)
-        # Only now: a change of capabilities, or of the parent, clears this setting.
+        # This comes last, because a change of capabilities or of the parent clears the setting.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if NAMESPACE in layers:
             stay_as_init()
         else:
             argv = [*argv, OWN_ROOT] if is_user_mode(argv) else [each.replace(NO_OWN_ROOT, OWN_ROOT) for each in argv]
         os.setpgid(0, 0)
-        # Fails if the supervisor has died.
+        # This fails if the supervisor has died.
         os.write(report_write, str(own_id(proc)).encode())
         for fd in held_fds:
             os.set_inheritable(fd, True)
@@ -156,16 +158,17 @@ def is_user_mode(argv: Sequence[str]) -> bool:
 
 
 def own_id(proc: int) -> int:
-    """Return this process's id on the host, whose /proc is open as ``proc``, even from within a PID namespace."""
+    """Return this process's id on the host, even within a PID namespace; ``proc`` is the host's open /proc."""
     return int(os.readlink("self", dir_fd=proc))
 
 
 def stay_as_init() -> None:
-    """Continue as a child; this process remains as init and ends with the child.
+    """Continue as a child, while this process remains as init and ends with the child.
 
     When the first process of a PID namespace ends, so do all others in it (pid_namespaces(7)). Otherwise guest programs
-    that are no longer traced would continue as programs of the host. The kernel cannot be the first process: that
-    receives no signals from within the namespace, and after a panic User Mode Linux ends by sending itself signals.
+    that are no longer traced would continue as programs of the host. The kernel cannot be the first process, because
+    that process receives no signals from within the namespace, and after a panic User Mode Linux ends by sending itself
+    signals.
     """
     kernel = os.fork()
     if kernel == 0:
@@ -180,14 +183,15 @@ def stay_as_init() -> None:
 def own_processor() -> tuple[int | None, socket.socket | None]:
     """Return the processor for a kernel and its child processes, and the socket that reserves the processor.
 
-    The kernel and its guest's processes take turns and never run simultaneously; switching to another processor costs
-    more than the turn itself (linux.uml(1) also advises one processor; measured on an idle host of two processors: boot
-    1.4 s instead of 2, mdadm --create 0.2 s instead of 0.5, random 4K reads 16k a second instead of 9k). Two kernels
-    that start at the same time would often choose the same processor and leave the other idle. So each binds a name for
-    its processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
+    The kernel and its guest's processes take turns and never run simultaneously. Switching to another processor costs
+    more than the turn itself, and linux.uml(1) also advises one processor. On an idle host with two processors, one
+    processor reduced the boot from 2 s to 1.4 s and mdadm --create from 0.5 s to 0.2 s, and increased random 4K reads
+    from 9k to 16k a second. Two kernels that start at the same time would often choose the same processor and leave the
+    other idle. So each binds a name for its processor, which is unique on the host and ends with its holder (unix(7),
+    the abstract namespace).
     """
     try:
-        # The processor that it last ran on.
+        # The processor that this process last ran on.
         last = stat_number("self", 39)
         # Prefer the processor that the scheduler has just chosen.
         processors = sorted(os.sched_getaffinity(0), key=lambda each: each != last)
@@ -203,13 +207,13 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
 
 
 def stat_number(pid: int | str, field: int) -> int:
-    """Return a field of /proc/PID/stat by its number in proc(5). Raises OSError, IndexError, ValueError."""
+    """Return a field of /proc/PID/stat by its number in proc(5). Raises OSError, IndexError or ValueError."""
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
         return int(stat.read().rpartition(")")[2].split()[field - 3])
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot, since ids are reused; 0 if it has ended."""
+    """Return when a process started, in clock ticks since boot; 0 if it has ended. Ids alone may be reused."""
     try:
         return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
@@ -217,7 +221,7 @@ def start_ticks(pid: int) -> int:
 
 
 def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
-    """Record these processes for a later client, which finds the whole record or none."""
+    """Record these processes for a later client, which finds either the whole record or none."""
     record = {
         "supervisor": os.getpid(),
         "supervisor_start_ticks": start_ticks(os.getpid()),
@@ -231,10 +235,10 @@ def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
 
 
 def kick(kernel: int) -> None:
-    """Send the kernel an extra timer signal, which does no harm: User Mode Linux 6.1 sometimes needs one.
+    """Send the kernel an extra timer signal, which User Mode Linux 6.1 sometimes needs and which never does harm.
 
-    It can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for a signal that
-    never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts it.
+    The kernel can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for a signal
+    that never comes (strace shows no timer armed, only sigprocmask and timer_gettime). One SIGALRM restarts it.
     """
     # The signal would kill a kernel that has no handler yet.
     if catches(kernel, signal.SIGALRM):
@@ -245,7 +249,7 @@ def kick(kernel: int) -> None:
 class RoomKeeper:
     """Pauses the kernel before the host's disk is full, and ends it if the user does not free any space.
 
-    md treats a write that fails for lack of space as a disk failure: it would fail every member of an array within a
+    md treats a write that fails for lack of space as a disk failure, so it would fail every member of an array within a
     second. To md, a pause followed by a kill looks like a power failure, which loses no acknowledged write.
     """
 
@@ -254,13 +258,13 @@ class RoomKeeper:
         self.spare_bytes = spare_bytes
         self.images = [path for path in writable if os.path.isfile(path)]
         self.taken_bytes = 0
-        """Size of the images when the spare space was last free."""
+        """The size of the images when the spare space was last free."""
         self.is_scarce = False
         self.paused_at: float | None = None
 
     @property
     def seconds(self) -> float:
-        """Time until the next check: even a fast disk writes only a few MiB during the shorter one."""
+        """The time until the next check. Even a fast disk writes only a few MiB during the shorter time."""
         return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
 
     def room_bytes(self) -> int:
@@ -268,13 +272,13 @@ class RoomKeeper:
         return min((found.f_bavail * found.f_frsize for found in map(os.statvfs, folders)), default=1 << 62)
 
     def file_bytes(self) -> int:
-        """Return the space that the images take, and that of the console (standard error) if it is on the same disk."""
+        """Return the space that the images and, if it is on the same disk, the console (standard error) take."""
         images = [os.stat(path) for path in self.images]
         disks = {found.st_dev for found in images}
         return sum(found.st_blocks * 512 for found in (*images, os.fstat(2)) if found.st_dev in disks)
 
     def check(self) -> bool:
-        """Pause or resume the kernel, depending on the free space. Returns False if the pause has lasted too long."""
+        """Pause or resume the kernel, depending on the free space. Return False if the pause has lasted too long."""
         try:
             room = self.room_bytes()
             taken = self.file_bytes()
@@ -288,7 +292,7 @@ class RoomKeeper:
         if room > self.spare_bytes + LITTLE_BYTES:
             self.is_scarce = False
             return True
-        # What the kernel took while the spare room was free does not count: another program may take that.
+        # What the kernel took while the spare room was free does not count, because another program may take that much.
         if not self.is_scarce or room >= self.spare_bytes:
             self.is_scarce, self.taken_bytes = True, taken
         # A kernel that only reads, or overwrites existing blocks, continues.
@@ -299,10 +303,10 @@ class RoomKeeper:
         return True
 
     def signal(self, number: int) -> None:
-        """Signal the kernel and its helpers only: a guest program stopped from outside would end the kernel."""
+        """Signal only the kernel and its helpers. A guest program stopped from outside would end the kernel."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError, IndexError, ValueError):
-                # The process group.
+                # Field 5 is the process group.
                 if stat_number(pid, 5) != self.kernel:
                     continue
                 with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
@@ -311,7 +315,7 @@ class RoomKeeper:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal (proc(5), SigCgt: a mask in hexadecimal, signal 1 at bit 0)."""
+    """Whether a process has a handler for a signal (proc(5), SigCgt, a hexadecimal mask with signal 1 at bit 0)."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
             masks = [line.split()[1] for line in status if line.startswith("SigCgt:")]
@@ -323,7 +327,7 @@ def catches(pid: int, number: int) -> bool:
 def wait_for_end(
     child: int, wake_read: int, received: Sequence[int], room: RoomKeeper, *, is_kicked: bool
 ) -> int | None:
-    """Return the kernel's exit status; None if the client ended, or a signal was ``received``, first."""
+    """Return the kernel's exit status; None if the client ended or a signal was ``received`` first."""
     next_kick = 0.0 if is_kicked else math.inf
     while not received:
         ready, _, _ = select.select([0, wake_read], [], [], room.seconds)
@@ -370,7 +374,7 @@ def children() -> list[int]:
 
 
 def main() -> None:
-    """Start the kernel, record it, wait for its end, and clean up."""
+    """Start the kernel, record its processes, wait for its end, and clean up."""
     record, held_fds, argv = sys.argv[1], [int(fd) for fd in sys.argv[2].split(",")], sys.argv[4:]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -395,7 +399,7 @@ def main() -> None:
         reap(kernel)
         if is_user_mode(argv):
             with contextlib.suppress(OSError):
-                # The folder of the kernel's memory file, which has no name any more. For QEMU, TMPDIR is the user's.
+                # Remove the folder of the kernel's memory file, which no longer has a name. QEMU has the user's TMPDIR.
                 os.rmdir(os.environ.get("TMPDIR", ""))
     sys.exit(0 if status is None else status % 256)
 

@@ -1,4 +1,4 @@
-"""Targets: ``uml:``, ``qemu:``, ``local:``, ``ssh:HOST`` and ``vagrant:``, with options after '?' as in a URL."""
+"""The targets ``uml:``, ``qemu:``, ``local:``, ``ssh:HOST`` and ``vagrant:``, with options after '?' as in a URL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TargetKind(StrEnum):
 
 MOST_CPUS = 64
 ACCELERATORS = ("kvm", "tcg")
-"""How QEMU runs the guest's code: with KVM in the host's kernel, or by translating it."""
+"""The ways in which QEMU can run the guest's code: with KVM in the host's kernel, or by translating it."""
 _OPTIONS = {
     TargetKind.UML: ("name", "mem", "time", "kernel", "mdadm", "show"),
     TargetKind.QEMU: ("name", "kernel", "mdadm", "root", "cpus", "memory", "accel", "show"),
@@ -35,9 +35,9 @@ _OPTIONS = {
     TargetKind.VAGRANT: (),
 }
 _NEED_VALUE = {
-    "root": ("image", "give its folder or its name: 'raidlab kernels images' lists the names"),
-    "mdadm": ("version or folder", "give a version, such as mdadm=4.4: 'raidlab mdadm list' lists them"),
-    "show": ("file or folder", "write the path, such as show=$HOME/scripts"),
+    "root": ("an image", "specify its folder or its name, which 'raidlab kernels images' lists"),
+    "mdadm": ("a version or folder", "specify a version, such as mdadm=4.4; 'raidlab mdadm list' lists them"),
+    "show": ("a file or folder", "specify a path, such as show=$HOME/scripts"),
 }
 
 
@@ -71,13 +71,13 @@ class Target:
 
     @property
     def lab_name(self) -> str:
-        """Name of the lab on this computer: from the option of an embedded kernel, else from the target's text."""
+        """The name of the lab on this computer: an option of an embedded kernel, else made from the target's text."""
         if self.is_embedded:
             return self.options.get("name", "default")
         name = "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
         if is_name(name):
             return name
-        # Too long for a folder: a hash keeps the shortened name unique.
+        # The name is too long for a folder. A hash keeps the shortened name unique.
         return f"{name[:64]}-{hashlib.sha256(str(self).encode()).hexdigest()[:16]}"
 
 
@@ -98,9 +98,9 @@ def parse_target(text: str) -> Target:
             hint=f"{meant}targets are uml:, qemu:, local:, vagrant: and ssh:HOST, such as ssh:root@lab1",
         ) from None
     if kind is TargetKind.SSH and (not host or host.startswith("-")):
-        raise SpecError(f"'{text}' names no host", hint="write ssh:HOST or ssh:USER@HOST")
+        raise SpecError(f"'{text}' does not name a host", hint="write ssh:HOST or ssh:USER@HOST")
     if kind is TargetKind.VAGRANT and host and not _is_name(host):
-        raise SpecError(f"'{text}' names no machine in a Vagrantfile", hint="write vagrant: or vagrant:NAME")
+        raise SpecError(f"'{text}' does not name a machine in a Vagrantfile", hint="write vagrant: or vagrant:NAME")
     if kind in (TargetKind.UML, TargetKind.QEMU, TargetKind.LOCAL) and host:
         raise SpecError(
             f"'{text}': {kind}: does not accept a host", hint=f"write '{kind}:' alone, or add options after '?'"
@@ -110,7 +110,7 @@ def parse_target(text: str) -> Target:
         _check_option(text, kind, key, value)
     if "root" in options and (other := options.keys() & {"kernel", "show"}):
         raise SpecError(
-            f"'{shortened(text)}': a root image has its own kernel, and its machine sees no files of this computer",
+            f"'{shortened(text)}': a root image has its own kernel, and its machine cannot see this computer's files",
             hint=f"omit {' and '.join(sorted(other))}=, or root=",
         )
     return Target(kind, host, options, text if colon else text.replace(head, f"{kind}:", 1))
@@ -119,7 +119,7 @@ def parse_target(text: str) -> Target:
 def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False) -> str:
     """Describe a target to users, such as ``embedded kernel, virtual time``. Other text is returned unchanged.
 
-    Short: ``embedded``; in a sentence: ``the embedded kernel …``.
+    If ``is_short``, the result is like ``embedded``; if ``in_sentence``, it is like ``the embedded kernel …``.
     """
     try:
         target = parse_target(text)
@@ -140,12 +140,12 @@ def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False
 
 
 def _parse_options(query: str) -> dict[str, str]:
-    """Parse ``a=1&b=2``. Percent signs escape as in a URL, but a plus sign is literal: it is common in file names."""
+    """Parse ``a=1&b=2``. Percent signs escape as in a URL, but plus signs, which file names often contain, do not."""
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         key, _, value = map(unquote, part.partition("="))
         if key in options:
-            raise SpecError(f"'{key}' is given twice: '{shortened(query)}'", hint="give each option once")
+            raise SpecError(f"'{key}' is given twice: '{shortened(query)}'", hint="give each option only once")
         options[key] = value
     return options
 
@@ -156,7 +156,7 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         near = difflib.get_close_matches(key, known, n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""
         listed = ", ".join(known) or "none"
-        raise SpecError(f"'{text}' has an unknown option '{key}'", hint=f"{meant}options of {kind}: are {listed}")
+        raise SpecError(f"'{text}' has an unknown option '{key}'", hint=f"{meant}the options of {kind}: are {listed}")
     if key == "time" and value not in ("real", "virtual"):
         raise SpecError(f"'{text}': time cannot be '{value}'", hint="write time=real or time=virtual")
     if key == "port" and not 0 < (digits(value) or 0) < 65536:
@@ -171,11 +171,11 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': accel cannot be '{value}'", hint=f"choose {' or '.join(ACCELERATORS)}")
     if key in _NEED_VALUE and not value:
         what, hint = _NEED_VALUE[key]
-        raise SpecError(f"'{text}': {key} names no {what}", hint=hint)
+        raise SpecError(f"'{text}': {key} needs {what}", hint=hint)
     if key == "name" and not _is_name(value):
         raise SpecError(f"'{text}': '{value}' cannot be the name of a lab", hint="use letters, digits, '-' and '_'")
 
 
 def _is_name(text: str) -> bool:
-    # No dot, since the name of a lab is part of the names of its devices.
+    # A dot is not allowed, because the name of a lab is part of the names of its devices.
     return is_name(text) and "." not in text

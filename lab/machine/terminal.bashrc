@@ -1,21 +1,21 @@
 # Bash reads this in a terminal of the lab, instead of the user's own ~/.bashrc.
 
-# /proc/mdstat exists only once the driver is loaded, and users read it before the first array.
+# /proc/mdstat exists only once the driver is loaded, and users read it before they create an array.
 [ -e /proc/mdstat ] || modprobe -q md_mod
 
 # Only the embedded kernel's guest has this folder, which leads to its drivers.
 if [ -d /run/raidlab/modroot ]; then
-  echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). Write in /root, /tmp and /run, which end with the'
-  echo "machine; they are not the computer's. To read a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
+  echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). You can write to /root, /tmp and /run, which belong'
+  echo "to the machine and disappear with it. To see a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
 fi
 
-# Record every line with its time, even one that is already in the history: drills look at what was typed.
+# Record every line with its time, even if it is already in the history, because drills look at what was typed.
 _lab_run=$RAIDLAB_RUN
 HISTFILE=$_lab_run/history HISTTIMEFORMAT='%F %T ' HISTCONTROL='' HISTSIZE=5000 HISTFILESIZE=20000
 shopt -s histappend checkwinsize cmdhist lithist
 
 # Tell the client when a command has ended, in an escape sequence with a word that only this shell knows, so that no
-# program can forge it. All of this runs in bash itself, since starting a process is slow on an embedded kernel.
+# program can forge it. All of this runs in bash itself, because starting a process is slow on an embedded kernel.
 _lab_word=$RAIDLAB_WORD _lab_begun='' _lab_last='' _lab_none=' '
 unset RAIDLAB_WORD RAIDLAB_RUN
 _lab_quote() { # text: escape characters that would end the sequence or disturb a terminal
@@ -33,7 +33,7 @@ _lab_prompt() {
     micros=$((${EPOCHREALTIME/./} - _lab_begun))
     _lab_quote "$PWD"
     folder=$_lab_quoted
-    # "   12  ls" or "   12* ls", and a newline.
+    # The entry is "   12  ls" or "   12* ls", and a newline.
     line=${entry#"${entry%%[! ]*}"}
     line=${line#*[ *]}
     _lab_quote "${line# }"
@@ -42,7 +42,7 @@ _lab_prompt() {
   _lab_last=$entry _lab_begun=''
 }
 PROMPT_COMMAND=_lab_prompt
-# Expanded after a line is read and before it runs: it stores the time, and expands to nothing.
+# PS0 is expanded after a line is read and before it runs. It stores the time, and expands to nothing.
 PS0='${_lab_none:$((_lab_begun=${EPOCHREALTIME/./})):0}'
 PS1='\[\e[1;31m\]lab\[\e[0m\]:\[\e[1;34m\]\w\[\e[0m\]# '
 trap 'rm -f "$_lab_run/history.$$"' EXIT

@@ -1,4 +1,4 @@
-"""The client's end of a terminal on a machine: its output, typed input, and finished commands."""
+"""The client's end of a terminal on a machine, with its output, typed input and finished commands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lab.machine.channel import Channel, Message, Pending
 
 BASHRC = Path(__file__).resolve().parent / "terminal.bashrc"
 WINDOW_BYTES = 32 * 1024
-"""Limit of output that is not yet shown: an answer to another request may wait behind that much."""
+"""Limit of output that is not yet shown. The answer to another request may have to wait behind that much output."""
 _TAKEN_BYTES = WINDOW_BYTES // 4
-# With the overhead of base64, a request fits on an embedded kernel's line beside others (lab/machine/channel.py).
+# With the overhead of base64, a request fits on an embedded kernel's line along with others (lab/machine/channel.py).
 _TYPED_BYTES = 1200
 _SIGHUP = 1
-# The lab's own escape sequence, as terminal.bashrc prints it; 7777 is a number that no terminal knows.
+# The lab's own escape sequence, which terminal.bashrc prints; 7777 is a number that no terminal uses.
 _MARK_START = b"\x1b]7777;"
 _MARK = re.compile(rb"\x1b\]7777;([^\x07\x1b]*)\x07")
 _MOST_OF_A_MARK = 128 * 1024
@@ -38,9 +38,9 @@ class TypedCommand:
 
     line: str
     status: int
-    """As in bash: 128 + N if signal N ended it."""
+    """The exit status as bash reports it: 128 + N if signal N ended the command."""
     seconds: float
-    """On the machine's clock."""
+    """The duration on the machine's clock."""
     folder: str
     """The shell's working folder after the command."""
 
@@ -88,7 +88,7 @@ class MarkFilter:
 
 
 class Terminal:
-    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call other methods from any."""
+    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest on any thread."""
 
     def __init__(
         self,
@@ -123,10 +123,10 @@ class Terminal:
         self._sender.start()
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield output in pieces, for an xterm-256color terminal; ends when the shell ends.
+        """Yield output in pieces, for an xterm-256color terminal, until the shell ends.
 
-        A request for the next piece acknowledges that the previous one was shown; a program that prints faster waits.
-        Raises LabError if no shell can be started, MachineLost if the machine is lost.
+        Asking for the next piece acknowledges that the previous one was shown. A program that prints faster waits.
+        Raises LabError if no shell can be started, and MachineLost if the machine is lost.
         """
         shown = 0
         try:
@@ -145,7 +145,7 @@ class Terminal:
         if "error" in message:
             raise LabError(
                 f"the machine could not open a terminal: {message['text']}",
-                hint="make sure that bash is installed there; without a terminal: raidlab exec -- COMMAND",
+                hint="install bash there, or run commands without a terminal: raidlab exec -- COMMAND",
             )
         status = message["status"]
         self.status = status if status >= 0 else 128 - status
@@ -161,13 +161,13 @@ class Terminal:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hang up, as when a window is closed: SIGHUP to the session, SIGKILL to the rest two seconds later."""
+        """Hang up as when a window is closed: send SIGHUP to the session, and SIGKILL to the rest two seconds later."""
         with contextlib.suppress(MachineLost):
             self._machine.stop_request(self._pending, _SIGHUP)
 
     def _send(self) -> None:
         target = self._pending.request_id
-        # The reader of the output gets the error if the machine is lost.
+        # If the machine is lost, the reader of the output gets the error.
         with contextlib.suppress(LabError):
             while True:
                 with self._changed:
@@ -181,8 +181,8 @@ class Terminal:
                     self._channel.request("resize", target=target, columns=size[0], rows=size[1])
                 if piece:
                     text = base64.b64encode(piece).decode("ascii")
-                    # Answered once the terminal has accepted all of it, which may take a long time: later input waits
-                    # here.
+                    # The answer comes once the terminal has accepted all of the input. This may take a long time, and
+                    # later input waits here.
                     self._machine.next_message(self._channel.request("type", target=target, base64=text))
 
 
@@ -190,4 +190,4 @@ def _decoded(message: Message) -> bytes:
     try:
         return base64.b64decode(message.get("base64", ""), validate=True)
     except (binascii.Error, ValueError):
-        raise MachineLost("raidlab cannot interpret the agent's answer: its terminal's output is not base64") from None
+        raise MachineLost("raidlab cannot interpret the agent's answer: the terminal's output is not base64") from None

@@ -85,7 +85,7 @@ def test_a_connection_that_breaks_is_a_lost_machine(server: SshRig, tmp_path: Pa
     ("change", "message"),
     [
         ({"known_hosts": "no_hosts"}, "has an unknown host key"),
-        ({"identity": "stranger_key"}, "does not let this user in"),
+        ({"identity": "stranger_key"}, "does not let this user log in"),
     ],
 )
 def test_a_refused_connection_is_reported_with_its_cause(

@@ -175,7 +175,7 @@ def test_arm64_has_no_embedded_kernel_and_no_flags(
     for name in ("embedded-kernel", "virtual-time"):
         check = named(report, name)
         assert (check.detail, check.fix) == (
-            "the embedded kernel exists for x86-64 only",
+            "the embedded kernel exists only for x86-64",
             "choose another machine: --on qemu:",
         )
     assert "user-mode-linux" not in report.install_command

@@ -57,7 +57,7 @@ def test_a_truncated_agent_source_is_not_executed() -> None:
     [
         (
             *(255, "me@lab1: Permission denied (publickey)."),
-            *(MachineLost, "does not let this user in", "'ssh me@lab1 true'"),
+            *(MachineLost, "does not let this user log in", "'ssh me@lab1 true'"),
         ),
         (
             *(255, "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed."),

@@ -127,7 +127,7 @@ def test_a_line_without_end_is_a_loss_before_it_fills_the_memory(far: FarEnd, mo
     monkeypatch.setattr("lab.machine.channel.MESSAGE_LIMIT_BYTES", 10_000)
     pending = far.channel.request("read")
     far.send(b"x" * 20_000)
-    with pytest.raises(MachineLost, match="lines without end"):
+    with pytest.raises(MachineLost, match="a line that does not end"):
         pending.next(PATIENCE_SECONDS)
 
 

@@ -131,7 +131,7 @@ def test_an_unpacked_package_brings_its_drivers(tmp_path: Path) -> None:
     find = partial(find_kernel, Installed(), HostFiles(tmp_path), chosen=str(kernel))
     assert find() == KernelImage(kernel, releases / "7.2.7")
     (releases / "6.12.101").mkdir()
-    with pytest.raises(ToolMissing, match="holds drivers of 2 kernels"):
+    with pytest.raises(ToolMissing, match="contains drivers for 2 kernels"):
         find()
 
 

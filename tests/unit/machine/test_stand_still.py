@@ -180,7 +180,7 @@ def test_a_live_kernel_with_a_hung_agent_is_recognised_and_its_state_is_stored(
 ) -> None:
     found = judged(computer, vigil)
     assert found
-    assert "its agent has given no answer" in found[1].message
+    assert "its agent has not answered" in found[1].message
     kept = (computer.root / "state" / EVIDENCE_FOLDER / "1-a.txt").read_text()
     assert "== management console, sysrq w: all well" in kept
     assert console[0] == "version"
