@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -IS
-"""The agent: runs as root on the machine and executes the client's requests, sent as JSON lines.
+"""The agent, which runs as root on the machine and executes the client's requests, sent as JSON lines.
 
-One file, standard library only, because it is copied to machines that have nothing but python3 (3.9 or later). It
-listens on no socket: it speaks on standard input and output, or on the serial line that kernel_init.py gives it.
+It is a single file that uses only the standard library, because it is copied to machines that have only python3 (3.9 or
+later). It does not listen on a socket, but uses standard input and output, or the serial line from kernel_init.py.
 
 A request is one line ``{"id": N, "verb": V, ...}``. Every answer carries the request's id, so answers to long and to
 short requests can be interleaved. The last answer to a request has ``"done": true``.
@@ -15,8 +15,8 @@ short requests can be interleaved. The last answer to a request has ``"done": tr
     stop    target, signal       -> ends the request with that id: signals a command, ends any other request
     exit                         -> kills running processes; an embedded kernel also syncs its disks, then powers off
 
-A serial line stops for good after an overrun, so the agent acknowledges its input:
-``{"event": "received", "bytes": N}`` about once per KiB; the client keeps only a few KiB in flight.
+A serial line stops for good after an overrun. So the agent acknowledges its input about once per KiB with
+``{"event": "received", "bytes": N}``, and the client keeps only a few KiB in flight.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Task(Protocol):
-        """A long request: the agent calls ``on_time`` when it is due, and ``stop`` to end it."""
+        """A long request. The agent calls ``on_time`` when it is due, and ``stop`` to end it."""
 
         @property
         def id(self) -> int: ...
@@ -55,7 +55,7 @@ MESSAGE_LIMIT_BYTES = 64 * 1024 * 1024
 READ_LIMIT_BYTES = 4 * 1024 * 1024
 READ_BYTES = 65536
 SYSFS_BYTES = 4096
-# A daemon that a command left behind may hold its output open; the command counts as ended this long after its exit.
+# A daemon that a command leaves behind may hold its output open. The command counts as ended this long after its exit.
 DRAIN_SECONDS = 0.2
 # Limit for reading the rest of a pipe after that time (a pipe holds 64 KiB unless it was enlarged).
 DRAIN_BYTES = 1024 * 1024
@@ -79,7 +79,7 @@ class ChildProcess:
         self.timed_out = False
         self.status: int | None = None
         self.pipes: dict[int, tuple[str, codecs.IncrementalDecoder]] = {}
-        # A file rather than a pipe: a child that reads slowly must not block the agent.
+        # This is a file rather than a pipe, because a child that reads slowly must not block the agent.
         stdin_read = os.memfd_create("stdin")
         os.write(stdin_read, (request.get("stdin") or "").encode())
         os.lseek(stdin_read, 0, os.SEEK_SET)
@@ -104,7 +104,7 @@ class ChildProcess:
                 os.close(fd)
         for pipe, kind in ((out_read, "out"), (err_read, "err")):
             os.set_blocking(pipe, False)
-            # Decode incrementally: a piece may end within a character.
+            # Decode incrementally, because a piece may end within a character.
             self.pipes[pipe] = (kind, codecs.getincrementaldecoder("utf-8")("replace"))
             agent.selector.register(pipe, selectors.EVENT_READ, self.on_output)
         agent.running[self.id] = self
@@ -155,12 +155,12 @@ class ChildProcess:
 
     def on_time(self, now: float) -> None:
         if self.status is None:
-            # SIGTERM first, SIGKILL the next time.
+            # Send SIGTERM first, and SIGKILL the next time.
             self.signal(signal.SIGKILL if self.timed_out else signal.SIGTERM)
             self.timed_out = True
             self.due = now + KILL_AFTER_SECONDS
             return
-        # The command has ended but its pipes are open: read the available data, ignore later output of a daemon.
+        # The command has ended but its pipes are open. Read the available data, and ignore later output of a daemon.
         for pipe in list(self.pipes):
             rest = DRAIN_BYTES
             while pipe in self.pipes and rest > 0 and (size := self.on_output(pipe)):
@@ -171,7 +171,7 @@ class ChildProcess:
 
 
 class Agent:
-    """Serves commands, samplers and the channel on one thread, with one selector. Only an init has ``init_environ``."""
+    """Serves commands, samplers and the channel on one thread, with one selector. Only init has ``init_environ``."""
 
     def __init__(self, channel_in: int, channel_out: int, *, init_environ: Mapping[str, str] | None = None) -> None:
         self.channel_in = channel_in
@@ -183,7 +183,7 @@ class Agent:
         path = f"{RUN_FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         usual = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": "/root", "TERM": "dumb"}
         self.child_environ = {**usual, **(init_environ or {})}
-        # posix_spawnp searches the agent's own PATH, which an init does not have.
+        # posix_spawnp searches the agent's own PATH, which init does not have.
         os.environ["PATH"] = path
         self.pending, self.received = b"", 0
         self.is_over = False
@@ -198,7 +198,7 @@ class Agent:
             self.is_over = True
 
     def serve(self) -> None:
-        """Serve until the client sends exit, hangs up or is gone; then kill all processes that the agent started."""
+        """Serve until the client sends exit, hangs up or is gone. Then kill all processes that the agent started."""
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -268,7 +268,7 @@ class Agent:
             self.refuse(request_id, error)
 
     def refuse(self, request_id: int | None, error: Exception) -> None:
-        """Answer a request with an error; no request may end the agent."""
+        """Answer a request with an error. No request may end the agent."""
         kind, text = "not-found" if isinstance(error, FileNotFoundError) else "os", str(error)
         if not isinstance(error, OSError):
             kind, text = "request", repr(error)
@@ -314,11 +314,11 @@ class Agent:
         self.is_over = True
 
     def children(self) -> list[Any]:
-        """Requests that are processes: commands and the shells of terminals."""
+        """Return the requests that are processes, which are commands and the shells of terminals."""
         return [task for task in self.running.values() if hasattr(task, "pid")]
 
     def kill_all(self) -> None:
-        """Kill running processes; wait at most END_SECONDS: one that waits for a disk may take as long as the disk."""
+        """Kill running processes and wait at most END_SECONDS, because one of them may wait for a disk."""
         children = [child for child in self.children() if child.status is None]
         for child in children:
             child.stop(signal.SIGKILL)
@@ -329,7 +329,7 @@ class Agent:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a child has ended; its status is left for waitpid(2)."""
+    """Whether a child has ended. Its status is left for waitpid(2)."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -337,7 +337,7 @@ def has_ended(pid: int) -> bool:
 
 
 def read_whole(path: str) -> bytes:
-    """Read a small file in pieces: a buffer for the largest file would cost more. A file in sysfs needs one read."""
+    """Read a small file in pieces, because a buffer for the largest file would cost more. sysfs needs only one read."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         piece = os.read(fd, READ_BYTES)
@@ -371,7 +371,7 @@ def main() -> None:
     os.dup2(devnull, 0)
     os.dup2(devnull, 1)
     Agent(channel_in, channel_out).serve()
-    # Exit immediately: Python's own shutdown can fail on the thread of a program that still waits for a disk.
+    # Exit immediately, because Python's own shutdown can fail on the thread of a program that still waits for a disk.
     os._exit(0)
 
 

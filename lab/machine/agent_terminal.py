@@ -1,13 +1,13 @@
-"""The agent's verbs for a terminal, loaded when a client first needs one. Stand-alone like the agent.
+"""The agent's verbs for a terminal, loaded when a client first needs one. This file stands alone, like the agent.
 
     terminal  columns, rows, argv, environ, window -> {"base64": output} pieces, then {"status"}
     type      target, base64                       -> {} once the terminal has accepted all of it
-    resize    target, columns, rows                -> {}; its programs get SIGWINCH
+    resize    target, columns, rows                -> {}; the terminal's programs get SIGWINCH
     taken     target, bytes                        -> {}; the client has shown that many bytes of output
 
-At most ``window`` bytes of output are in flight: a program that prints more blocks, as on any terminal, so a flood uses
-no memory and other requests are answered between its pieces. Pieces are base64: a program may print any bytes, a piece
-may end within a character, and in JSON each control character would take six bytes.
+At most ``window`` bytes of output are in flight. A program that prints more blocks, as on any terminal. So a flood of
+output uses no memory, and other requests are answered between its pieces. Pieces are base64, because a program may
+print any bytes, a piece may end within a character, and in JSON each control character would take six bytes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from lab.machine.agent import Agent
 
 PIECE_BYTES = 4096
-# A program left behind may hold the terminal open: the terminal ends this long after its shell.
+# A program left behind may hold the terminal open, so the terminal ends this long after its shell.
 DRAIN_SECONDS = 0.2
 # How long the last output is kept for a client that is slow to show earlier output.
 LAST_PIECES_SECONDS = 5.0
 KILL_AFTER_SECONDS = 2.0
-# Virtual time that passes for each piece and each key: computing takes none, but a disk does, and a full-screen
+# Virtual time that passes for each piece and each key. Computing takes none, but a disk does, and a full-screen
 # program may wait for more input after an Esc (vim's ttimeoutlen is a tenth of a second).
 PIECE_SETTLES_SECONDS = 0.001
 SHELL_SETTLES_SECONDS = 0.01
@@ -62,7 +62,7 @@ class PseudoTerminal:
             self.resize(request)
             os.set_blocking(self.master, False)
             name = os.ttyname(slave)
-            # The first terminal that the leader of a new session opens is the one that controls it (tty_ioctl(4)).
+            # The first terminal that the leader of a new session opens becomes the controlling one (tty_ioctl(4)).
             self.pid = os.posix_spawnp(
                 request["argv"][0],
                 request["argv"],
@@ -85,7 +85,7 @@ class PseudoTerminal:
 
     @property
     def passes_time(self) -> bool:
-        """In virtual time the clock runs during a command, and stops while a program waits for the next key.
+        """Whether virtual time passes. It does during a command, but not while a program waits for the next key.
 
         A program that waits for single keys, such as an editor or the shell itself, disables canonical mode.
         """
@@ -102,7 +102,7 @@ class PseudoTerminal:
         return True
 
     def watch(self) -> None:
-        """Watch for reading while the client has room, for writing while typed input is pending."""
+        """Watch for output while the client has room, and for room to write while typed input is pending."""
         events = (selectors.EVENT_READ if self.room > 0 else 0) | (selectors.EVENT_WRITE if self.typed else 0)
         if events == self.watched or self.is_hung_up:
             return
@@ -117,7 +117,7 @@ class PseudoTerminal:
         self.read()
 
     def read(self) -> bool:
-        """Send one piece to the client, if there is room; False if no data is available now, or at the end."""
+        """Send one piece to the client if there is room. Return False without data, or at the end of the output."""
         if self.room <= 0:
             return False
         try:
@@ -125,14 +125,14 @@ class PseudoTerminal:
         except BlockingIOError:
             return False
         except OSError:
-            # EIO: no process has the terminal open any more.
+            # EIO means that no process has the terminal open any more.
             data = b""
         if not data:
             self.hang_up()
             return False
         self.room -= len(data)
         if self.status is None:
-            # A program that prints is not finished: a shell sets up its terminal for the next key before the prompt.
+            # A program that prints is not finished. A shell sets up its terminal for the next key before the prompt.
             self.settle(PIECE_SETTLES_SECONDS)
         self.agent.send({"id": self.id, "base64": base64.b64encode(data).decode("ascii")})
         self.watch()
@@ -197,7 +197,7 @@ class PseudoTerminal:
             self.hang_up()
 
     def stop(self, number: int) -> None:
-        """Hang up, as when a terminal's window is closed; survivors are killed later."""
+        """Hang up as when a terminal's window is closed. Surviving processes are killed later."""
         if self.status is None and number == signal.SIGKILL:
             self.kill()
         elif self.status is None:
@@ -208,14 +208,14 @@ class PseudoTerminal:
         return self.master < 0
 
     def hang_up(self) -> None:
-        """Close the terminal, so that the kernel signals the session: SIGHUP and SIGCONT (tty_ioctl(4))."""
+        """Close the terminal, so that the kernel sends SIGHUP and SIGCONT to the session (tty_ioctl(4))."""
         if not self.is_hung_up:
             if self.watched:
                 self.agent.selector.unregister(self.master)
             os.close(self.master)
             self.master, self.watched, self.typed = -1, 0, b""
             self.answer_typing()
-            # For a shell that ignores SIGHUP.
+            # A shell may ignore SIGHUP.
             self.settled = self.due = time.monotonic() + KILL_AFTER_SECONDS
         if self.status is not None:
             self.finish()
@@ -225,7 +225,7 @@ class PseudoTerminal:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
                     fields = file.read().rpartition(")")[2].split()
-                # proc(5): field 6 of the line, whose first two are cut off.
+                # This is field 6 of the line (proc(5)), whose first two fields are cut off.
                 if int(fields[SESSION]) == self.pid:
                     os.kill(int(pid), signal.SIGKILL)
 
@@ -235,14 +235,14 @@ class PseudoTerminal:
 
 
 def about(act: Callable[[PseudoTerminal, dict[str, Any]], None]) -> Callable[[Agent, dict[str, Any]], None]:
-    """Return a verb that acts on a terminal; a terminal that has just ended is not an error."""
+    """Return a verb that acts on a terminal. It is not an error if the terminal has just ended."""
 
     def verb(agent: Agent, request: dict[str, Any]) -> None:
         terminal = agent.running.get(request["target"])
         if isinstance(terminal, PseudoTerminal) and not terminal.is_hung_up:
             act(terminal, request)
             if request["id"] in terminal.typing:
-                # Answered once the terminal has accepted all of it.
+                # The request is answered once the terminal has accepted all of the input.
                 return
         agent.send({"id": request["id"], "done": True})
 

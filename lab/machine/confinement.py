@@ -3,20 +3,20 @@
 
 All code in the embedded kernel, including its root user and its drivers, can read the system's programs and settings
 (SYSTEM, SETTINGS) and the files given to it, and can write only the files given for writing. Three layers of the host's
-kernel enforce this. An ordinary user can use each of them; all available layers are combined.
+kernel enforce this. An ordinary user can use each of them, and all available layers are combined.
 
-    namespace  a root directory that holds only these files, read-only and without devices; no capability is left
-               (user_namespaces(7), pivot_root(2), mount_setattr(2), Linux 5.12). Sufficient by itself. Network and
-               System V IPC are private to the process. Its next child is the first process of a PID namespace
+    namespace  a root directory that contains only these files, read-only and without devices; no capability is left
+               (user_namespaces(7), pivot_root(2), mount_setattr(2), Linux 5.12). This is sufficient by itself. Network
+               and System V IPC are private to the process. Its next child is the first process of a PID namespace
                (pid_namespaces(7))
     landlock   other files cannot be opened, created, removed or renamed; names can still be looked up. TCP ports and
-               abstract sockets cannot be reached (Documentation/userspace-api/landlock.rst, Linux 5.13). It does not
-               cover modes, owners and times, hence:
+               abstract sockets cannot be reached (Documentation/userspace-api/landlock.rst, Linux 5.13). Modes, owners
+               and times are not covered, so there is a third layer
     seccomp    refuses the system calls that change a file without opening it for writing, those that send to a
                socket by its address, and io_uring (seccomp(2)). By itself it prevents neither reading nor writing
 
-This file is stand-alone, like supervisor.py: it imports nothing of the lab. Run by itself, it prints as JSON which
-layers this host has: for each layer an empty text, or the reason why it is not available.
+This file stands alone, like supervisor.py, and imports nothing from the lab. When it is run by itself, it prints JSON
+that contains, for each layer, an empty text or the reason why this host does not provide the layer.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 NAMESPACE, LANDLOCK, SECCOMP = "namespace", "landlock", "seccomp"
 LAYERS = (NAMESPACE, LANDLOCK, SECCOMP)
-# Devices that programs open for writing, or read random numbers from; they store nothing.
+# Devices that programs open for writing or read random numbers from. They store nothing.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-# Installed software, and the processor's features, by which the kernel chooses its parity routines.
+# Installed software, and the list of the processor's features, by which the kernel chooses its parity routines.
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     "/nix/store",
     "/gnu/store",
     "/proc/cpuinfo",
 )
-# Below /etc: settings that programs in the guest look for. Chosen by name, since root may read keys there.
+# Settings below /etc that programs in the guest look for. They are chosen by name, because root may read keys there.
 SETTINGS = (
     *("DIR_COLORS", "alternatives", "bash.bashrc", "bash_completion", "bash_completion.d", "bashrc", "blkid.conf"),
     *("crypto-policies", "debian_version", "e2fsck.conf", "e2scrub.conf", "fuse.conf", "group", "host.conf", "hosts"),
@@ -54,7 +54,7 @@ SETTINGS = (
     *("profile.d", "protocols", "python3", "redhat-release", "rpc", "services", "shells", "skel"),
     *("ssl/openssl.cnf", "pki/tls/openssl.cnf", "terminfo", "timezone", "udev", "vim", "vimrc", "xattr.conf"),
 )
-# Empty folders, where the guest mounts its own file systems or users look first.
+# Empty folders, in which the guest mounts its own file systems or users look first.
 EMPTY_FOLDERS = (
     *("/boot", "/dev", "/etc", "/home", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/sys", "/tmp"),
     *("/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp"),
@@ -64,7 +64,7 @@ MOST_LINKS = 40
 
 # linux/sched.h, linux/mount.h, sys/mount.h, fcntl.h
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
-# Mounts, plus processes, network (abstract sockets too) and System V IPC.
+# Mounts, processes, the network (including abstract sockets) and System V IPC.
 CLONE_ALL = CLONE_NEWNS | 0x20000000 | 0x40000000 | 0x08000000
 MS_NOSUID, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x2, 0x1000, 0x4000, 0x40000, 2
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NODEV, AT_RECURSIVE, AT_FDCWD = 0x1, 0x4, 0x8000, -100
@@ -73,7 +73,7 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CAPABILITY_VERSION_3, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 0x20080522, 1, 2
 # The same numbers on every architecture (asm-generic/unistd.h), except the last (x86-64).
 MOUNT_SETATTR, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, SECCOMP_CALL = 442, 444, 445, 446, 317
-# linux/landlock.h: access rights of files and of folders; then the rights that each ABI can restrict.
+# linux/landlock.h: access rights to files and folders, then the rights that each ABI can restrict.
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, IOCTL_DEVICE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 READING = EXECUTE | READ_FILE | READ_FOLDER
 CHANGE_FOLDER = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
@@ -84,15 +84,15 @@ SCOPES_SINCE_ABI, SCOPES = 6, 0b11
 AUDIT_ARCH_X86_64, X32_CALLS = 0xC000003E, 0x40000000
 SET_MODE_FILTER, SPEC_ALLOW, ALLOW, REFUSE = 1, 4, 0x7FFF0000, 0x00050000
 LOAD, MASK, IF_EQUAL, IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
-# arch/x86/entry/syscalls/syscall_64.tbl: calls that change a file by its name, or through a read-only descriptor:
-# truncate, creat, chmod, the chowns, utime(s), the xattrs and their descendants.
+# Calls that change a file by its name or through a read-only descriptor: truncate, creat, chmod, the chowns, utime(s),
+# the xattrs and their successors (arch/x86/entry/syscalls/syscall_64.tbl).
 CHANGES = (76, 85, 90, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466, 469)
 FCHMOD, IO_URING_SETUP, OPENAT2 = 91, 425, 437
 OPEN, OPENAT, IOCTL = 2, 257, 16
-# connect, sendmsg, sendmmsg, and pidfd_getfd, which takes another program's socket. The kernel calls none of them.
+# connect, sendmsg, sendmmsg, and pidfd_getfd, which takes another program's socket. The kernel uses none of them.
 REACHING = (42, 46, 307, 438)
 SENDTO = 44
-# ioctls of terminals and sockets, and of block devices ('T' and 0x12 in Documentation/userspace-api/ioctl): the kernel
+# ioctls of terminals and sockets, and of block devices ('T' and 0x12 in Documentation/userspace-api/ioctl). The kernel
 # needs no others, and some of the file systems' ioctls change files.
 IOCTL_KINDS = (0x5400, 0x1200)
 
@@ -102,7 +102,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class HalfConfined(OSError):
     """The namespace was created, but its contents were not.
 
-    The process cannot leave it; only a new process can do without.
+    The process cannot leave the namespace. Only a new process can run without it.
     """
 
 
@@ -115,16 +115,16 @@ def confine(
 ) -> list[str]:
     """Confine this process and all its descendants to these files and folders and to the system's own.
 
-    Returns the layers in force; a layer that the host lacks is skipped. ``readable`` files can be read in addition to
-    the ``writable`` ones; a missing one is skipped. ``devices`` can be used in addition to DEVICES; the names in
-    ``listable`` folders, and in all below them, can be listed. Raises OSError if a writable file is missing, and
-    HalfConfined if the caller must fork a new process and confine that without a namespace.
+    Returns the layers in force; layers that the host does not provide are skipped. ``readable`` files can be read in
+    addition to the ``writable`` files; they may be missing. ``devices`` can be used in addition to DEVICES. The names
+    in ``listable`` folders, and in all folders below them, can be listed. Raises OSError if a writable file is missing,
+    and HalfConfined if the caller must fork a new process and confine that process without a namespace.
     """
     held: list[str] = []
     for path in writable:
-        # A missing file is not a missing layer.
+        # Raise now, because a missing file must not look like a missing layer.
         os.stat(path)
-    # In this order: Landlock forbids further mounts.
+    # The order matters, because Landlock forbids further mounts.
     for layer in filter(layers.__contains__, LAYERS):
         try:
             _lay(layer, writable, readable, held, devices, listable)
@@ -137,7 +137,7 @@ def confine(
 
 
 def reasons_against() -> dict[str, str]:
-    """Return for each layer why this host lacks it, empty if it is available; a child process tries each layer."""
+    """Return for each layer why this host does not provide it; empty if it does. A child process tries each layer."""
     reasons = {}
     for layer in LAYERS:
         read, write = os.pipe()
@@ -157,7 +157,7 @@ def reasons_against() -> dict[str, str]:
 
 
 def visible(readable: Iterable[str]) -> list[str]:
-    """Return the paths that the guest sees: the system's own files, then these."""
+    """Return the paths that the guest sees, which are the system's own files and these."""
     return [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *readable]
 
 
@@ -169,12 +169,12 @@ def _lay(
     devices: Collection[str] = (),
     listable: Collection[str] = (),
 ) -> None:
-    """Apply one layer to this process, on top of those ``held``. Raises OSError if the host lacks it."""
+    """Apply one layer to this process, on top of those ``held``. Raises OSError if the host does not provide it."""
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if layer == NAMESPACE:
         _use_namespace(writable, visible(readable), devices)
     elif layer == LANDLOCK:
-        # The namespace's root holds nothing else.
+        # The namespace's root contains nothing else.
         _use_landlock(writable, ["/"] if NAMESPACE in held else visible(readable), devices, listable)
     else:
         _use_seccomp(can_answer=NAMESPACE in held)
@@ -195,7 +195,7 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
 
 def _use_namespace(writable: Collection[str], readable: Collection[str], devices: Collection[str]) -> None:
     user, group = os.geteuid(), os.getegid()
-    # Root can still read other users' files; it bypasses write permissions only if one of their files was given to it.
+    # Root can still read other users' files. It bypasses write permissions only if it was given one of their files.
     is_others = any(os.stat(path).st_uid != user for path in writable)
     capabilities = 1 << CAP_DAC_READ_SEARCH | (1 << CAP_DAC_OVERRIDE if is_others else 0)
     try:
@@ -216,7 +216,7 @@ def _use_namespace(writable: Collection[str], readable: Collection[str], devices
 
 
 def use_root(readable: Iterable[str]) -> None:
-    """Create a root directory with only these files, each at its own path; the old root moves to OLD_ROOT."""
+    """Create a root directory with only these files, each at its own path, and move the old root to OLD_ROOT."""
     # Any folder that every host has can be the mount point.
     _mount("tmpfs", "/usr", MS_NOSUID, "tmpfs", b"mode=755,size=1m")
     os.mkdir(f"/usr{OLD_ROOT}")
@@ -253,8 +253,8 @@ def _use_own_root(writable: Collection[str], readable: Collection[str], more_dev
 def _bind_mount(path: str, *, is_own: bool = False) -> str:
     """Bind-mount a file or folder of the old root at the same path in the new one, with the links that lead there.
 
-    Returns its path without links; empty if it is missing. An existing path is left alone, unless it ``is_own``: that
-    becomes a separate mount.
+    Returns the path without links; empty if the file is missing. An existing path is left alone unless it ``is_own``,
+    in which case it becomes a separate mount.
     """
     here, parts, links = "/", path.split("/"), 0
     while parts:
@@ -292,19 +292,19 @@ def _mount(source: str, target: str, flags: int, kind: str = "none", options: by
 
 
 def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -> None:
-    """Set and clear attributes of a mount. Source: mount_setattr(2), struct mount_attr."""
+    """Set and clear attributes of a mount (mount_setattr(2), struct mount_attr)."""
     attributes = struct.pack("=QQQQ", switched_on, switched_off, 0, 0)
     _call(MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
 
 
 def _retain_capabilities(capabilities: int) -> None:
-    """Drop all capabilities except these, including those that a program run by root would gain at its start."""
+    """Drop all capabilities except these, including those that a program run by root would gain when it starts."""
     for capability in range(64):
         if not capabilities >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             number = ctypes.get_errno()
             if number != errno.EINVAL:
                 raise OSError(number, os.strerror(number))
-            # Past the last capability.
+            # This number is beyond the last capability.
             break
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
     sets = struct.pack("=6I", capabilities, capabilities, 0, 0, 0, 0)
@@ -316,7 +316,7 @@ def _use_landlock(
 ) -> None:
     abi = _call(LANDLOCK_CREATE, None, 0, 1)
     handled = READING + sum(rights for since, rights in WRITING_OF_ABI.items() if since <= abi)
-    # The struct grew with the ABI, and a kernel rejects fields that it does not know.
+    # The struct has grown with the ABI, and a kernel rejects fields that it does not know.
     words = [handled]
     words += [TCP] if abi >= TCP_SINCE_ABI else []
     words += [SCOPES] if abi >= SCOPES_SINCE_ABI else []
@@ -344,7 +344,7 @@ def _use_seccomp(*, can_answer: bool) -> None:
         raise OSError(errno.ENOSYS, "the filter is written for x86-64")
     program = b"".join(struct.pack("=HBBI", *line) for line in _filter(can_answer=can_answer))
     lines = ctypes.create_string_buffer(program, len(program))
-    # struct sock_fprog: the number of instructions, then their address.
+    # struct sock_fprog contains the number of instructions and their address.
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(lines))
     _call(SECCOMP_CALL, SET_MODE_FILTER, SPEC_ALLOW, header)
 
@@ -352,14 +352,14 @@ def _use_seccomp(*, can_answer: bool) -> None:
 def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     """Yield the filter in classic BPF: opcode, jump if true, jump if false, operand. Source: seccomp(2).
 
-    ``can_answer``: the kernel's management console may send answers, since no other program's socket is visible. The
-    filter cannot see which socket an address names, only whether there is an address.
+    With ``can_answer``, the kernel's management console may send answers, because no other program's socket is visible.
+    The filter cannot see which socket an address refers to, only whether there is an address.
 
-    It does not affect the system calls of a guest program: the embedded kernel intercepts them first (ptrace(2),
-    PTRACE_SYSEMU), or with a filter of its own whose result takes precedence over a refusal (SECCOMP_RET_TRAP).
+    The filter does not affect the system calls of a guest program. The embedded kernel intercepts them first
+    (ptrace(2), PTRACE_SYSEMU), or with its own filter, whose result overrides a refusal (SECCOMP_RET_TRAP).
     """
-    # Offsets in struct seccomp_data: the call, the architecture, the lower halves of the second and third arguments,
-    # and the fifth argument, an address (both halves).
+    # Offsets in struct seccomp_data of the call, the architecture, the lower halves of the second and third arguments,
+    # and the fifth argument, which is an address (both halves).
     number, arch, second, third, fifth = 0, 4, 24, 32, 48
     refuse = REFUSE | errno.EPERM
     yield from ((LOAD, 0, 0, arch), (IF_EQUAL, 1, 0, AUDIT_ARCH_X86_64), (RETURN, 0, 0, refuse))
@@ -367,14 +367,14 @@ def _filter(*, can_answer: bool = False) -> Iterable[tuple[int, int, int, int]]:
     answers = {**dict.fromkeys(CHANGES, errno.EROFS), **dict.fromkeys((*REACHING, IO_URING_SETUP), errno.EPERM)}
     # The C library knows that this call is new, and falls back to the older one.
     answers[OPENAT2] = errno.ENOSYS
-    # The embedded kernel changes the mode of its memory file, and exits if that fails: report success.
+    # The embedded kernel changes the mode of its memory file, and exits if that fails, so report success.
     answers[FCHMOD] = 0
     for call, answer in answers.items():
         yield from ((IF_EQUAL, 0, 1, call), (RETURN, 0, 0, REFUSE | answer))
     if not can_answer:
         yield from ((IF_EQUAL, 0, 6, SENDTO), (LOAD, 0, 0, fifth), (IF_EQUAL, 0, 3, 0), (LOAD, 0, 0, fifth + 4))
         yield from ((IF_EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, refuse))
-    # Landlock before ABI 3 allows O_TRUNC on a file opened for reading, or for neither (open(2), access mode 3).
+    # Before ABI 3, Landlock allows O_TRUNC on a file opened only for reading, or with access mode 3 (open(2)).
     emptying = ((MASK, 0, 0, 3 | os.O_TRUNC), (IF_EQUAL, 1, 0, os.O_TRUNC), (IF_EQUAL, 0, 1, 3 | os.O_TRUNC))
     for call, flags in ((OPEN, second), (OPENAT, third)):
         yield from ((IF_EQUAL, 0, 6, call), (LOAD, 0, 0, flags), *emptying)

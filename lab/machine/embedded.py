@@ -1,4 +1,4 @@
-"""The embedded kernel: User Mode Linux as an ordinary process, with the system's own files as its read-only root."""
+"""The embedded kernel, User Mode Linux as an ordinary process with the system's own files as its read-only root."""
 
 from __future__ import annotations
 
@@ -50,25 +50,26 @@ LOSS_SECONDS = 3.0
 CONSOLE_LOG = "console.log"
 CONSOLE_LINES = 40
 GUEST_FOLDER = "uml"
-"""Name of the folder in a running machine's folder to which its guest may write."""
+"""The name of the folder, inside a running machine's folder, to which the guest may write."""
 # tag_set.queue_depth in arch/um/drivers/ubd_kern.c.
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
 COMMAND_LINE_BYTES = 4096
-# make_uml_dir in arch/um/os-Linux/umid.c: its buffer of 512 also holds a slash and a NUL; a longer path crashes it.
+# make_uml_dir in arch/um/os-Linux/umid.c has a buffer of 512 for the path, a slash and a NUL. A longer path crashes it.
 UML_DIR_BYTES = 510
 LONGEST_INSTANCE = "1234567-12345678"
-"""The longest name of a running machine's folder: a process id (pid_max in proc(5)) and eight digits."""
+"""The longest name of a running machine's folder, which is a process id (pid_max in proc(5)) and eight digits."""
 ANSWER_PIPE_BYTES = 1024 * 1024
 VIRTUAL_START_NANOSECONDS = 1_767_225_600 * 10**9
 """The fixed date at which every machine in virtual time starts: 1 January 2026, UTC."""
 _HERE = Path(__file__).resolve().parent
 CONFINEMENT = _HERE / "confinement.py"
 VISIBLE_FILE = "visible.json"
-"""File in a running machine's folder with the paths that init makes visible without a namespace (kernel_init.py)."""
+"""The file in a running machine's folder that lists the paths that init makes visible if there is no namespace
+(kernel_init.py)."""
 _WORDS_OF_TROUBLE = ("panic", "Oops", "int3:", "BUG:", "RIP:", "not syncing")
-# userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
-# are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
+# userspace() in arch/um/os-Linux/skas/process.c ends a program that is stopped by a signal that userspace() does not
+# handle, such as SIGCONT (18) and SIGSTOP (19). If that program is init, the kernel panics.
 _STOPPED = re.compile(r"child stopped with signal (18|19)\b|failed to wait for SIGTRAP.*status = 0x1[23]7f")
 
 
@@ -86,7 +87,7 @@ _LOSSES = read_toml(_HERE / "losses.toml", _Losses)
 
 @dataclass(frozen=True, slots=True)
 class UbdDisk:
-    """A file that the embedded kernel sees as a block device, ``/dev/ubda`` onwards in order."""
+    """A file that the embedded kernel sees as a block device. In order, these are ``/dev/ubda`` and so on."""
 
     path: Path
     serial: str
@@ -94,25 +95,25 @@ class UbdDisk:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """Boot options."""
+    """Boot options of an embedded kernel."""
 
     disks: tuple[UbdDisk, ...] = ()
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     virtual_time: bool = False
     seed: int = 0
-    """In virtual time, the seed of all randomness on the machine."""
+    """The seed of all randomness on the machine in virtual time."""
     kernel_path: str = ""
-    """In QEMU also a release, or the beginning of one."""
+    """The path of the kernel. For QEMU it may also be a release, or the beginning of one."""
     held_locks: tuple[int, ...] = ()
     """Descriptors of locks that the kernel holds as long as it runs."""
     layers: tuple[str, ...] | None = None
-    """Layers that confine the kernel (lab/machine/confinement.py); None for all that the host has."""
+    """Layers that confine the kernel (lab/machine/confinement.py); None for all that the host supports."""
     shown: tuple[Path, ...] = ()
     """Files and folders that the guest sees in addition to the system's and the lab's, each at its own path."""
     mdadm: Path | None = None
     """The folder of an mdadm that replaces this computer's."""
     keeps_logs: bool = False
-    """Whether the guest may write to GUEST_FOLDER, where a log survives its crash; User Mode Linux always may."""
+    """Whether the guest may write to GUEST_FOLDER, where a log survives a crash. User Mode Linux always may."""
 
 
 class EmbeddedKernel:
@@ -134,7 +135,7 @@ class EmbeddedKernel:
         return self._instance.folder / CONSOLE_LOG
 
     def open_channel(self, read_fd: int, write_fd: int, **terms: Any) -> Channel:
-        """Return the channel to its agent; the channel owns the descriptors from then on. ``terms``: see Channel."""
+        """Return the channel to its agent, which then owns the descriptors. ``terms`` are arguments of Channel."""
         assert self._supervisor.stdout is not None
         life_fd = os.dup(self._supervisor.stdout.fileno())
         with ExitStack() as undo:
@@ -147,14 +148,14 @@ class EmbeddedKernel:
     def release(self, has_left: bool) -> None:
         """Kill remaining processes and remove the instance's folder.
 
-        A kernel whose agent ``has_left`` is powering off, which stops its arrays cleanly; it gets time for that.
+        If the agent ``has_left``, the kernel is powering off, which stops its arrays cleanly. It gets time for this.
         """
         try:
             if has_left:
                 self._wait_for_supervisor(POWER_OFF_SECONDS)
             for pipe in (self._supervisor.stdin, self._supervisor.stdout):
                 if pipe is not None:
-                    # Standard input is the supervisor's lifeline: closing it makes the supervisor end the kernel.
+                    # Closing the supervisor's standard input makes it end the kernel.
                     pipe.close()
             status = self._wait_for_supervisor(SUPERVISOR_SECONDS)
             if status is None:
@@ -170,13 +171,13 @@ class EmbeddedKernel:
     def end_now(self, seconds: float) -> None:
         """Clean up within about ``seconds``, regardless of other threads.
 
-        A kernel that still powers off by itself marks its arrays as clean; it gets half of the time.
+        The kernel gets half of the time to power off by itself, which marks its arrays as clean.
         """
-        # On a thread, since the request blocks on a full line.
+        # The request is sent on a thread, because it blocks if the line is full.
         threading.Thread(target=self.ask_to_leave, daemon=True).start()
         if self._wait_for_supervisor(seconds / 2) is None:
             if self._supervisor.stdin is not None:
-                # The supervisor's lifeline: closing it kills the kernel with all its descendants.
+                # Closing the supervisor's standard input kills the kernel with all its descendants.
                 self._supervisor.stdin.close()
             if self._wait_for_supervisor(seconds) is None:
                 group = kernel_group(self._instance.folder)
@@ -186,7 +187,7 @@ class EmbeddedKernel:
         remove_instance(self._instance.folder)
 
     def waited_seconds(self) -> float | None:
-        """Return how long its process was runnable without a processor (schedstat, sched-stats.rst), if known."""
+        """Return how long its process was runnable but had no processor (sched-stats.rst); None if unknown."""
         group = kernel_group(self._instance.folder)
         fields = (self._files.read(f"/proc/{group}/schedstat") or "").split() if group else []
         return int(fields[1]) / 1e9 if len(fields) > 1 else None
@@ -214,7 +215,7 @@ class EmbeddedKernel:
 
 
 def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
-    """Return why a kernel ended, and a hint. ``status`` is its exit status (None if it has not ended)."""
+    """Return why a kernel ended, and a hint. ``status`` is its exit status, or None if it has not ended."""
     try:
         lines = [visible(line.strip()) for line in console.read_text("utf-8", "replace").splitlines() if line.strip()]
     except OSError:
@@ -233,14 +234,14 @@ def cause_of_loss(status: int | None, console: Path) -> tuple[str, str]:
 
 
 def loss_message(status: int | None, lines: Sequence[str]) -> str:
-    """Return a kernel's own messages if it crashed, else how its process ended. ``lines`` are its console's."""
+    """Return a kernel's own messages if it crashed, else how its process ended. ``lines`` are those of its console."""
     trouble = [line for line in lines if any(word in line for word in _WORDS_OF_TROUBLE)]
     # The panic is the most informative; an oops before it shows the origin.
     trouble.sort(key=lambda line: "Kernel panic" not in line)
     if trouble:
         return "the embedded kernel crashed: " + " / ".join(trouble[:3])
     # A killed kernel had no time to print the reason.
-    tail = f"; its last words: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
+    tail = f"; its last message was: {lines[-1]}" if lines and (status is None or 0 <= status < 128) else ""
     return f"the embedded kernel {_how_it_ended(status)}{tail}"
 
 
@@ -252,18 +253,18 @@ def _how_it_ended(status: int | None) -> str:
     if status == 256 - signal.SIGKILL:
         return "was killed"
     if status == 256 - signal.SIGBUS:
-        return "ran out of room for its memory (SIGBUS)"
+        return "ran out of space for its memory (SIGBUS)"
     return f"exited with status {status}"
 
 
 def most_requests(disks: int) -> int:
     """Return the number of requests that each file disk may have in flight, so that the driver rejects none.
 
-    The driver passes the requests of all disks to its thread through one socket. When the socket is full, it promises
-    to retry once a request of the same disk completes (BLK_STS_DEV_RESOURCE in ubd_queue_rq,
-    arch/um/drivers/ubd_kern.c), even if none is in flight: that disk then hangs for good. Six disks with 64 requests
-    each hang a seventh within seconds (Linux 6.1). The socket's capacity depends on the host (socket(7),
-    wmem_default); a fifth is left free.
+    The driver passes the requests of all disks to its thread through one socket. When the socket is full, the driver
+    promises to retry once a request of the same disk completes (BLK_STS_DEV_RESOURCE in ubd_queue_rq,
+    arch/um/drivers/ubd_kern.c), even if none is in flight, in which case that disk hangs for good. Six disks with 64
+    requests each make a seventh disk hang within seconds (Linux 6.1). The socket's capacity depends on the host
+    (socket(7), wmem_default); a fifth of it is left free.
     """
     sender, receiver = socket.socketpair()
     room = 0
@@ -286,7 +287,8 @@ def kernel_arguments(
     arguments = [
         str(image.path),
         f"mem={options.memory_bytes // MIB}M",
-        # Not a device, only a name for /proc/mounts: else UML reports root=98:0, and lsblk shows the first disk on "/".
+        # This is not a device, only a name for /proc/mounts. Without it, UML reports root=98:0, and lsblk shows the
+        # first disk on "/".
         "root=/run/computer",
         "rootfstype=hostfs",
         "rootflags=/",
@@ -300,8 +302,8 @@ def kernel_arguments(
         "quiet",
         "oops=panic",
         "noreboot",
-        # As mdadm's package sets it (modprobe.d/mdadm.conf) where md is a module: a started array stays unchanged on
-        # its disks until the first write.
+        # mdadm's package sets this where md is a module (modprobe.d/mdadm.conf). A started array then stays unchanged
+        # on its disks until the first write.
         "md_mod.start_ro=1",
     ]
     if options.virtual_time:
@@ -315,7 +317,7 @@ def kernel_arguments(
     else:
         arguments.append(f"ssl0=fd:{channel_fds[0]},fd:{channel_fds[1]}")
     if Path("/dev") in folder.resolve().parents:
-        # The kernel's own /dev would hide its init (Documentation/admin-guide/kernel-parameters.txt); init mounts it.
+        # The kernel's own /dev would hide init (Documentation/admin-guide/kernel-parameters.txt), so init mounts /dev.
         arguments.append("devtmpfs.mount=0")
     if image.modules:
         arguments.append(f"RAIDLAB_MODULES={image.modules}")
@@ -338,12 +340,12 @@ def kernel_arguments(
 
 
 def mdadm_parameter(options: EmbeddedOptions) -> list[str]:
-    """Return the kernel parameter with which init replaces this computer's mdadm with another one."""
+    """Return the kernel parameter that makes init replace this computer's mdadm with another one."""
     return [f"RAIDLAB_MDADM={options.mdadm}"] if options.mdadm else []
 
 
 def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
-    """Raise SpecError if the paths alone keep a kernel from starting with the state folder ``inner`` below ``root``."""
+    """Raise SpecError if its paths prevent a kernel from starting with the state folder ``inner`` below ``root``."""
     check_path(root, image.path)
     folder = root / inner / "machines" / LONGEST_INSTANCE
     disks = tuple(UbdDisk(folder / f"disk{number + 1:02d}.img", "RAIDLAB-00") for number in range(file_disks))
@@ -353,7 +355,7 @@ def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disk
 def start_embedded(
     options: EmbeddedOptions, state: StateFolder, processes: Processes, files: HostFiles
 ) -> tuple[EmbeddedKernel, Channel]:
-    """Boot a kernel and return it with its channel. Raises ToolMissing, SpecError for too many disks, LabError."""
+    """Boot a kernel and return it with its channel. Raises ToolMissing, LabError, or SpecError for too many disks."""
     if len(options.disks) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(options.disks)} file disks are too many: the embedded kernel supports {MAX_UBD_DISKS}",
@@ -391,8 +393,8 @@ def start_embedded(
         kernel = EmbeddedKernel(supervisor, instance, processes, files)
         undo.callback(kernel.release, has_left=False)
         vigil = Vigil(files, folder, kernel.console_log)
-        # In virtual time silence means nothing, a ping would be an event that another run does not have, and the line
-        # is a pipe, from which the kernel reads whole messages.
+        # In virtual time silence means nothing, and a ping would be an event that does not occur in another run. The
+        # line is a pipe, from which the kernel reads whole messages.
         terms: dict[str, Any] = {"window_bytes": math.inf} if options.virtual_time else {"on_silence": vigil.on_silence}
         channel = kernel.open_channel(up_read, down_write, **terms)
         undo.pop_all()
@@ -400,24 +402,24 @@ def start_embedded(
 
 
 def spare_space_environment() -> dict[str, str]:
-    """Return the number of bytes to leave free on the host's disk, if the user has set it."""
+    """Return the environment variable that sets how many bytes to leave free on the host's disk, if the user set it."""
     setting = os.environ.get(SPARE_VARIABLE)
     return {SPARE_VARIABLE: str(parse_bytes(setting, what=SPARE_VARIABLE))} if setting else {}
 
 
 def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
-    """Return the files that the guest reads, other than the system's and those in the machine's folder."""
-    # In virtual time libraries for fio are beside the kernel.
+    """Return the files that the guest reads, other than the system's files and those in the machine's folder."""
+    # In virtual time, libraries for fio are beside the kernel.
     used = [image.path.parent if options.virtual_time else image.path, image.modules]
     return [*(str(path.absolute()) for path in used if path), *shown_files(options)]
 
 
 def shown_files(options: EmbeddedOptions) -> list[str]:
-    """Return the paths of ``options.shown``. Raises SpecError for one that cannot be shown."""
+    """Return the paths of ``options.shown``. Raises SpecError if a path cannot be shown."""
     shown = [*options.shown, *filter(None, [options.mdadm])]
     for path in shown:
         if not os.access(path, os.F_OK):
-            raise SpecError(f"there is no '{path}' to show to the machine", hint="give the path of a file or folder")
+            raise SpecError(f"'{path}' does not exist, so the machine cannot see it", hint="give an existing path")
         if path.resolve() == Path("/"):
             raise SpecError("'/' cannot be shown to the machine", hint="give the path of one file or folder")
         if not os.access(path, os.R_OK):
@@ -433,7 +435,7 @@ def confined_paths(
     writable: Sequence[Path] = (),
     layers: Sequence[str] = LAYERS,
 ) -> dict[str, Sequence[str]]:
-    """Return the arguments of confine(): the paths that the kernel may write, and those that it may only read."""
+    """Return the arguments of confine(), with the paths that the kernel may write and those that it may only read."""
     paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
     applied = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
     return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(applied)}
@@ -456,7 +458,7 @@ def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
 
 
 def check_path(*paths: Path) -> None:
-    """Raise SpecError for a path with a character that ends a word on a machine's command line."""
+    """Raise SpecError if a path contains a character that ends a word on a machine's command line."""
     for path in paths:
         if any(character in str(path) for character in " \t\n,:\"'"):
             raise SpecError(
@@ -474,7 +476,10 @@ def install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
 
 
 def agent_files(folder: str | Path, python: str, used: Sequence[str]) -> dict[str, tuple[bytes, int]]:
-    """Return init, the agent and the list of visible files: name -> content, mode. They are for ``folder``."""
+    """Return the files to put into ``folder`` (init, the agent, the list of visible files), by name.
+
+    Each value is the content and the mode.
+    """
     files = {
         name: ((_HERE / name).read_bytes(), 0o600)
         for name in ("agent.py", "agent_virtual.py", "confinement.py", "disk_rescue.py")

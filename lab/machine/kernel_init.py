@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -IS
-"""The embedded kernel's init: sets up the machine, runs the agent on the serial line, and powers off.
+"""The embedded kernel's init, which sets up the machine, runs the agent on the serial line, and powers off.
 
-Stand-alone like the agent, which is beside it in the running machine's folder. Process 1 must never end: the kernel
-would panic.
+This file stands alone, like the agent, which lies beside it in the running machine's folder. Process 1 must never end,
+because the kernel would panic.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ else:
 MODULE_ROOT = f"{RUN_FOLDER}/modroot"
 FIO = "/usr/bin/fio"
 QUICK_CLOCK = "RAIDLAB_QUICK_CLOCK"
-"""Variable with the library to preload into fio in virtual time (provision/kernel/quick_clock.c)."""
+"""Environment variable with the library to preload into fio in virtual time (provision/kernel/quick_clock.c)."""
 
 MDADM_VARIABLE = "RAIDLAB_MDADM"
-"""Variable with the folder of an mdadm that replaces this computer's (lab/machine/mdadm_versions.py)."""
+"""Environment variable with the folder of an mdadm that replaces this computer's (lab/machine/mdadm_versions.py)."""
 
 OWN_ROOT = "RAIDLAB_OWN_ROOT"
-"""Variable that is 1 if no namespace limits what the guest sees (supervisor.py)."""
+"""Environment variable that is 1 if no namespace limits what the guest sees (supervisor.py)."""
 VISIBLE_FILE = "visible.json"
 STOCK_INIT = "RAIDLAB_INIT"
-"""Variable of QEMU machines only (lab/machine/stock_kernels.py)."""
+"""Environment variable that only QEMU machines have (lab/machine/stock_kernels.py)."""
 PORTS = "/sys/class/virtio-ports"
 PORT_POLL_SECONDS = 0.01
 
@@ -64,11 +64,11 @@ def read_text(path: str) -> str:
 
 
 def use_own_root(readable: list[str]) -> None:
-    """Change to a root directory that contains only the files for the guest, as the namespace's does.
+    """Change to a root directory that contains only the files for the guest, like the namespace's root directory.
 
-    The host's files are only hidden: root in the guest can mount them again.
+    The host's files are only hidden, and root in the guest can mount them again.
     """
-    # Imported on demand: loading it takes longer than most of the startup.
+    # Imported on demand, because loading it takes longer than most of the startup.
     if TYPE_CHECKING:
         from lab.machine import confinement
     else:
@@ -78,7 +78,7 @@ def use_own_root(readable: list[str]) -> None:
 
 
 def cover(folders: dict[str, str], visible: list[str]) -> None:
-    """Mount an empty, writable file system with these options over each folder; ``visible`` paths below them remain."""
+    """Mount an empty, writable file system with these options over each folder. ``visible`` paths below them remain."""
     below = [path for path in visible if path.startswith(tuple(f"{folder}/" for folder in folders))]
     held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below if os.path.exists(path)}
     for folder, options in folders.items():
@@ -118,9 +118,9 @@ def prepare() -> None:
     # The kernel passes a parameter that it does not know to its init as an environment variable.
     modules = os.environ.get("RAIDLAB_MODULES", f"/usr/lib/uml/modules/{release}")
     os.symlink(modules, f"{MODULE_ROOT}/lib/modules/{release}")
-    # The kernel loads modules by running this program; the host's /lib/modules holds those of another kernel.
+    # The kernel loads modules by running this program. The host's /lib/modules contains those of another kernel.
     loader = f"{RUN_FOLDER}/bin/modprobe"
-    # A wrapper for every caller: fio's default clock is the processor's counter, which shows the host's time.
+    # Every caller uses this wrapper, because fio's default clock, the processor's counter, shows the host's time.
     fio = f"{RUN_FOLDER}/bin/fio"
     preloaded = os.environ.get(QUICK_CLOCK, "")
     for path, text in (
@@ -132,7 +132,7 @@ def prepare() -> None:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
     os.chmod(loader, 0o755)
-    # losetup opens it to find a free loop device, and so loads the module (kmod's modules.devname).
+    # losetup opens this device to find a free loop device, which loads the module (kmod's modules.devname).
     if not os.path.exists("/dev/loop-control"):
         os.mknod("/dev/loop-control", stat.S_IFCHR | 0o600, os.makedev(10, 237))
     if preloaded:
@@ -141,19 +141,19 @@ def prepare() -> None:
         os.remove(fio)
     if MDADM_VARIABLE in os.environ:
         use_mdadm(os.environ.pop(MDADM_VARIABLE))
-    # See most_requests in lab/machine/embedded.py. Without it, or with few disks, the driver's own number applies.
+    # See most_requests in lab/machine/embedded.py. Without the variable, the driver's own number applies.
     most = os.environ.get("RAIDLAB_UBD_REQUESTS", "")
     for disk in os.listdir("/sys/block") if most else ():
         if disk.startswith("ubd"):
             with open(f"/sys/block/{disk}/queue/nr_requests", "w", encoding="ascii") as file:
                 file.write(most)
-    # The loopback interface, for programs that talk to themselves: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING.
+    # Set up the loopback interface, for programs that talk to themselves: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
 
 
 def use_mdadm(folder: str) -> None:
-    """Put mdadm and mdmon of this folder first in the agent's PATH, and mount them over the system's."""
+    """Put mdadm and mdmon from this folder first in the agent's PATH, and mount them over the system's programs."""
     for name in ("mdadm", "mdmon"):
         program = f"{folder}/{name}"
         if not os.path.exists(program):
@@ -167,8 +167,8 @@ def use_mdadm(folder: str) -> None:
 def virtio_port() -> str:
     """Return the device of the client's port on a QEMU machine.
 
-    The driver makes the port only after QEMU has answered it, and the file with its name later still (PORT_ADD and
-    PORT_NAME in drivers/char/virtio_console.c).
+    The driver creates the port only after QEMU has answered, and the file with the port's name still later (PORT_ADD
+    and PORT_NAME in drivers/char/virtio_console.c).
     """
     while True:
         for name in os.listdir(PORTS):
@@ -201,7 +201,7 @@ def main() -> None:
     os.umask(0o022)
     kind, is_virtual_time = Agent, bool(os.environ.get(QUICK_CLOCK))
     if is_virtual_time:
-        # Imported on demand: a machine in real time never compiles it. Imported before another /tmp hides its folder.
+        # Imported on demand, so that a machine in real time never compiles it, and before another /tmp hides it.
         if TYPE_CHECKING:
             from lab.machine.agent_virtual import VirtualAgent
         else:
@@ -222,7 +222,7 @@ def main() -> None:
             agent.running[rescue.id] = rescue
         agent.serve()
     finally:
-        # reboot(2) with LINUX_REBOOT_CMD_POWER_OFF.
+        # Call reboot(2) with LINUX_REBOOT_CMD_POWER_OFF.
         os.sync()
         ctypes.CDLL(None).reboot(0x4321FEDC)
 

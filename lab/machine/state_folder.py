@@ -1,7 +1,7 @@
-"""The state folder: running machines, lab disks and results, each guarded by a lock.
+"""The state folder, with running machines, lab disks and results, each guarded by a lock.
 
 A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
-every process of its kernel are gone. That is how the leftovers of a killed client are recognised; they are reported and
+every process of its kernel are gone. This is how the leftovers of a killed client are recognised. They are reported and
 removed.
 """
 
@@ -38,18 +38,18 @@ _ORPHAN_WAIT_SECONDS = 3.0
 
 
 def default_state_root() -> Path:
-    """``$RAIDLAB_STATE``, else the user's state folder (``~/.local/state/raidlab``)."""
+    """Return ``$RAIDLAB_STATE`` or, if that is not set, the user's state folder (``~/.local/state/raidlab``)."""
     chosen = os.environ.get(STATE_VARIABLE)
     return Path(chosen) if chosen else platformdirs.user_state_path("raidlab")
 
 
 def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
-    """Create a folder that only this user can write (``root``: see make_own_folder). Raises LabError."""
+    """Create a folder to which only this user can write. ``root`` is that of make_own_folder. Raises LabError."""
     try:
         make_own_folder(path, what, root=root)
         probe = path / f".probe-{secrets.token_hex(8)}"
         try:
-            # Write a block of data, since an empty file can be created on a full disk too.
+            # Write a block of data, because an empty file can be created even on a full disk.
             create_file(probe, bytes(4096), is_durable=False)
         finally:
             probe.unlink(missing_ok=True)
@@ -82,9 +82,10 @@ def executable_room_bytes(folder: Path) -> int:
 
 
 def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
-    """Create the folder of the guest's memory file: in shared memory if that is large enough, else in the state folder.
+    """Create the folder of the guest's memory file.
 
-    The kernel also maps the file for execution, which rules out a file system that is mounted noexec.
+    It is in shared memory if that is large enough, else in the state folder. The kernel also maps the file for
+    execution, which rules out a file system that is mounted noexec.
     """
     for candidate in (memory_folder(folder), folder / "memory"):
         with suppress(OSError):
@@ -92,7 +93,7 @@ def make_memory_folder(folder: Path, memory_bytes: int) -> Path:
                 candidate.mkdir(mode=0o700)
                 return candidate
     raise LabError(
-        f"there is no room for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
+        f"there is not enough space for {human_bytes(memory_bytes)} of guest memory in /dev/shm or {folder}",
         hint="free some space, or give the kernel less memory: --on 'uml:?mem=256M'",
     )
 
@@ -104,7 +105,7 @@ def remove_instance(folder: Path) -> None:
 
 
 def start_ticks(files: HostFiles, process_id: int) -> int:
-    """Return when a process started (proc(5), field 22: ticks since boot), since ids are reused; 0 if it is gone."""
+    """Return when a process started, in ticks since boot (proc(5), field 22); 0 if it is gone. Ids may be reused."""
     fields = (files.read(f"/proc/{process_id}/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] not in ("Z", "X") else 0
 
@@ -121,7 +122,7 @@ class Owner:
         return f"'{self.command}' (process {self.process_id})"
 
     def is_alive(self, files: HostFiles) -> bool:
-        """Whether this process is still running, rather than another one with the same id."""
+        """Whether this process, and not another one with the same id, is running."""
         ticks = start_ticks(files, self.process_id)
         return ticks != 0 and self.start_ticks in (0, ticks)
 
@@ -141,7 +142,7 @@ class FolderLock:
             raise
 
     def close(self) -> None:
-        """Release the lock; a kernel that inherited it holds it until the kernel ends."""
+        """Release the lock. A kernel that inherited it holds it until the kernel ends."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -174,13 +175,13 @@ class _KernelRecord(msgspec.Struct, frozen=True):
 
 
 def kernel_group(folder: Path) -> int | None:
-    """Return the process ID, also the group's, of a folder's kernel; None if its record is missing or torn."""
+    """Return the id of a folder's kernel, which is also its group's; None if the record is missing or torn."""
     record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     return record.kernel_group if record else None
 
 
 def kill_recorded_kernel(folder: Path, processes: Processes, files: HostFiles) -> bool:
-    """Kill the kernel that a folder's record names, unless its live supervisor is already doing so."""
+    """Kill the kernel in a folder's record, unless its supervisor is alive and already does so."""
     record = RecordFile(folder / KERNEL_RECORD, _KernelRecord).read_or(None)
     if record is None:
         return False
@@ -231,7 +232,7 @@ class StateFolder:
         return self._root
 
     def elsewhere(self, root: Path) -> StateFolder:
-        """Return another state folder at ``root``, for data that must be kept separate from this one's."""
+        """Return another state folder at ``root``, for data that must be kept separate from this folder's."""
         return StateFolder(root, self._processes, self._clock, command=self._owner.command, files=self._files)
 
     @property
@@ -262,7 +263,7 @@ class StateFolder:
             ) from error
 
     def lock_lab(self, name: str) -> FolderLock:
-        """Lock the named lab's folder (its disks). Raises MachineBusy if another client has it open."""
+        """Lock the named lab's folder, and so its disks. Raises MachineBusy if another client has the lab open."""
         folder = self.make(self.lab_folder(name), what="the lab's folder")
         owner = None
         for is_last in polls(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
@@ -274,8 +275,8 @@ class StateFolder:
                 break
             # A killed client's kernel holds the lock until its supervisor, or the sweep, kills it.
             self._notices += self._sweep_all()
-        # Another machine has only one lab.
-        other = f", or give --on the name of another lab: uml:?name={name}2 or qemu:?name={name}2"
+        # Machines of other kinds have only one lab.
+        other = f", or open another lab: --on 'uml:?name={name}2' or --on 'qemu:?name={name}2'"
         raise MachineBusy(
             f"the lab '{name}' is open in {owner or 'another raidlab'}",
             hint="close it there" + ("" if name.startswith("at-") else other),
@@ -308,7 +309,7 @@ class StateFolder:
                     return None
                 killed_kernel = kill_recorded_kernel(folder, self._processes, self._files) or killed_kernel
         except (OSError, LabError):
-            # Another client swept it just now, or it is another user's.
+            # Another client has just swept the folder, or it belongs to another user.
             return None
         what = "removed the files of its machine"
         if killed_kernel:
@@ -316,7 +317,7 @@ class StateFolder:
         return f"{owner or 'An earlier raidlab'} ended without closing its machine; {what}"
 
     def _one_maker(self) -> AbstractContextManager[None]:
-        """Make creating and locking a folder atomic for other clients, so that they may remove an unlocked one."""
+        """Make creating and locking a folder atomic for other clients, so that they may remove unlocked folders."""
         return locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True)
 
     def _remove_if_free(self, folder: Path) -> bool:

@@ -1,7 +1,7 @@
-"""Distribution kernels for ``qemu:``: those installed on this computer, and those that ``raidlab kernels get`` fetches.
+"""Distribution kernels for ``qemu:``, either installed on this computer or fetched by ``raidlab kernels get``.
 
-A kernel reaches this computer's files through a small initramfs: busybox, the modules for 9p over virtio, and md's. All
-other modules are loaded from this computer's files.
+A kernel reaches this computer's files through a small initramfs that contains busybox, the modules for 9p over virtio,
+and md's modules. All other modules are loaded from this computer's files.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ libcrc32c, on which it depends, needs one of the two crc32c modules to be loaded
 LOGS_TAG = "logs"
 """The 9p mount tag of the folder for logs (GUEST_FOLDER in lab/machine/embedded.py)."""
 INIT_VARIABLE = "RAIDLAB_INIT"
-"""Kernel parameter, so also a variable of the first process: the program that takes over once the files can be read."""
+"""The kernel parameter, and so the variable of the first process, that specifies the program that takes over once the
+files can be read."""
 _INIT = Path(__file__).with_name("stock_init.sh")
 MOST_FAST_IMAGES = 6
-"""Number of uncompressed kernels in the cache, of some 60 MB each."""
+"""Maximum number of uncompressed kernels in the cache. Each takes about 60 MB."""
 PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
 NOTE_HEADER = struct.Struct("<III")
 _GET = "raidlab kernels get 6.12"
 # Drivers for hardware that no QEMU machine has.
 _UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging", "drivers/infiniband")
-# Others may lack drivers (-azure) or have larger pages (-arm64-16k).
+# Kernels with other endings may lack drivers (-azure) or have larger pages (-arm64-16k).
 _ORDINARY = re.compile("-(amd64|arm64|generic)$")
 
 
@@ -61,21 +62,21 @@ class StockKernel:
 
 
 def stock_folder() -> Path:
-    """The folder for fetched kernels and initramfs files."""
+    """Return the folder for fetched kernels and initramfs files."""
     return kernel_cache() / "stock"
 
 
 def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
-    """All kernels that can be started here, the newest first."""
+    """Return all kernels that can be started here, the newest first."""
     found = {kernel.release: kernel for kernel in (*_fetched(), *_installed(files or HostFiles()))}
     return sorted(found.values(), key=lambda kernel: version_key(kernel.release), reverse=True)
 
 
 def find_stock_kernel(chosen: str = "") -> StockKernel:
-    """Return the kernel that a target names by the path of its image, or by its release, which may be shortened (7.2).
+    """Return the kernel that a target specifies by the path of its image or by the beginning of its release (7.2).
 
-    Without a name it is the running kernel if it can be read, else the newest. Raises ToolMissing, which names the
-    command that fetches one, and NotTrusted if another user may have written the kernel.
+    If nothing is specified, return the running kernel if it can be read, else the newest. Raises ToolMissing, which
+    names the command that fetches a kernel, and NotTrusted if another user may have written the kernel.
     """
     kernel = _of_image(Path(chosen)) if "/" in chosen else _of_release(chosen)
     require_trusted(kernel.image, "the kernel")
@@ -113,12 +114,12 @@ def _of_image(image: Path) -> StockKernel:
             return StockKernel(release, image, place)
     raise ToolMissing(
         f"the drivers of the kernel {image} are missing: lib/modules/{release}",
-        hint=f"put them beside the kernel (depmod -b FOLDER {release}), or: raidlab kernels list",
+        hint=f"put them beside the kernel (depmod -b FOLDER {release}), or choose a kernel: raidlab kernels list",
     )
 
 
 def release_in(head: bytes) -> str:
-    """Return the release in the head of an x86 kernel, or "" (arch/x86/boot.rst, field kernel_version)."""
+    """Return the release in the head of an x86 kernel (arch/x86/boot.rst, field kernel_version); empty if absent."""
     if head[0x202:0x206] != b"HdrS":
         return ""
     at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
@@ -126,7 +127,7 @@ def release_in(head: bytes) -> str:
 
 
 def _installed(files: HostFiles) -> Iterator[StockKernel]:
-    """This computer's kernels that this user may read (Ubuntu's are readable only by root)."""
+    """Yield this computer's kernels that this user may read. Ubuntu's are readable only by root."""
     for image in (*files.path("/boot").glob("vmlinuz-*"), *files.path("/usr/lib/modules").glob("*/vmlinuz")):
         release = image.parent.name if image.name == "vmlinuz" else image.name.removeprefix("vmlinuz-")
         modules = files.path("/lib/modules") / release
@@ -143,7 +144,7 @@ def _fetched() -> Iterator[StockKernel]:
 
 
 def packaged_kernels() -> Packaged:
-    """The kernels that can be fetched from this computer's package sources."""
+    """Return the kernels that can be fetched from this computer's package sources."""
     return Packaged("a kernel", "raidlab kernels", stock_folder(), _releases, _install)
 
 
@@ -176,7 +177,7 @@ def _install(apt: Apt, release: str, folder: Path) -> None:
 
 
 def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
-    """Return the kernel's initramfs, which is made only once. Raises ToolMissing without busybox, LabError."""
+    """Return the kernel's initramfs, which is made only once. Raises ToolMissing without busybox, or LabError."""
     busybox = static_busybox(processes)
     modules = needed_modules(kernel.modules, ROOT_MODULES)
     levels = [path for path in needed_modules(kernel.modules, LEVEL_MODULES, is_complete=False) if path not in modules]
@@ -194,7 +195,7 @@ def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
 def initramfs(
     busybox: Path, modules: Iterable[Path], processes: Processes, *, init: str = "", levels: Iterable[Path] = ()
 ) -> bytes:
-    """Return a compressed cpio archive with busybox, these modules in the order of loading, and init, if it is given.
+    """Return a compressed cpio archive with busybox, these modules in the order of loading, and init if it is given.
 
     Source: Documentation/driver-api/early-userspace/buffer-format.rst.
     """
@@ -211,8 +212,7 @@ def initramfs(
 def needed_modules(folder: Path, names: tuple[str, ...], *, is_complete: bool = True) -> list[Path]:
     """Return the files of these modules and of those that they need, in the order of loading (modules.dep(5)).
 
-    Modules that are built in are left out. With ``is_complete``, raises LabError if one is neither available nor built
-    in.
+    Built-in modules are left out. With ``is_complete``, raises LabError if a module is neither available nor built in.
     """
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (folder / "modules.dep").read_text(encoding="ascii", errors="replace").splitlines():
@@ -239,7 +239,7 @@ def _module_name(path: str) -> str:
 
 
 def _unpacked(path: Path, processes: Processes) -> bytes:
-    """Return a module's content. Raises ToolMissing without zstd, LabError for a damaged file."""
+    """Return a module's content. Raises ToolMissing without zstd, and LabError if the file is damaged."""
     try:
         return decompressed(path.read_bytes(), processes)
     except (ValueError, OSError, EOFError) as error:
@@ -249,7 +249,7 @@ def _unpacked(path: Path, processes: Processes) -> bytes:
 def decompressed(data: bytes, processes: Processes) -> bytes:
     """Decompress xz, gzip or zstd data; return other data unchanged.
 
-    Raises ToolMissing, ValueError, OSError, EOFError.
+    Raises ToolMissing, ValueError, OSError or EOFError.
     """
     if data.startswith(b"\xfd7zXZ\0"):
         try:
@@ -272,10 +272,10 @@ def decompressed(data: bytes, processes: Processes) -> bytes:
 
 
 def fast_image(image: Path, processes: Processes) -> Path:
-    """Return the kernel in the form that QEMU starts fastest: an uncompressed ELF file, which is made only once.
+    """Return the kernel as an uncompressed ELF file, which QEMU starts fastest. The file is made only once.
 
     An emulated processor takes one to five seconds to decompress a kernel. Returns ``image`` itself if it is not an x86
-    image, or has no PVH entry, through which QEMU starts an ELF file, or if zstd or space for the file is missing.
+    image, if it has no PVH entry, through which QEMU starts an ELF file, or if zstd or space for the file is missing.
     """
     try:
         status = image.stat()
@@ -291,7 +291,7 @@ def fast_image(image: Path, processes: Processes) -> Path:
     except (OSError, EOFError, ValueError, struct.error, LabError):
         return image
     for older in sorted(folder.glob("*.vmlinux"), key=lambda path: path.stat().st_mtime)[:-MOST_FAST_IMAGES]:
-        # Made again when it is needed; a machine that runs has it in memory.
+        # The file is made again when it is needed, and running machines have it in memory.
         older.unlink(missing_ok=True)
     return made
 
@@ -335,7 +335,7 @@ def static_busybox(processes: Processes) -> Path:
 
 
 def is_static_program(path: str | None) -> bool:
-    """Whether a file is a program without an interpreter (elf(5), PT_INTERP: its path lies in the first page)."""
+    """Whether a file is a program without an interpreter, whose path would be in the first page (elf(5), PT_INTERP)."""
     try:
         return bool(path) and b"/ld-" not in Path(str(path)).read_bytes()[:4096]
     except OSError:
@@ -343,7 +343,7 @@ def is_static_program(path: str | None) -> bool:
 
 
 def cpio(entries: list[tuple[str, int, bytes]]) -> bytes:
-    """Return a cpio archive in the format "newc" of (name, mode, content)."""
+    """Return a cpio archive of the entries (name, mode, content) in the format "newc"."""
     archive = io.BytesIO()
     for number, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")]):
         fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)

@@ -248,7 +248,7 @@ def test_no_descriptor_is_left_open(state: Path, tmp_path: Path, monkeypatch: py
     broken.write_text("#!/bin/sh\necho no kernel here >&2\nexit 3\n")
     broken.chmod(0o755)
     target = parse_target(f"uml:?kernel={broken}")
-    with pytest.raises(MachineLost, match="exited with status 3; its last words: no kernel here"):
+    with pytest.raises(MachineLost, match="exited with status 3; its last message was: no kernel here"):
         open_machine(target, host_at(state)).__enter__()
     with pytest.raises(SpecError, match="too little"):
         open_machine(parse_target("uml:?mem=8M"), host_at(state)).__enter__()
