@@ -1,14 +1,15 @@
 """Typed, bounded values from outside: numbers, JSON and TOML.
 
-The guarantee: every number that the lab uses is finite and bounded, and so is each wait, loop, allocation or device
-size that depends on one; and any TOML text is read or rejected in a fraction of a second. Errors name the bound.
+The gate guarantees that every number that the lab uses is finite and bounded, and so is each wait, loop, allocation or
+device size that depends on a number. Any TOML text is read or rejected in a fraction of a second. Errors state the
+bound.
 
-The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
-checks them everywhere else. A lock serialises the first use of each type: msgspec (0.22.0) publishes its analysis of a
-Struct before the analysis is complete, and a second thread that decodes the type at that moment causes a segmentation
-fault.
+The types are for fields of Structs and for command line options. msgspec checks them while decoding, and ``checked``
+checks them everywhere else. A lock serialises the first use of each type, because msgspec (0.22.0) publishes its
+analysis of a Struct before the analysis is complete. A second thread that decoded the type at that moment would cause a
+segmentation fault.
 
-tomllib itself sets no bounds: its time is quadratic in the number of dots in a key, it raises RecursionError for deeply
+tomllib itself sets no bounds. Its time is quadratic in the number of dots in a key, it raises RecursionError for deeply
 nested brackets, and int() raises ValueError for more than 4,300 digits.
 """
 
@@ -44,7 +45,7 @@ _known: set[Any] = set()
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Decode JSON. Raises msgspec.DecodeError for invalid JSON, ValidationError if the value is not a ``kind``."""
+    """Decode JSON. Raises msgspec.DecodeError if the JSON is invalid, ValidationError if it is not a ``kind``."""
     _know(kind)
     return msgspec.json.decode(data, type=kind)
 
@@ -68,9 +69,9 @@ N = TypeVar("N", int, float)
 
 _TIB = 1024**4
 MOST_BYTES = 2**63 - 1
-"""The limit of the kernel's loff_t."""
+"""The largest value of the kernel's loff_t."""
 MOST_DISK_BYTES = 16 * _TIB
-"""The largest file of ext4 with blocks of 4 KiB (ext4(5)), and so the largest disk made from a file."""
+"""The size of the largest file on ext4 with blocks of 4 KiB (ext4(5)), and so of the largest disk made from a file."""
 MOST_DISKS = 64
 """The number of loop and nbd devices that the lab requests from their drivers."""
 MOST_REPEATS = 200
@@ -78,13 +79,13 @@ MOST_REPEATS = 200
 MOST_SECONDS = 7 * 24 * 3600
 _MOST_DIGITS = 19
 _MAX_COUNT = 2**53
-"""The byte count of this many sectors still fits in 64 bits."""
+"""A limit for counts. The size in bytes of this many sectors still fits in 64 bits."""
 _WIDEST = 10**20
 _SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 FormatVersion = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
-"""Version of a stored file, bounded to keep messages short. 0: written before files had a version."""
+"""Version of a stored file, bounded to keep messages short. Files from before there were versions have 0."""
 SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
 BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
@@ -97,12 +98,13 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
 SecondsOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 Hertz = Annotated[float, msgspec.Meta(ge=0.01, le=20)]
 SpeedKibPerSecond = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""The range of md's speed limits: md stores an int (drivers/md/md.c)."""
+"""The range of md's speed limits, which md stores as int (drivers/md/md.c)."""
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
-"""ID of a process to kill: at least 2, since 1 is init and less means a group (kill(2)); at most pid_max (proc(5))."""
+"""ID of a process to kill. It is at least 2, because 1 is init and smaller numbers mean groups (kill(2)), and at most
+pid_max (proc(5))."""
 RepeatCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
 CacheEntries = Annotated[int, msgspec.Meta(ge=17, le=32768)]
 """Size of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
@@ -114,12 +116,12 @@ PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 PointCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 """Number of crash points, or of the operations that they are chosen from."""
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
-"""Share of reads in a mix, which contains both reads and writes."""
+"""Percentage of reads in a mix, which contains both reads and writes."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 """A figure from outside, in any unit, bounded so that sums of many stay finite."""
 RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
-"""Index of a repeat; bounded, since statistics on repeats (lab.results.statistics) take quadratic time."""
+"""Index of a repeat, bounded because statistics on repeats (lab.results.statistics) take quadratic time."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -138,12 +140,12 @@ def whole(text: str, what: str = "") -> int:
 
 
 def read_count(text: str | None, what: str) -> int:
-    """Parse a count below 2**53 from a machine's file; 0 for None or empty text. Raises LabError for other text."""
+    """Parse a count below 2**53 from a machine's file. None and empty text count as 0. Raises LabError."""
     return _number_in(text, what, int)
 
 
 def read_seconds(text: str | None, what: str) -> float:
-    """Like ``read_count``, for a time in seconds."""
+    """Parse a time in seconds like ``read_count``."""
     return _number_in(text, what, float)
 
 
@@ -155,25 +157,25 @@ def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
             return found
     raise LabError(
         f"{what} on the machine contains '{shortened(stripped)}', which is not a valid number",
-        hint="check that file on the machine: something may be mounted over /sys or /proc",
+        hint="check that file on the machine, because something may be mounted over /sys or /proc",
     )
 
 
 def digits(text: str) -> int | None:
-    """The value of a string of at most 19 decimal digits; None for any other text."""
+    """Return the value of a string of at most 19 decimal digits; None for any other text."""
     return int(text) if re.fullmatch(f"[0-9]{{1,{_MOST_DIGITS}}}", text) else None
 
 
 def version_numbers(text: str) -> tuple[int, int]:
-    """The first two numbers of ``6.12.95-cloud``, ``fio-3.33``, ``3.36-12-gabc`` or ``mdadm - v4.2``; else (0, 0)."""
+    """Return the first two numbers of text such as ``6.12.95-cloud``, ``fio-3.33`` or ``mdadm - v4.2``; else (0, 0)."""
     found = re.search(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def real(text: str, what: str = "") -> float:
-    """Parse a number with or without a decimal point; accepts infinity and NaN. Raises SpecError for other text."""
+    """Parse a number with or without a decimal point, infinity or NaN. Raises SpecError for other text."""
     try:
-        # float() also accepts digits of other scripts, and 1_000.
+        # float() by itself also accepts digits of other scripts, and 1_000.
         return float(text if text.isascii() and "_" not in text else "")
     except ValueError:
         message = f"{what} '{shortened(text)}' is not a number".lstrip()
@@ -193,7 +195,7 @@ def parse_bytes(text: str | int, *, what: str = "size") -> int:
 
 
 def checked(value: N, kind: Any, what: str) -> N:
-    """``value``, if it is valid for ``kind``, one of the types above. Raises SpecError, which names the valid range."""
+    """Return ``value`` if it is valid for ``kind``, which is one of the types above. Raises SpecError otherwise."""
     try:
         return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
@@ -202,7 +204,7 @@ def checked(value: N, kind: Any, what: str) -> N:
 
 
 def shown(value: float) -> str:
-    """A rejected number in printable form."""
+    """Return a rejected number in printable form."""
     if value != value or abs(value) < _WIDEST:
         return f"{value:,}"
     return "inf" if value in (math.inf, -math.inf) else "of this size"
@@ -225,13 +227,13 @@ def _range(kind: Any) -> str:
 
 
 MOST_TOML_BYTES = 256 * KIB
-"""More than ten times the longest lesson."""
+"""Maximum size of a TOML file, more than ten times that of the longest lesson."""
 MOST_DEPTH = 32
 MOST_ENTRIES = 1000
 """Maximum number of entries in one table or list."""
 _LONGEST_WORD = 256
-# Strings and comments, as TOML 1.0 delimits them; an unterminated one extends to the end of its line, or of the text:
-# every alternative matches once it has begun, so no text is scanned twice.
+# Strings and comments, as TOML 1.0 delimits them. An unterminated one extends to the end of its line or of the text.
+# Every alternative matches once it has begun, so no text is scanned twice.
 _UNSTRUCTURED = re.compile(
     r'"{3}(?:[^"\\]|\\.|"{1,2}(?!"))*(?:"{3,5}|\\?\Z)'
     r"|'{3}(?:[^']|'{1,2}(?!'))*(?:'{3,5}|\Z)"
@@ -244,7 +246,7 @@ _BETWEEN_WORDS = re.compile(r"[=,\[\]{}\n]")
 
 
 def parse_toml(text: str, *, source: str = "TOML text") -> dict[str, Any]:
-    """Parse TOML within the bounds above; ``source`` names the text in errors. Raises SpecError."""
+    """Parse TOML within the bounds above. ``source`` identifies the text in errors. Raises SpecError."""
     if len(text) > MOST_TOML_BYTES:
         raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that this is the right file")
     _require_shallow(_UNSTRUCTURED.sub('""', text), source)
@@ -266,7 +268,7 @@ def _require_shallow(structure: str, source: str) -> None:
         if word.count(".") > MOST_DEPTH:
             raise _too_deep(source)
         if len(word.strip()) > _LONGEST_WORD:
-            problem = f"has a word of {len(word.strip()):,} characters: {shortened(word.strip())}"
+            problem = f"contains a word of {len(word.strip()):,} characters: {shortened(word.strip())}"
             raise _refused(source, problem, f"write numbers and keys of at most {_LONGEST_WORD} characters")
 
 
@@ -277,7 +279,7 @@ def _require_few(tree: dict[str, Any], source: str) -> None:
         for node in level:
             if len(node) > MOST_ENTRIES:
                 some = ", ".join(shortened(str(each)) for each in list(node)[:3])
-                problem = f"has a table or list of {len(node):,} entries: {some} and so on"
+                problem = f"contains a table or list of {len(node):,} entries: {some} and so on"
                 raise _refused(source, problem, f"write at most {MOST_ENTRIES:,}")
             inner = node.values() if isinstance(node, dict) else node
             below += [each for each in inner if isinstance(each, dict | list)]
@@ -288,7 +290,7 @@ def _require_few(tree: dict[str, Any], source: str) -> None:
 
 def _too_deep(source: str) -> SpecError:
     return _refused(
-        source, f"nests tables or lists more than {MOST_DEPTH} deep", "write fewer brackets, or dots in keys"
+        source, f"nests tables or lists more than {MOST_DEPTH} deep", "use fewer brackets, or fewer dots in keys"
     )
 
 
@@ -304,7 +306,7 @@ def read_own_json(
     most_bytes: int = MOST_OWN_BYTES,
     error: type[LabError] = ResultError,
 ) -> T:
-    """Read one of the lab's JSON files; ``converted`` changes the decoded tree. Raises ``error``, FileNotFoundError."""
+    """Read one of the lab's JSON files; ``converted`` changes the decoded tree. Raises ``error`` if it is damaged."""
     try:
         data = read_plain(path, most_bytes, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)
@@ -313,7 +315,7 @@ def read_own_json(
     except OSError as failure:
         raise error(f"'{path}' cannot be read: {failure.strerror}", hint="give yourself read permission") from None
     except ValueError as failure:
-        raise error(f"'{path}' is damaged: {failure}", hint="move it elsewhere: the lab creates a new one") from None
+        raise error(f"'{path}' is damaged: {failure}", hint="move it elsewhere; the lab creates a new one") from None
 
 
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:

@@ -1,8 +1,8 @@
 """Files from outside, files that are executed or loaded, and the lab's own files and folders.
 
 Kernels, drivers, libraries and interpreters must belong to this user or to root. Before anything in a file that is not
-shipped with raidlab runs, raidlab reports what the file may do. Only this user writes the lab's own data: a folder to
-which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or oversized
+shipped with raidlab runs, raidlab reports what the file may do. Only this user can write the lab's own data. A folder
+to which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or oversized
 file raises LabError.
 """
 
@@ -63,7 +63,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
-    """One sentence that says what a file may do; empty for a file of raidlab. ``lines`` are its shell lines."""
+    """Return a sentence that says what a file may do; empty for a file of raidlab. ``lines`` are its shell lines."""
     if not is_foreign(path):
         return ""
     count = len(foreign_lines(lines))
@@ -74,12 +74,12 @@ def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
 
 
 def foreign_lines(lines: Sequence[str]) -> list[str]:
-    """All shell lines of a file, in full, for the user to read before they run."""
+    """Return all shell lines of a file in full, so that the user can read them before they run."""
     return [visible(line.rstrip()) for text in lines for line in text.strip().splitlines()]
 
 
 _FIRST_FREE_GROUP = 100
-"""Groups below it belong to the distribution (Debian Policy, 9.2.2): root controls their membership."""
+"""Lower groups belong to the distribution (Debian Policy, 9.2.2), so root controls who is in them."""
 _ACCESS_LIST = "system.posix_acl_access"
 
 
@@ -88,11 +88,11 @@ class NotTrusted(LabError):
 
 
 def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = False) -> None:
-    """Raises NotTrusted for a file that another user may have written or replaced.
+    """Raise NotTrusted if another user may have written or replaced the file.
 
-    A missing file passes. ``what``: description of the file, such as "the embedded kernel"; ``again``: the command that
-    creates it again once it has been removed, empty for a file of the user's own. ``has_tree``: also check everything
-    in the folder ``path``.
+    A missing file passes. ``what`` describes the file, such as "the embedded kernel". ``again`` is the command that
+    creates the file again once it has been removed; it is empty for a file of the user's own. With ``has_tree``,
+    everything in the folder ``path`` is checked as well.
     """
     places = _way_to(path)
     for place in (*places, *(_below(path) if has_tree else ())):
@@ -106,11 +106,11 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
 
 
 def _reason(place: Path, found: os.stat_result) -> str:
-    """Why other users may have written to ``place``; empty if they cannot have."""
+    """Return why other users may have written to ``place``; empty if they cannot have."""
     if found.st_uid not in (0, os.geteuid()):
         return f"{place} belongs to another user (number {found.st_uid})"
     is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    # In a sticky folder users cannot remove files of other users (inode(7)). The mode of a link has no meaning.
+    # In a sticky folder, users cannot remove files of other users (inode(7)). The mode of a link has no meaning.
     if is_shared or stat.S_ISLNK(found.st_mode):
         return ""
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private_group(place, found)):
@@ -119,7 +119,7 @@ def _reason(place: Path, found: os.stat_result) -> str:
 
 
 def _is_private_group(place: Path, found: os.stat_result) -> bool:
-    """Whether no other user is in the file's group: a system group on a file of root, or the user's private group.
+    """Whether no other user is in the file's group, which is a system group on root's file or a private group.
 
     Debian and its derivatives give each user a private group with write access (usermod(8), login.defs(5),
     USERGROUPS_ENAB).
@@ -141,11 +141,11 @@ def _hint(path: Path, place: Path, found: os.stat_result, again: str) -> str:
     if found.st_uid not in (0, os.geteuid()):
         return f"use one of your own{f': remove {path}, then {again}' if again else ''}"
     made_anew = f"; otherwise remove '{path}', then {again}" if again else ""
-    return f"if nobody has changed anything there: chmod go-w '{place}'{made_anew}"
+    return f"if nobody has changed anything there, run: chmod go-w '{place}'{made_anew}"
 
 
 def _way_to(path: Path) -> tuple[Path, ...]:
-    """A path and all its parent folders, and the same for the target of each symlink among them."""
+    """Return a path and all its parent folders, and the same for the target of each symlink among them."""
     found: dict[Path, None] = {}
     left = [path.absolute()]
     while left:
@@ -166,12 +166,13 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 MOST_RECORD_BYTES = 16 * MIB
-"""A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. A record of this size may take
-thirty times as much once decoded, half of the memory that a computer can be expected to have."""
+"""Maximum size of a record. A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. Once
+decoded, a record of this size may take thirty times as much, half of the memory that a computer can be expected to
+have."""
 MOST_DOCUMENT_BYTES = 32 * MIB
 """Maximum size of a fio document (about 36 KiB) or a timeline (about 150 bytes per sample), unpacked."""
 _MOST_MEMBERS = 64
-"""Maximum number of members in a gzip file; the lab writes one. Reading a million members would take hours."""
+"""Maximum number of members in a gzip file. The lab writes one, and reading a million would take hours."""
 
 
 def open_plain(
@@ -184,13 +185,13 @@ def open_plain(
 ) -> int:
     """Open a plain file and return its descriptor.
 
-    ``is_own``: it must belong to this user, have no other hard link, and not be a symlink. ``folder_fd``: descriptor of
-    the folder in which to open the last component of ``path``, which must not be a symlink.
+    With ``is_own``, the file must belong to this user, have no other hard link, and not be a symlink. ``folder_fd`` is
+    the descriptor of the folder in which to open the last component of ``path``, which must not be a symlink.
 
     With O_CREAT a missing file is created, with access for this user only. Raises ``error`` if ``path`` is not such a
-    file, and OSError as open(2) does.
+    file, and OSError if open(2) fails.
     """
-    # Checked before opening, since opening a device may have side effects; and after, in case the file was replaced.
+    # Checked before opening, because opening a device may have side effects, and again after, in case of a replacement.
     has_links = not is_own and folder_fd is None
     name = path if folder_fd is None else path.name
     with suppress(FileNotFoundError) if flags & os.O_CREAT else nullcontext():
@@ -214,7 +215,7 @@ def read_plain(
     error: type[LabError] = ResultError,
     hint: str = "",
 ) -> bytes:
-    """Read a plain file. Raises the errors of ``open_plain``, and ``error`` for a file of more than ``most_bytes``."""
+    """Read a plain file. Raises the errors of ``open_plain``, and ``error`` if it is larger than ``most_bytes``."""
     with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
         # A file that grows meanwhile is not read without end.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
@@ -227,14 +228,14 @@ _NO_TEXT = "save it as UTF-8, or check that this is the right file"
 _NEXT = {
     errno.ENOENT: "check the name; a relative path starts in the current folder",
     errno.EACCES: "give yourself read permission: chmod u+r FILE, and u+x on its folders",
-    errno.ENAMETOOLONG: "shorten the name: at most 255 bytes, and 4,095 with its folders",
-    errno.ELOOP: "name the file itself: its links form a loop",
-    errno.ENOTDIR: "check the path: a part of it is a file, not a folder",
+    errno.ENAMETOOLONG: "shorten the name to at most 255 bytes, and to 4,095 with its folders",
+    errno.ELOOP: "specify the file itself, because its links form a loop",
+    errno.ENOTDIR: "check the path, because a part of it is a file, not a folder",
 }
 
 
 def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
-    """Read a plain UTF-8 file named by the user. Raises SpecError; ``hint`` is its hint if the file is too large."""
+    """Read a plain UTF-8 file that the user specified. Raises SpecError, with ``hint`` if the file is too large."""
     message = f"'{shortened(str(path), 200)}' cannot be read"
     try:
         data = read_plain(path, most_bytes, error=SpecError, hint=hint)
@@ -257,7 +258,7 @@ def read_text(path: Path, most_bytes: int, *, hint: str = "") -> str:
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
     """Read the plain file ``name``, which may include subfolders, below ``folder``. Symlinks in ``name`` are rejected.
 
-    Raises ResultError if it is not a plain file or has more than ``most_bytes``, and OSError as open(2) does.
+    Raises ResultError if it is not a plain file or is larger than ``most_bytes``, and OSError if open(2) fails.
     """
     where = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -271,7 +272,7 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
 
 
 def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
-    """Decompress gzip data. Raises ResultError for more than ``most_bytes`` unpacked, and for invalid gzip data."""
+    """Decompress gzip data. Raises ResultError if it is invalid, or unpacks to more than ``most_bytes``."""
     found: list[bytes] = []
     left = most_bytes
     while data:
@@ -292,12 +293,12 @@ def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
 
 
 def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabError]) -> None:
-    remove = "move it elsewhere: the lab creates its own files"
+    remove = "move it elsewhere; the lab creates its own files"
     if is_own and stat.S_ISLNK(found.st_mode):
         raise error(f"'{path}' is a link to another file", hint=remove)
     if not stat.S_ISREG(found.st_mode):
         raise error(
-            f"'{path}' is {kind_of(found.st_mode)}, not a file", hint="name a plain file" if not is_own else remove
+            f"'{path}' is {kind_of(found.st_mode)}, not a file", hint="give a plain file" if not is_own else remove
         )
     if is_own and found.st_uid != os.geteuid():
         raise error(f"'{path}' belongs to another user (number {found.st_uid})", hint=remove)
@@ -306,7 +307,7 @@ def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabE
 
 
 def kind_of(mode: int) -> str:
-    """The type of a file that is not a plain file, such as ``a pipe``."""
+    """Return the type of a file that is not a plain file, such as ``a pipe``."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
     return kinds.get(stat.S_IFMT(mode), "a device")
 
@@ -314,16 +315,16 @@ def kind_of(mode: int) -> str:
 T = TypeVar("T")
 
 MOST_OWN_BYTES = 4 * MIB
-"""Maximum size of one of the lab's lists or notes; the largest known, the progress in a lesson, has a few KiB."""
+"""Maximum size of one of the lab's lists or notes. The largest known is the progress in a lesson, with a few KiB."""
 _ELSEWHERE = "choose another folder with RAIDLAB_STATE=FOLDER"
 
 
 def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
-    """Raises LabError for another user's folder, or one to which others may write, and OSError as stat(2) does.
+    """Raise LabError if the folder belongs to another user or others may write to it, and OSError if stat(2) fails.
 
-    A missing folder passes, since it may be created. Folders of root are trusted, since root is unrestricted anyway.
-    ``may_be_link``: follow a symlink, as the user may have configured one; folders created by the lab are never
-    symlinks.
+    A missing folder passes, because it may be created. Folders of root are trusted, because root is unrestricted
+    anyway. With ``may_be_link``, a symlink is followed, because the user may have configured one. Folders created by
+    the lab are never symlinks.
     """
     try:
         found = path.stat(follow_symlinks=may_be_link)
@@ -349,10 +350,10 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
 
 
 def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
-    """Create a folder and its parents for this user only, and check each from ``root`` (default: ``path``) down.
+    """Create a folder and its parents for this user only, and check each from ``root`` (default ``path``) down.
 
-    The XDG Base Directory Specification requires mode 0700, even for the parents. Raises what ``check_own_folder``
-    raises.
+    The XDG Base Directory Specification requires mode 0700, even for the parents. Raises the errors of
+    ``check_own_folder``.
     """
     root = root or path
     if root.is_symlink() and not root.exists():

@@ -1,8 +1,8 @@
 """Text from outside that is displayed, and names that become part of a path, of a command or of a device's name.
 
-The guarantees: displayed text has no side effects. It does not move the cursor, forge lines, run scripts or act as a
-formula. A name never leads outside its folder, and is never hidden in it, parsed as an option, or too long for a file
-system.
+The gate guarantees that displayed text has no side effects: it does not move the cursor, forge lines, run scripts or
+act as a formula. A name never leads outside its folder, and is never hidden in it, parsed as an option, or too long for
+a file system.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Iterable
 from lab.errors import LabError, SpecError
 
 _MARKDOWN = re.compile(r"([\\`*_|~]|\](?=[(\[:])|^[#+=-](?=[#+=-]*(?: |$)))")
-"""Emphasis, code, borders of cells; the end of link text; markers of headings, lists and rules."""
+"""Matches emphasis, code, borders of cells, the end of link text, and markers of headings, lists and rules."""
 _FORMULA = "=+-@\t\r"
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,]*([eE][+-]?[0-9]+)?")
 _UNSEEN_IN_JSON = re.compile("[^\x00-\x7e]|\x7f")
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    r"""``text`` on one line, with all invisible characters escaped, such as ``\x1b``.
+    r"""Return ``text`` on one line, with all invisible characters escaped, such as ``\x1b``.
 
     These are control characters (C0, C1), characters that change the text direction, and bytes that are not valid
-    UTF-8. ``lines`` keeps line ends and tabs.
+    UTF-8. With ``lines``, line ends and tabs are kept.
     """
     if text.isprintable():
         return text
@@ -35,12 +35,12 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def visible_name(name: str) -> str:
-    r"""A file's name made visible and unambiguous: a literal ``\`` is doubled, so no two names look the same."""
+    r"""Return a file's name with invisible characters escaped and each ``\`` doubled, so no two names look the same."""
     return visible(name.replace("\\", "\\\\"))
 
 
 def require_utf8(words: Iterable[str]) -> None:
-    """Raises SpecError for an argument that is not valid UTF-8: messages, JSON and machines do not accept it."""
+    """Raise SpecError if an argument is not valid UTF-8, which messages, JSON and machines do not accept."""
     for word in words:
         try:
             word.encode()
@@ -50,24 +50,24 @@ def require_utf8(words: Iterable[str]) -> None:
 
 
 def shortened(text: str, most: int = 40) -> str:
-    """User-supplied text, shortened to a length suitable for an error message."""
+    """Shorten user-supplied text to a length suitable for an error message."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def visible_json(text: str) -> str:
-    r"""The same JSON value, with terminal control characters escaped as ``\uXXXX``."""
+    r"""Return the same JSON value with terminal control characters escaped as ``\uXXXX``."""
     if text.isprintable():
         return text
     return _UNSEEN_IN_JSON.sub(lambda found: found[0] if _is_seen(found[0]) else json.dumps(found[0])[1:-1], text)
 
 
 def markdown(text: str) -> str:
-    """One line of ``text`` as literal Markdown: no HTML, no link, no cell border."""
+    """Return ``text`` on one line, escaped so that Markdown shows it literally, without HTML, links or cell borders."""
     return _MARKDOWN.sub(r"\\\1", html.escape(visible(text), quote=False))
 
 
 def spreadsheet(text: str) -> str:
-    """A CSV cell; a formula gets a leading apostrophe, so no spreadsheet evaluates it (OWASP, CSV injection)."""
+    """Return a CSV cell. A formula gets a leading apostrophe, so no spreadsheet evaluates it (OWASP, CSV injection)."""
     shown = visible(text)
     is_formula = shown[:1] in _FORMULA and shown != "" and not _NUMBER.fullmatch(shown)
     return f"'{shown}" if is_formula else shown
@@ -89,12 +89,12 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def is_name(text: str, most: int = MOST_NAME_CHARACTERS) -> bool:
-    """Whether ``text`` has 1 to ``most`` letters, digits, '-', '_' and '.', and does not begin with '-' or '.'."""
+    """Whether ``text`` is 1 to ``most`` letters, digits, '-', '_' and '.', and does not begin with '-' or '.'."""
     return len(text) <= most and NAME.fullmatch(text) is not None
 
 
 def checked_name(text: str, what: str, *, most: int = MOST_NAME_CHARACTERS, error: type[LabError] = SpecError) -> str:
-    """``text``, if it is a valid name. Raises ``error``; ``what`` names the type of object in messages: ``disk``."""
+    """Return ``text`` if it is a valid name, or raise ``error``; ``what`` is the type of object, such as ``disk``."""
     if is_name(text, most):
         return text
     rule = f"use at most {most} letters, digits, '-', '_' and '.', and begin with a letter or a digit"

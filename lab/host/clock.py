@@ -39,14 +39,14 @@ def utc_text(clock: Clock) -> str:
 
 
 def utc_second_text(clock: Clock) -> str:
-    """Return the time in the format of results: in whole seconds."""
+    """Return the time in the format of results, which has whole seconds."""
     return clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> datetime:
-    """Parse a time from either function above; ``datetime.min`` for other text.
+    """Parse a time from either function above; return ``datetime.min`` for other text.
 
-    Needed to sort times: as text, ``…29Z`` sorts after ``…29.5Z``.
+    This is needed to sort times, because as text ``…29Z`` sorts after ``…29.5Z``.
     """
     try:
         found = datetime.fromisoformat(text)
@@ -56,7 +56,7 @@ def moment(text: str) -> datetime:
 
 
 def polls(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
-    """Yield once for each poll of a bounded wait, pausing between polls: True for the last poll, after the time-out."""
+    """Yield once for each poll of a bounded wait, pausing in between: True for the last poll, after the time-out."""
     deadline = clock.monotonic_seconds() + timeout_seconds
     while not (is_last := clock.monotonic_seconds() >= deadline):
         yield is_last
@@ -73,7 +73,10 @@ def wait_for(
     clock: Clock,
     hint: str = "",
 ) -> T:
-    """Poll ``observe`` until ``is_reached`` holds; return that observation. Raises WaitTimedOut with the last one."""
+    """Poll ``observe`` until ``is_reached`` holds, and return that observation.
+
+    Raises WaitTimedOut, which reports the last observation.
+    """
     for is_last in polls(clock, timeout_seconds):
         seen = observe()
         if is_reached(seen):

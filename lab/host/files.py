@@ -1,4 +1,4 @@
-"""Files on the host on which this client runs, below a root folder that tests replace; file locks; tracebacks of bugs.
+"""Files on the host on which this client runs, file locks, and tracebacks of bugs.
 
 A lock covers a whole file (flock(2)) or a single byte of it, and is released when its holder ends.
 """
@@ -28,12 +28,12 @@ _NONE_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def open_lock(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open a lock file; create it if missing. Raises OSError, and ``error`` if the file is not the lab's own."""
+    """Open a lock file, and create it if it is missing. Raises OSError, or ``error`` if it is not the lab's own."""
     return open_plain(path, os.O_RDWR | os.O_CREAT, is_own=True, error=error)
 
 
 def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
-    """Lock an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if it is locked already, or OSError."""
+    """Lock an open file, ``SHARED`` or ``ALONE``. Raises BlockingIOError if it is already locked, or OSError."""
     try:
         fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
     except OSError as error:
@@ -41,7 +41,7 @@ def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
 
 
 def take_byte(descriptor: int, place: int, path: Path) -> bool:
-    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)); False if it is already locked. Raises OSError."""
+    """Lock a byte of an open file (F_OFD_SETLK, fcntl_locking(2)). Return False if it is locked. Raises OSError."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
     except (BlockingIOError, PermissionError):
@@ -70,29 +70,29 @@ def _explained(error: OSError, path: Path) -> OSError:
 
 _HINTS = {
     errno.ENOSPC: "free some space, or choose another folder",
-    errno.EDQUOT: "your quota is used up: delete old results, or choose another folder",
-    errno.EFBIG: "the limit for file sizes is too low (ulimit -f)",
-    errno.EROFS: "the file system is mounted read-only: choose another folder",
+    errno.EDQUOT: "your quota is used up; delete old results, or choose another folder",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.EROFS: "the file system is mounted read-only; choose another folder",
     errno.EACCES: "give yourself write permission on the folder, or choose another folder",
-    errno.EPERM: "choose another name or folder: this name may belong to another user",
+    errno.EPERM: "choose another name or folder, because this name may belong to another user",
     errno.EMFILE: "allow more open files: ulimit -n 1024",
-    errno.ENFILE: "this computer has too many files open: close other programs",
+    errno.ENFILE: "this computer has too many open files; close other programs",
     errno.ENOMEM: "close other programs, or allow more memory (ulimit -v)",
     errno.EAGAIN: "close other programs, or allow more processes (ulimit -u)",
-    errno.E2BIG: "the environment or the command is too long: unset large variables",
+    errno.E2BIG: "the environment or the command is too long; unset large variables",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ENOLCK: "keep the lab on a local disk: RAIDLAB_STATE=FOLDER",
-    errno.EEXIST: "name a file that does not exist yet",
+    errno.EEXIST: "choose a file name that does not exist yet",
 }
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _LONGEST_BYTES = 200
-"""Limit for the part of a file's name that its temporary file's name contains; a name may have 255 bytes."""
+"""Maximum number of bytes of a file's name that the name of its temporary file contains. A name may have 255 bytes."""
 _MOST_LINKS = 40
-"""The number of links that the kernel follows (path_resolution(7))."""
+"""Maximum number of links that the kernel follows (path_resolution(7))."""
 
 
 class HostFiles:
-    """Reads small text files below ``root`` (a test passes a temporary folder)."""
+    """Reads small text files below ``root``, for which tests pass a temporary folder."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -101,7 +101,7 @@ class HostFiles:
         return self._root / name.lstrip("/")
 
     def read(self, name: str) -> str | None:
-        """The file's text, or None if it is missing or may not be read."""
+        """Return the file's text, or None if it is missing or may not be read."""
         try:
             return self.path(name).read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -115,24 +115,24 @@ def advice(error: OSError, otherwise: str) -> str:
 
 def storage_error(what: str, error: OSError) -> ResultError:
     """Return a ResultError for an error of the file system, with a hint."""
-    return ResultError(f"{what}: {error.strerror or error}", hint=advice(error, "check the disk that holds it"))
+    return ResultError(f"{what}: {error.strerror or error}", hint=advice(error, "check the disk that it is on"))
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; write(2) may accept only some of them, as when the disk fills up. Raises OSError."""
+    """Write every byte. One write(2) may accept only some, for example when the disk fills up. Raises OSError."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(descriptor, view) :]
         except BlockingIOError:
-            # The pipe has been made non-blocking, and its reader is slow.
+            # The pipe is non-blocking, and its reader is slow.
             select.select([], [descriptor], [])
 
 
 def require_written(descriptor: int) -> None:
     """Raise OSError for an error that a file system reports only on close(2), such as a full NFS server.
 
-    Closing a copy of the descriptor reports it too, while the write can still be undone.
+    Closing a copy of the descriptor reports the error too, while the write can still be undone.
     """
     os.close(os.dup(descriptor))
 
@@ -147,7 +147,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
-    """Replace ``path`` with ``data`` atomically: temporary file, fsync, rename, fsync of the folder.
+    """Replace ``path`` with ``data`` atomically, by fsync and rename of a temporary file, then fsync of the folder.
 
     If it raises OSError, the temporary file has been removed and ``path`` is unchanged. Without ``is_durable`` a power
     failure may lose the data. The umask applies to ``mode``.
@@ -176,7 +176,7 @@ def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int =
         _write(descriptor, data, is_durable=is_durable)
         try:
             try:
-                # link(2) fails if the name exists: of two concurrent callers only one creates the file.
+                # link(2) fails if the name exists, so only one of two concurrent callers creates the file.
                 os.link(name, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
@@ -190,7 +190,7 @@ def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int =
 
 
 def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Append ``data`` to one of the lab's own files; if it is missing, create it with access for this user only.
+    """Append ``data`` to one of the lab's own files. A missing file is created with access for this user only.
 
     Raises ResultError if it is not a regular file that belongs to this user alone. If it raises OSError, the file has
     its previous length again. A killed process may leave part of ``data`` in the file. Only one process may append at a
@@ -208,7 +208,7 @@ def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     finally:
         os.close(descriptor)
     if is_durable and before == 0:
-        # The file may be new: then its name must be durable as well.
+        # If the file is new, its name must be durable as well.
         sync_folder(path.parent)
 
 
@@ -221,9 +221,9 @@ def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
 
 
 def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open one of the lab's own files for appending; create a missing one for this user only.
+    """Open one of the lab's own files for appending. A missing file is created with access for this user only.
 
-    Raises OSError, ``error``.
+    Raises OSError or ``error``.
     """
     return open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, is_own=True, error=error)
 
@@ -249,7 +249,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[int]:
-    """Open a file's folder: later operations use this descriptor, even if the path leads elsewhere by then."""
+    """Open a file's folder. Later operations use this descriptor, even if the path leads elsewhere by then."""
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -259,7 +259,7 @@ def _folder_of(path: Path) -> Iterator[int]:
 
 @contextmanager
 def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
-    """Create a file in ``folder``, yield its name and descriptor; remove it at the end unless it was renamed."""
+    """Create a file in ``folder`` and yield its name and descriptor. Remove it at the end unless it was renamed."""
     short = os.fsdecode(os.fsencode(name)[:_LONGEST_BYTES])
     temporary = f".{short}.{secrets.token_hex(8)}.tmp"
     # O_EXCL never opens an existing file, pipe or link with this name (open(2)).
@@ -289,7 +289,7 @@ def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> Non
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """Return the descriptor of this process that ``path`` names, as /dev/stdout or /dev/fd/N do; else None."""
+    """Return the descriptor of this process to which ``path`` refers, such as /dev/stdout or /dev/fd/N; else None."""
     for _ in range(_MOST_LINKS):
         folder = os.path.realpath(path.parent)
         if re.fullmatch(rf"/proc/{os.getpid()}(/task/[0-9]+)?/fd", folder):
@@ -329,7 +329,7 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
         raise OSError(errno.EEXIST, f"{kind} has this name", str(path))
     if stat.S_ISFIFO(seen.st_mode) and not _is_ours(seen):
         raise OSError(errno.EEXIST, f"{kind} of another user has this name", str(path))
-    # O_NONBLOCK: a pipe without a reader fails (ENXIO) instead of blocking.
+    # With O_NONBLOCK, a pipe without a reader fails (ENXIO) instead of blocking.
     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -342,7 +342,7 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o644) -> None:
-    """Like ``replace_file``, but raises ResultError with a hint."""
+    """Replace a file like ``replace_file``, but raise ResultError with a hint."""
     try:
         replace_file(path, data, is_durable=is_durable, mode=mode)
     except OSError as error:
@@ -350,22 +350,22 @@ def write_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Create an output folder that the user named, and its parents. Raises ResultError with a hint."""
+    """Create an output folder that the user specified, and its parents. Raises ResultError with a hint."""
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
-        raise storage_error(f"the folder '{path}' cannot be made", error) from error
+        raise storage_error(f"the folder '{path}' cannot be created", error) from error
 
 
 def store_traceback(error: BaseException) -> str:
-    """Write the traceback to a new file and return how to report the error; without a file, name the source line."""
+    """Write the traceback to a new file and return how to report the error, with the source line if that fails."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write("".join(traceback.format_exception(error)))
     except OSError:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"report it with this place: {last.filename}:{last.lineno}"
+        return f"report it with this source line: {last.filename}:{last.lineno}"
     return f"report it with {path}"
 
 

@@ -1,8 +1,8 @@
 """Run one function over many jobs in worker processes that end with this process.
 
-Workers are started with spawn: a fork would copy locks that threads of this process hold. A worker has one pipe to its
-parent and no descriptor of the other pipes, so it sees end of file on its pipe when its parent ends; and the kernel
-kills it when the parent dies, even in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
+Workers are started with spawn, because a fork would copy locks that threads of this process hold. A worker has one pipe
+to its parent and no descriptor of the other pipes, so it sees end of file on its pipe when its parent ends. The kernel
+also kills the worker when the parent dies, even in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def processors() -> int:
 def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -> Iterator[Iterator[Answer]]:
     """Yield the results of ``work`` for all jobs as they arrive, in no particular order. No worker remains at the end.
 
-    ``work`` must be a module-level function; jobs and results must be picklable. Each worker imports the program's main
-    module, so importing it must have no side effects, and has one job at a time: there are never more waiting results
-    than workers. With fewer than two ``processes`` all jobs run in this process.
+    ``work`` must be a module-level function, and jobs and results must be picklable. Each worker imports the program's
+    main module, so importing it must have no side effects. A worker has one job at a time, so there are never more
+    waiting results than workers. With fewer than two ``processes`` all jobs run in this process.
 
-    Raises LabError if a worker is killed from outside, RuntimeError for an exception in ``work``.
+    Raises LabError if a worker is killed from outside, and RuntimeError if ``work`` raises an exception.
     """
     if processes < 2:
         yield map(work, jobs)
@@ -62,7 +62,7 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Block signals while workers start, so that they inherit the mask: only the parent then handles Ctrl-C."""
+    """Block signals while workers start, so that they inherit the mask and only the parent handles Ctrl-C."""
     # The resource tracker, which multiprocessing starts with the first process, unblocks signals when it starts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -109,7 +109,7 @@ def _answers(workers: dict[Connection, SpawnProcess], jobs: Iterator[Job]) -> It
             if not is_good:
                 raise RuntimeError(answer)
             busy.discard(pipe)
-            # Before the result is used, so that its worker runs meanwhile.
+            # This is done before the result is used, so that the worker runs in the meantime.
             send_next_job(pipe)
             yield answer
 
@@ -118,7 +118,7 @@ def _ended(process: SpawnProcess) -> LabError:
     process.join()
     return LabError(
         f"a worker process was killed from outside ({ended_how(process.exitcode or 0)})",
-        hint="run the command again; if memory is short, first close other programs",
+        hint="run the command again; if memory is short, close other programs first",
     )
 
 

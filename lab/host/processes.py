@@ -1,4 +1,4 @@
-"""The client's only module that starts processes, including raidlab's Python processes."""
+"""The only module of the client that starts processes, including raidlab's Python processes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lab.host.clock import HostClock, polls
 
 
 def isolated_python(*arguments: str, python: str = "") -> tuple[str, ...]:
-    """The argv of an interpreter in isolated mode (``-I``) with ``arguments``, such as ``"-m", "tui"``.
+    """Return the argv of an interpreter in isolated mode (``-I``) with ``arguments``, such as ``"-m", "tui"``.
 
-    ``python`` is the interpreter's path on the computer where it runs; empty for the current one. Processes that
-    multiprocessing starts from such a process are isolated too (subprocess._args_from_interpreter_flags).
+    ``python`` is the interpreter's path on the computer where it runs, or empty for the current interpreter. Processes
+    that multiprocessing starts from such a process are isolated too (subprocess._args_from_interpreter_flags).
     """
     return (python or sys.executable, "-I", *arguments)
 
@@ -42,8 +42,8 @@ RunningProcess = subprocess.Popen[bytes]
 class Processes:
     """Finds programs on the host, and runs and kills processes."""
 
-    # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian. The current folder is never
-    # searched for programs, although an empty or relative entry of PATH would mean that.
+    # Administration tools are in sbin, which is not in an ordinary user's PATH on Debian. The current folder is never
+    # searched for programs, even if PATH has an empty or relative entry.
     _SEARCH_PATH = os.pathsep.join(
         (
             *filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)),
@@ -61,7 +61,7 @@ class Processes:
     def run(
         self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run a program to its end with an empty stdin. A time-out counts as status 124, as with timeout(1)."""
+        """Run a program to its end with an empty stdin. After a time-out the status is 124, as with timeout(1)."""
         try:
             done = subprocess.run(
                 argv,
@@ -87,7 +87,7 @@ class Processes:
         stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess:
-        """Start a process with pipes for input and output, in a session of its own: Ctrl-C reaches only the client."""
+        """Start a process with pipes for input and output, in its own session, which Ctrl-C does not reach."""
         return subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -100,16 +100,16 @@ class Processes:
         )
 
     def kill_group(self, group_id: int) -> None:
-        """Send SIGKILL to a whole process group; a group that is already gone is not an error."""
+        """Send SIGKILL to a whole process group. It is not an error if the group is already gone."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group_id, signal.SIGKILL)
 
     def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None:
         """Kill every process that has a file below ``folder`` open for writing, except this process and ``spared``.
 
-        Repeats SIGKILL until none is left: a process may start others before it dies, and on a busy host exiting takes
-        a while. Gives up after DYING_SECONDS on processes that are still alive. A file named ``but`` does not count:
-        other commands open it, for any length of time, to test whether it is locked.
+        SIGKILL is repeated until no such process is left, because a process may start others before it dies, and on a
+        busy host exiting takes a while. After DYING_SECONDS the processes that are still alive are left alone. A file
+        named ``but`` does not count, because other commands open it to test whether it is locked.
         """
         place = f"{folder.resolve()}/"
         before: set[int] = set()
@@ -125,12 +125,12 @@ class Processes:
 
 
 def ended_how(status: int) -> str:
-    """Return ``status 1``, or the name of the signal, for a status from ``RunningProcess.poll``."""
+    """Return text such as ``status 1``, or the signal's name, for a status from ``RunningProcess.poll``."""
     return signal.Signals(-status).name if status < 0 else f"status {status}"
 
 
 def _writes_below(process: Path, folder: str, but: str) -> bool:
-    """Whether a process has a file below ``folder`` open for writing, even a removed one (proc(5), fd and fdinfo)."""
+    """Whether a process has a file below ``folder``, even a removed one, open for writing (proc(5), fd and fdinfo)."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError, IndexError, ValueError):

@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM, SIGHUP and the loss of the terminal end a command in an orderly way, and in bounded time.
 
-Orderly: the handler raises an exception, so that all resources are closed; or it calls a function, where an event loop
-would swallow an exception. In bounded time: at the deadline the remaining resources are released by force, on a thread
-that waits for no lock, loop or terminal.
+The handler raises an exception, so that all resources are closed in order. Where an event loop would swallow an
+exception, it calls a function instead. At the deadline the remaining resources are released by force, on a thread that
+waits for no lock, loop or terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 APP_SECONDS: dict[int, float] = {signal.SIGINT: 1.1, signal.SIGTERM: 1.1, signal.SIGHUP: 3.0}
-"""Time for an app's orderly close: it ends within 2 seconds of SIGTERM, and within 5 of losing its terminal."""
+"""Time limits for an app's orderly close. It ends within 2 s of SIGTERM, and within 5 s of losing its terminal."""
 FORCE_SECONDS = 0.6
 UNHURRIED_SECONDS = 10.0
 _COMMAND_SECONDS: dict[int, float] = {signal.SIGTERM: 4.0, signal.SIGHUP: 3.0}
@@ -55,7 +55,7 @@ class _Ending:
         if number == signal.SIGHUP:
             _leave_lost_terminal()
             if self.received:
-                # The kernel and the shell each send one when a window closes: the second is not a sign of impatience.
+                # The kernel and the shell each send SIGHUP when a window closes. The second is no sign of impatience.
                 return
         self.received += 1
         if self.received >= _IMPATIENT_FROM or not self.is_anything_open:
@@ -79,12 +79,12 @@ class _Ending:
     def _force(self, status: int) -> None:
         with self.calm:
             self.calm.wait_for(lambda: not self.unhurried, timeout=UNHURRIED_SECONDS)
-        # A copy: other threads continue to add and remove entries.
+        # This is a copy, because other threads continue to add and remove entries.
         threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in tuple(self.resorts.values())]
         for thread in threads:
             thread.start()
         for thread in threads:
-            # On an overloaded host, exit late rather than leave something behind.
+            # On an overloaded host it is better to exit late than to leave something behind.
             thread.join(3 * FORCE_SECONDS)
         os._exit(status)
 
@@ -93,10 +93,10 @@ _ending = _Ending()
 
 
 def install() -> None:
-    """Install the handlers: the first signal raises Interrupted; a second only reports that closing is in progress.
+    """Install the handlers. The first signal raises Interrupted, and a second only reports that closing is in progress.
 
-    A signal that the parent ignores stays ignored: a command started with nohup(1), or in the background of a script,
-    should continue.
+    A signal that the parent ignores stays ignored, so that a command started with nohup(1), or in the background of a
+    script, continues.
     """
     _ending.handled = tuple(number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN)
     reinstall()
@@ -110,7 +110,7 @@ def reinstall() -> None:
 
 @contextmanager
 def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
-    """Handle signals for an app: it must close within ``APP_SECONDS``, and the loss of its terminal always ends it.
+    """Handle signals for an app, which must close within ``APP_SECONDS`` and always ends when it loses its terminal.
 
     If ``listener`` is given, it is called with the signal's number, on any thread, and no exception is raised.
     """
@@ -120,7 +120,7 @@ def handled_by(listener: Callable[[int], object] | None = None) -> Iterator[None
     try:
         yield
     finally:
-        # The deadline stays: this process must end.
+        # The deadline stays in effect, because this process must end.
         _ending.listener, _ending.seconds = None, _COMMAND_SECONDS
 
 
@@ -149,10 +149,10 @@ def unhurried() -> Iterator[None]:
 
 
 def watch_terminal(descriptors: tuple[int, ...] = (1,)) -> None:
-    """Watch the terminal: from now on its loss ends the command as SIGHUP does, even if no signal is sent.
+    """Watch the terminal. From now on its loss ends the command like SIGHUP, even if no signal is sent.
 
-    A session's leader may catch SIGHUP and wait for its child (make), and without a controlling terminal no process
-    receives it. An app, which is useless without its terminal, ends even if SIGHUP is ignored. With several
+    A session's leader, such as make, may catch SIGHUP and wait for its child, and without a controlling terminal no
+    process receives SIGHUP. An app, which is useless without its terminal, ends even if SIGHUP is ignored. With several
     ``descriptors``, pipes and sockets among them are watched too.
     """
     if _ending.is_watching:
@@ -198,9 +198,9 @@ def _read(path: str) -> str:
 
 
 def terminal_is_lost() -> None:
-    """End the command as SIGHUP does, from any thread. A second call has no further effect."""
+    """End the command like SIGHUP, from any thread. A second call has no further effect."""
     if signal.SIGHUP in _ending.handled:
-        # The signal interrupts the main thread, wherever it waits; if it does not respond, the deadline still applies.
+        # The signal interrupts the main thread, wherever it waits. If that thread does not react, the deadline applies.
         _ending.start_deadline(_ending.seconds[signal.SIGHUP], 128 + signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
     elif _ending.listener:
@@ -208,17 +208,17 @@ def terminal_is_lost() -> None:
 
 
 def nothing_is_open() -> None:
-    """Make a signal end the process immediately until ``close_in_order`` runs: imports could lose an exception."""
+    """Make signals end the process immediately until ``close_in_order`` runs, because imports may lose an exception."""
     _ending.is_anything_open = False
 
 
 def close_in_order() -> None:
-    """Make a signal start an orderly close: from now on resources may be open."""
+    """Make signals start an orderly close, because from now on resources may be open."""
     _ending.is_anything_open = True
 
 
 def ignore() -> None:
-    """Ignore signals after all work and output, since the interpreter restores the default handlers before it exits."""
+    """Ignore signals after all work and output, because the interpreter restores default handlers before it exits."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -235,7 +235,7 @@ def restored() -> Iterator[None]:
 
 
 def _leave_lost_terminal() -> None:
-    """Replace a terminal that is gone with /dev/null: messages during the close must not fail (EIO)."""
+    """Replace a terminal that is gone with /dev/null, so that messages during the close do not fail with EIO."""
     for descriptor in range(3):
         try:
             is_lost = stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor)
@@ -249,7 +249,7 @@ def _leave_lost_terminal() -> None:
 
 
 def _write_message(text: str) -> None:
-    """Write to standard error if it is ready: a handler must not wait for a terminal, or for a stream's lock."""
+    """Write to standard error if it is ready. A handler must not wait for a terminal or for a stream's lock."""
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, f"{text}\n".encode())

@@ -1,8 +1,8 @@
 """Standard input, output and error, and the user's terminal in raw mode.
 
-Guarantee: all three streams are open, so no other file takes their descriptors, and a stream that cannot be written to
-ends the command with a message, or silently if no user could read one. A terminal that is read key by key while another
-program draws on it is always restored.
+This module guarantees that all three streams are open, so that no other file gets their descriptors. A stream that
+cannot be written to ends the command with a message, or silently if no user could read a message. A terminal that is
+read key by key while another program draws on it is always restored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Guarded(io.FileIO):
         super().__init__(descriptor, "wb", closefd=False)
 
     def write(self, data: object) -> int:
-        """Raises BrokenPipeError or BrokenOutput, for stdout only: a broken stderr cannot be reported anywhere."""
+        """Write data. Errors of stdout raise BrokenPipeError or BrokenOutput; a broken stderr cannot be reported."""
         while True:
             try:
                 written = super().write(data)  # type: ignore[arg-type]
@@ -48,18 +48,18 @@ class _Guarded(io.FileIO):
                 raise _lost(error) from None
             if written is not None:
                 return written
-            # The pipe has been made non-blocking, and its reader is slow.
+            # The pipe is non-blocking, and its reader is slow.
             select.select([], [self], [])
 
 
 def _lost(error: OSError) -> BrokenOutput:
     is_closed = error.errno == errno.EBADF
-    otherwise = "it is closed: send it to a file, a pipe or /dev/null" if is_closed else "check where it is sent"
+    otherwise = "it is closed; send it to a file, a pipe or /dev/null" if is_closed else "check where it is sent"
     return BrokenOutput(f"standard output cannot be written: {error.strerror}", hint=advice(error, otherwise))
 
 
 def finish() -> None:
-    """Flush standard output and verify that all of it was written. Raises BrokenOutput, BrokenPipeError."""
+    """Flush standard output and verify that all of it was written. Raises BrokenOutput or BrokenPipeError."""
     sys.stdout.flush()
     try:
         require_written(_OUTPUT)
@@ -69,10 +69,10 @@ def finish() -> None:
 
 
 def prepare() -> None:
-    """Open closed streams as /dev/null at the start of a process, as ``</dev/null 2>/dev/null`` would.
+    """Open closed streams as /dev/null at the start of a process, the way ``</dev/null 2>/dev/null`` would.
 
-    Only a closed standard output is opened read-only: printing then fails, as in coreutils, since a caller may wait for
-    the output.
+    Only a closed standard output is opened read-only. Printing then fails, as in coreutils, because a caller may be
+    waiting for the output.
     """
     for descriptor in range(3):
         try:
@@ -97,7 +97,7 @@ def silence(descriptor: int) -> None:
 def _guarded(descriptor: int, stream: IO[str] | None) -> io.TextIOWrapper:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     raw = _Guarded(descriptor)
-    # A character that the terminal's encoding lacks is written as an escape.
+    # A character that is not in the terminal's encoding is written as an escape.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.isatty())
 
 
@@ -107,11 +107,11 @@ _ALTERNATE = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
 _USUAL = b"\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 _FIRST_SCREEN = b"\x1b[?1049l"
 USUAL_MODES = _FIRST_SCREEN + _USUAL
-"""Resets a terminal after a program that could not restore it."""
+"""The sequence that resets a terminal after a program that could not restore it."""
 
 
 class Console:
-    """Standard input and output in raw mode. Call ``show`` and ``end`` from any thread, the rest from a single one."""
+    """Standard input and output in raw mode. Call ``show`` and ``end`` on any thread, and the rest on a single one."""
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -122,7 +122,7 @@ class Console:
         """Whether the output has switched to the alternate screen, as editors and pagers do."""
 
     def size(self) -> tuple[int, int]:
-        """Return columns and rows. Raises OSError if the terminal is gone."""
+        """Return the numbers of columns and rows. Raises OSError if the terminal is gone."""
         columns, rows = os.get_terminal_size(0)
         return max(columns, 1), max(rows, 1)
 
@@ -156,7 +156,7 @@ class Console:
                 yield data
 
     def on_winch(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle SIGWINCH: the window's size has changed."""
+        """Handle SIGWINCH, which means that the window's size has changed."""
         self._is_resized = True
         os.eventfd_write(self._wake, 1)
 
@@ -186,5 +186,5 @@ def raw_console() -> Iterator[Console]:
                 os.write(1, _FIRST_SCREEN * console.is_on_second_screen + _USUAL + b"\r\n")
             termios.tcsetattr(0, termios.TCSADRAIN, before)
         except (OSError, termios.error):
-            # The window has been closed: there is nothing to restore.
+            # The window has been closed, so there is nothing to restore.
             pass
