@@ -1,4 +1,4 @@
-"""Lab disks: the only devices that the lab may write to."""
+"""Lab disks, the only devices to which the lab may write."""
 
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, specs
 from lab.disks.lab import Lab, Opener, open_lab, with_fitting_time

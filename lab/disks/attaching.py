@@ -1,7 +1,7 @@
-"""Plans that create lab disks on a machine and remove them again. Pure: nothing runs here.
+"""Makes plans that create lab disks on a machine and remove them again. Nothing runs here.
 
-A virtual machine's spindles are backed by its lab disks: in memory they would not fit, and would lose their data. In
-virtual time the embedded kernel's spindles are drives of the lab's own driver
+A virtual machine's spindles are backed by its lab disks, because in memory they would not fit and would lose their
+data. In virtual time the embedded kernel's spindles are drives of the lab's own driver
 (provision/kernel/driver/lab_drive_kern.c, which documents its commands). On a stock kernel a program on the machine
 takes the driver's place (lab/disks/served_drives.py).
 """
@@ -30,7 +30,7 @@ _CLASSES = {"/sys/class/misc": KERNEL_DRIVE_NODE, "/sys/class/cuse": SERVED_NODE
 
 
 def node_prefix(machine: Machine) -> str:
-    """The prefix of the nodes of the lab's own drives on the machine; empty if it has no driver for them."""
+    """Return the prefix of the nodes of the lab's own drives; empty if the machine has no driver for them."""
     if machine.facts.is_virtual_time:
         return KERNEL_DRIVE_NODE
     found = machine.list_dirs(list(_CLASSES)) if machine.facts.is_embedded else {}
@@ -43,18 +43,18 @@ def is_kernel_drive(disk: LabDisk) -> bool:
 
 
 def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
-    """Make the drive take ``seconds`` for each request from now on; with 0, it runs at its own pace again."""
+    """Return a step after which the drive takes ``seconds`` for each request; 0 restores its own pace."""
     number = _number(disk.node)
     return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
 
 
 def kernel_power_step(disk: LabDisk, why: str) -> Step:
-    """Interrupt the drive's power for an instant; the data in its write cache are lost."""
+    """Return a step that interrupts the drive's power for an instant, which loses the data in its write cache."""
     return _line(("power", _number(disk.node)), why, danger=Danger.DATA, writes=disk.node)
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Name -> checksum of the disk's content, for disks whose driver reports one; empty in real time.
+    """Map disks whose driver reports a checksum of their content to that checksum, by name; empty in real time.
 
     This takes no virtual time, and one second of this computer's time for each 300 MiB of data.
     """
@@ -76,7 +76,7 @@ def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = 
 
 
 def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[DiskSpec]) -> list[DiskSpec]:
-    """Back each spindle that has no backing with a free virtio disk, starting from the last; return all specs.
+    """Back each spindle that has no backing with a free virtio disk, the last disk first. Return all specs.
 
     Raises LabError if there are too few disks.
     """
@@ -93,9 +93,9 @@ def needs_backing(spec: DiskSpec) -> bool:
 
 
 def free_disks(machine: Machine, disks: Iterable[LabDisk]) -> list[LabDisk]:
-    """The disks that neither an array nor a mount uses, and that carry no signatures.
+    """Return the disks that neither an array nor a mount uses, and that carry no signatures.
 
-    So a member of a stopped array is not free, nor is a disk with a file system that is not mounted.
+    So a member of a stopped array is not free, and neither is a disk with a file system that is not mounted.
     """
     devices = read_devices(machine)
     found = [(disk, devices.get(disk.kernel_name)) for disk in disks]
@@ -120,27 +120,30 @@ def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
 LOOP_FOLDER = "/var/lib/raidlab/disks"
 LOOP_FOLDER_EMBEDDED = f"{RUN_FOLDER}/disks"
 DRIVE_PLUGIN = "/var/lib/raidlab/drive.so"
-"""The plugin for drives with mechanics, installed when a step first calls it; not in /run, which is noexec."""
+"""The plugin for drives with mechanics, installed when a step first uses it. It is not in /run, which is noexec."""
 DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
 MAX_NUMBERED = 64
-"""Number of loop and nbd devices requested from the drivers."""
+"""Number of loop and nbd devices that are requested from the drivers."""
 
 PACE = GuestProgram(Path(pace_program.__file__), "pace-disk")
-"""The lab installs it when a step first calls it."""
+"""The program that changes a drive's pace, which the lab installs when a step first uses it."""
 
 
 def pid_file(disk_name: str) -> str:
-    """The file with the process ID of a spindle's server."""
+    """Return the path of the file with the process ID of a spindle's server."""
     return f"{RUN_FOLDER}/{disk_name}.pid"
 
 
 def pause_socket(disk_name: str) -> str:
-    """The control socket of a spindle's pause filter (nbdkit-pause-filter(1))."""
+    """Return the path of the control socket of a spindle's pause filter (nbdkit-pause-filter(1))."""
     return f"{RUN_FOLDER}/{disk_name}.pause"
 
 
 def pace_note(disk_name: str) -> str:
-    """The file that names the process and the drive model that set a spindle's pace; absent if the pace is its own."""
+    """Return the path of the file that names the process and drive model that set a spindle's pace.
+
+    The file does not exist if the spindle runs at its own pace.
+    """
     return f"{RUN_FOLDER}/{disk_name}.pace"
 
 
@@ -156,24 +159,24 @@ def _attached(spec: DiskSpec, node: str, backing: str = "") -> LabDisk:
 
 
 def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -> tuple[LabDisk, Plan]:
-    """A loop device over a sparse file in ``folder``."""
+    """Return a loop device over a sparse file in ``folder``, and the plan that attaches it."""
     file, node = f"{folder}/{spec.name}.img", f"/dev/loop{number}"
     option = ("--direct-io=on",) if direct else ()
     why = "The file becomes a block device; with direct I/O it is not cached a second time."
     make = ("truncate", "--size", str(spec.size_bytes), file)
     steps = (
-        Step(("mkdir", "-p", folder), "The folder for disk images."),
-        Step(make, "A sparse file of exactly this size.", ("rm", file)),
+        Step(("mkdir", "-p", folder), "The folder for disk images is created."),
+        Step(make, "A sparse file of exactly this size is created.", ("rm", file)),
         Step(("losetup", *option, node, file), why, ("losetup", "--detach", node)),
     )
     return _attached(spec, node, file), Plan(f"Attach {spec.name}", steps)
 
 
 def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE_PLUGIN) -> tuple[LabDisk, Plan]:
-    """An emulated drive: nbdkit delays each reply, and the kernel's nbd client turns it into a block device.
+    """Return an emulated drive, and the plan that attaches it.
 
-    The pause filter costs nothing until it is used; it allows the drive to be slowed down later.
-    Sources: nbdkit(1), nbdkit-pause-filter(1), nbd-client(8).
+    nbdkit delays each reply, and the kernel's nbd client makes a block device of the server. The pause filter allows
+    the drive to be slowed down later, and costs nothing until then (nbdkit(1), nbdkit-pause-filter(1), nbd-client(8)).
     """
     model = find_drive_model(spec.model)
     socket, node = f"{RUN_FOLDER}/{spec.name}.sock", f"/dev/nbd{number}"
@@ -184,7 +187,7 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
         drive = _constant_drive(spec, model)
     control = f"pause-control={pause_socket(spec.name)}"
     server = ("nbdkit", "--unix", socket, "--pidfile", pid_file(spec.name), *drive, control)
-    why = f"A server that answers like a {spec.model}: {model.title}."
+    why = f"A server starts that answers like a {spec.model}: {model.title}."
     writes = (spec.backing,) if spec.backing else ()
     start = Step(server, why, ("pkill", "-F", pid_file(spec.name)), writes_devices=writes)
     steps = (start, _connect(spec.name, node), _rotation_step(node, is_rotational=model.is_rotational))
@@ -192,19 +195,22 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
 
 
 def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str) -> tuple[LabDisk, Plan]:
-    """One of the lab's own drives; ``prefix``: see ``node_prefix``. Raises SpecError for an unknown drive model."""
+    """Return one of the lab's own drives, and the plan that attaches it. ``prefix`` is that of ``node_prefix``.
+
+    Raises SpecError if the drive model is unknown.
+    """
     node, model = f"{prefix}{number}", find_drive_model(spec.model)
     service = round(model.service_milliseconds * 1e6)
     constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
     words = model.mechanics.words if model.mechanics else constant
-    why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
+    why = f"The kernel adds a drive that answers like a {spec.model}: {model.title}."
     add = _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
     attach = Plan(f"Attach {spec.name}", (add, _rotation_step(node, is_rotational=model.is_rotational)))
     return _attached(spec, node, SERVED_BACKING if prefix == SERVED_NODE else "memory"), attach
 
 
 def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
-    """Sources: nbdkit-delay-filter(1), nbdkit-noparallel-filter(1)."""
+    """Return nbdkit's arguments (nbdkit-delay-filter(1), nbdkit-noparallel-filter(1))."""
     delay = f"{model.delay_milliseconds}ms"
     is_single = model.concurrent_requests == 1
     filters = ("--filter=noparallel",) if is_single else ()
@@ -220,7 +226,7 @@ def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
 
 
 def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transport: str) -> tuple[str, ...]:
-    """Each request in the drive's queue, or answered by its cache, occupies a thread of nbdkit."""
+    """Return nbdkit's arguments. Each request in the drive's queue, or answered by its cache, occupies a thread."""
     threads = str(max(16, 2 * mechanics.queue_depth))
     backing = (f"backing={spec.backing}",) if spec.backing else ()
     start = ("--threads", threads, "--filter=pause", plugin, f"size={spec.size_bytes}", *backing)
@@ -228,11 +234,14 @@ def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transpo
 
 
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
-    """The kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
+    """Return the step that tells the kernel whether the drive rotates.
+
+    The kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1).
+    """
     flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
     how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the least busy copy"
     word = "rotates" if is_rotational else "does not rotate"
-    return write_file_step(flag, str(int(is_rotational)), f"The kernel learns that the drive {word}: {how}.")
+    return write_file_step(flag, str(int(is_rotational)), f"The kernel learns that the drive {word}, so {how}.")
 
 
 def _connect(name: str, node: str) -> Step:
@@ -241,16 +250,16 @@ def _connect(name: str, node: str) -> Step:
 
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
-    """Reconnect a spindle's server to its device. The server has continued to run."""
+    """Return the steps that reconnect a spindle's server, which has continued to run, to its device."""
     if is_kernel_drive(disk):
-        why = "The cable is plugged in again: the drive returns with the data on its medium."
+        why = "The cable is plugged in again, and the drive returns with the data on its medium."
         return (_line(("plug", _number(disk.node)), why),)
     is_rotational = find_drive_model(disk.model).is_rotational
     return _connect(disk.name, disk.node), _rotation_step(disk.node, is_rotational=is_rotational)
 
 
 def disconnect_step(disk: LabDisk, why: str) -> Step:
-    """Disconnect the device, even while it is in use; the server keeps the data."""
+    """Return the step that disconnects the device, even while it is in use. The server keeps the data."""
     if is_kernel_drive(disk):
         number = _number(disk.node)
         return _line(("pull", number), why, undo=f"plug {number}", writes=disk.node)
@@ -258,7 +267,7 @@ def disconnect_step(disk: LabDisk, why: str) -> Step:
 
 
 def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:
-    """All ram disks of a lab, and the plan that creates them. Raises SpecError if their sizes differ."""
+    """Return all ram disks of a lab, and the plan that creates them. Raises SpecError if their sizes differ."""
     sizes = {spec.size_bytes for spec in wanted}
     if len(sizes) > 1:
         raise SpecError("ram disks of different sizes are not possible", hint="use equal sizes, or use loop disks")
@@ -270,7 +279,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
 
 
 def detach_plan(disks: Iterable[LabDisk]) -> Plan:
-    """The plan that detaches disks in this order, then all ram disks. Virtual and physical disks need no step."""
+    """Return the plan that detaches disks in this order, then all ram disks. Virtio and physical disks need no step."""
     disks = tuple(disks)
     steps = [step for disk in disks for step in _detach_steps(disk)]
     if any(disk.kind is DiskKind.RAM for disk in disks):
@@ -288,19 +297,20 @@ def _detach_steps(disk: LabDisk) -> Iterator[Step]:
         yield _line(("remove", _number(disk.node)), "The kernel forgets the drive and its data.", danger=Danger.DATA)
     elif disk.kind is DiskKind.SPINDLE:
         yield Step(("nbd-client", "-d", disk.node), "The block device is disconnected from its server.")
-        why = "The server exits; a spindle in memory forgets its data."
+        why = "The server exits, and a spindle in memory loses its data."
         yield Step(("pkill", "-F", pid_file(disk.name)), why, danger=Danger.DATA)
         files = (f"{RUN_FOLDER}/{disk.name}.sock", pid_file(disk.name), pause_socket(disk.name))
         yield Step(("rm", "-f", *files), "The server's files are removed.")
 
 
 def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = False) -> Plan:
-    """The plan that makes a disk blank: its content is discarded, so a sparse disk is sparse again.
+    """Return the plan that makes a disk blank by discarding its content, so that a sparse disk is sparse again.
 
-    ``is_blank``: the disk is not known to hold data, so the plan counts as harmless. On a physical disk only the
-    signatures are erased, since discarding a whole real disk may take hours.
+    If ``is_blank``, the disk is not known to hold data, so the plan counts as harmless. On a physical disk only the
+    signatures are erased, because discarding a whole real disk may take hours.
     """
-    why = f"{'Blank as far as can be seen; the' if is_blank else 'The'} whole disk is discarded and reads as zeros."
+    seen = "The disk looks blank. " if is_blank else ""
+    why = f"{seen}The whole disk is discarded and reads as zeros."
     if disk.kind is DiskKind.PHYSICAL:
         argv: tuple[str, ...] = ("wipefs", "--all", disk.node)
         why = "Signatures of arrays and file systems are erased."
@@ -323,15 +333,15 @@ _END_BYTES = MIB
 
 
 def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
-    """Zero both ends of a disk, since a discard may leave data there: some kinds of metadata are at the end."""
+    """Return commands that zero both ends of a disk, where a discard may leave metadata."""
     zero = ("blkdiscard", "--force", "--zeroout", "--length", str(_END_BYTES), "--offset")
     places = {"first": 0, "last": disk.size_bytes - _END_BYTES}
-    why = "Zeros are written to the {} MiB: metadata of arrays and partition tables may lie there."
+    why = "Zeros are written to the {} MiB, where metadata of arrays and partition tables may lie."
     return [((*zero, str(at), disk.node), why.format(which)) for which, at in places.items()]
 
 
 def require_time_of(kind: DiskKind) -> None:
-    """Raises SpecError for disks without a service time: in virtual time a workload on them would never end."""
+    """Raise SpecError if disks have no service time, because in virtual time a load on them would never end."""
     if kind in (DiskKind.RAM, DiskKind.LOOP):
         raise SpecError(
             f"{kind} disks have no service time, so in virtual time a load on them would never end",
@@ -340,12 +350,12 @@ def require_time_of(kind: DiskKind) -> None:
 
 
 def driver_plan(kind: DiskKind, *, has_kernel_drives: bool = False) -> Plan:
-    """The plan that loads the driver for a kind of disk, with enough devices."""
+    """Return the plan that loads the driver for a kind of disk, with enough devices."""
     arguments = {
         DiskKind.LOOP: ("loop", f"max_loop={MAX_NUMBERED}"),
         DiskKind.SPINDLE: ("nbd", f"nbds_max={MAX_NUMBERED}"),
     }
     if kind not in arguments or (has_kernel_drives and kind is DiskKind.SPINDLE):
         return Plan("No driver to load")
-    step = Step(("modprobe", *arguments[kind]), "The driver makes the devices.")
+    step = Step(("modprobe", *arguments[kind]), "The driver creates the devices.")
     return Plan(f"Load the driver for {kind} disks", (step,))

@@ -1,4 +1,4 @@
-"""The guard: the one place that decides whether the lab may write to a device. It refuses unknown devices."""
+"""The guard, which alone decides whether the lab may write to a device. It refuses unknown devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHOOSE_OTHERS = "choose other disks ('raidlab disks' shows what uses each), or 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A device that the lab does not write to, and why."""
+    """A device to which the lab does not write, and why."""
 
     device: BlockDevice
     reasons: tuple[str, ...]
@@ -42,10 +42,10 @@ def reasons_against(
     *,
     ignores_partitions: bool = False,
 ) -> tuple[str, ...]:
-    """Why the lab may not write to ``device``; empty if it may.
+    """Return why the lab may not write to ``device``; empty if it may.
 
     ``disks`` are the lab's disks and ``devices`` all devices of the machine, both by kernel name. With
-    ``ignores_partitions``, partitions are allowed if they are unused: see ``Step``.
+    ``ignores_partitions``, partitions are allowed if they are unused (see ``Step``).
     """
     if device.members:
         return _reasons_against_array(device, disks, devices)
@@ -75,7 +75,10 @@ def _reasons_against_array(
 
 
 def _leaves(device: BlockDevice, devices: Mapping[str, BlockDevice]) -> Iterable[str]:
-    """Kernel names of the devices at the bottom of this one's stack. Those missing from ``devices`` count as bottom."""
+    """Return the kernel names of the devices at the bottom of this device's stack.
+
+    Devices that are missing from ``devices`` count as bottom.
+    """
     found: dict[str, None] = {}
     for member in device.members:
         below = devices.get(member)
@@ -89,7 +92,7 @@ def _uses(
     places = [place for place in device.mounted_on if not place.startswith(f"{MOUNT_FOLDER}/")]
     if places:
         yield f"it is mounted on {', '.join(places)}"
-    # On a member of a running array whose metadata are at the end, they are part of the array's data.
+    # On a member of a running array whose metadata are at the end, partitions are part of the array's data.
     if device.partitions and not device.holders and not ignores_partitions:
         yield f"it has partitions: {', '.join(device.partitions)}"
     elif device.partition_users:
@@ -107,8 +110,8 @@ def _uses(
 class Guard:
     """Checks every step of a plan before it runs.
 
-    ``disks`` are replaced as a whole when disks are attached or detached. ``never_written``: nodes of disks that have
-    not been written to since their creation, and so are blank.
+    ``disks`` are replaced as a whole when disks are attached or detached. ``never_written`` are the nodes of disks that
+    have not been written to since their creation, and so are blank.
     """
 
     def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:
@@ -120,7 +123,7 @@ class Guard:
         self._disks = {disk.kernel_name: disk for disk in disks}
 
     def check(self, step: Step) -> None:
-        """Raises DeviceRefused, which names every refused device of the step and why it was refused."""
+        """Raise DeviceRefused if a device of the step is refused. The error names all refused devices and says why."""
         if not step.writes_devices:
             return
         names = kernel_names(self._machine, step.writes_devices)
@@ -128,7 +131,7 @@ class Guard:
         problems = []
         for node in step.writes_devices:
             device = devices.get(names.get(node, ""))
-            # The array or mapping that the step creates does not exist yet; the devices below it are named and checked.
+            # The array or mapping that the step creates does not exist yet, but the devices below it are checked.
             if device is None and node.startswith(("/dev/md", MAPPER)):
                 continue
             reasons = (
@@ -146,11 +149,11 @@ class Guard:
         self._never_written.difference_update(step.writes_devices)
 
     def can_hold_data(self, node: str) -> bool:
-        """False for a disk that has not been written to since its creation, and so need not be searched for data."""
+        """Whether the disk may hold data. A disk that was never written to need not be searched for data."""
         return node not in self._never_written
 
     def expect_data(self) -> None:
-        """From now on, assume that any disk may hold data: the machine was used without this lab's knowledge."""
+        """Assume from now on that any disk may hold data, since the machine was used without this lab's knowledge."""
         self._never_written.clear()
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -159,9 +162,9 @@ class Guard:
         return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)
 
     def check_blank(self, nodes: Iterable[str], *, members: Collection[str] = ()) -> None:
-        """Raises DeviceRefused for disks in use, and for those that carry any signature (see ``carried``).
+        """Raise DeviceRefused if disks are in use or carry any signature (see ``carried``).
 
-        Disks that were never written to are not examined. On ``members`` the metadata of an array are allowed.
+        Disks that were never written to are not examined. On ``members``, the metadata of an array are allowed.
         """
         nodes = tuple(filter(self.can_hold_data, nodes))
         if not nodes:
@@ -174,7 +177,7 @@ class Guard:
         }
         if not in_use and not carried:
             return
-        # 'disks reset' refuses disks in use: suggest it only where it works.
+        # 'disks reset' refuses disks that are in use, so suggest it only where it works.
         own = [disk.name for disk in self._disks.values() if disk.node in carried]
         reset = f"blank {' '.join(own)} with 'raidlab disks reset {' '.join(own)}'"
         hint = f"choose other disks, or {reset}" if own and not in_use else _CHOOSE_OTHERS
@@ -186,17 +189,17 @@ class Guard:
         raise DeviceRefused("; ".join(contents), hint=hint)
 
     def check_unused(self, nodes: Iterable[str], *, hint: str = _CHOOSE_OTHERS) -> None:
-        """Raises DeviceRefused for disks in use, regardless of their content."""
+        """Raise DeviceRefused if disks are in use, regardless of their content."""
         if in_use := self._in_use(tuple(nodes)):
             raise DeviceRefused("; ".join(in_use.values()), hint=hint)
 
     @property
     def _shown(self) -> dict[str, str]:
-        """Node -> full name of each of the lab's disks."""
+        """Maps the node of each of the lab's disks to its full name."""
         return {disk.node: disk.full_name for disk in self._disks.values()}
 
     def _in_use(self, nodes: tuple[str, ...]) -> dict[str, str]:
-        """Node -> description of its users; only nodes in use."""
+        """Map each node that is in use to a description of its users."""
         names = kernel_names(self._machine, nodes)
         devices = read_devices(self._machine, names.values())
         found = {node: device for node, name in names.items() if (device := devices.get(name))}
@@ -205,7 +208,7 @@ class Guard:
         return {node: users for node, users in described.items() if users}
 
     def carried(self, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Node -> types of all signatures that wipefs or the lab itself finds on it; only nodes that carry some.
+        """Map each node that carries signatures to their types, as found by wipefs or by the lab itself.
 
         Raises DeviceRefused if a disk cannot be examined. wipefs knows more types, but does not find the backup GPT of
         a disk whose primary GPT is gone.
@@ -229,7 +232,7 @@ class Guard:
             listed = decode_json(result.stdout or '{"signatures":[]}', _Signatures).signatures
         except msgspec.MsgspecError:
             listed = None
-        # wipefs prints nothing if it cannot read a disk; this must not count as "no signatures".
+        # If wipefs cannot read a disk, it prints nothing, which must not count as "no signatures".
         if listed is None or result.status != 0:
             message = result.stderr.strip() or f"wipefs exited with status {result.status}"
             raise DeviceRefused(

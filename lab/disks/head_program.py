@@ -1,10 +1,12 @@
-"""Read the first and last bytes of devices, bypassing the page cache. Runs inside an agent: standard library only.
+"""Read the first and last bytes of devices, bypassing the page cache.
+
+This program runs inside an agent and uses only the standard library. Its arguments are
 
     FIRST_BYTES LAST_BYTES DEVICE...    multiples of 4096
 
-Returns for each device its first ``FIRST_BYTES``, the 4096 bytes that hold md's metadata of version 0.90, and its last
-``LAST_BYTES``. The bytes are compressed, since most are zeros and an embedded kernel's serial line is slow, and then
-encoded in base64. Missing and unreadable bytes are zeros.
+For each device, it returns the first ``FIRST_BYTES``, the 4096 bytes that hold md's metadata of version 0.90,
+and the last ``LAST_BYTES``. The bytes are compressed, because most are zeros and an embedded kernel's serial line is
+slow, and then encoded in base64. Missing and unreadable bytes are zeros.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ _OLD_RESERVED_BYTES = 65536
 
 
 def old_place(size: int) -> int:
-    """Where metadata of version 0.90 begin on a device of this size: MD_NEW_SIZE_SECTORS in linux/raid/md_p.h."""
+    """Return where metadata of version 0.90 begin on a device of this size (MD_NEW_SIZE_SECTORS, linux/raid/md_p.h)."""
     return size - size % _OLD_RESERVED_BYTES - _OLD_RESERVED_BYTES
 
 
 def bytes_each(first: int, last: int) -> int:
-    """Number of bytes returned for each device."""
+    """Return the number of bytes that are returned for each device."""
     return first + PAGE_BYTES + last
 
 
 def read(fd: int, view: memoryview, offset: int) -> None:
-    """Fill ``view`` in one read if possible; otherwise page by page, with zeros for unreadable pages."""
+    """Fill ``view`` in one read if possible, or else page by page with zeros for unreadable pages."""
     if offset < 0:
         return
     try:
@@ -58,7 +60,7 @@ def read_ends(fd: int, view: memoryview, first: int, last: int) -> None:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See the module's docstring."""
+    """Return the bytes of all devices, as the module's docstring describes."""
     first, last, devices = int(arguments[0]), int(arguments[1]), arguments[2:]
     length = bytes_each(first, last)
     # Direct I/O needs page-aligned memory.

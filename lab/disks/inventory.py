@@ -1,4 +1,4 @@
-"""Block devices of a machine from sysfs, the first and last bytes of disks, and the signatures there."""
+"""Reads the block devices of a machine from sysfs, the first and last bytes of disks, and the signatures there."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lab.tomlfile import read_toml
 from lab.units import SECTOR_BYTES
 
 FIRST_BYTES = 68 * 1024
-"""Bytes examined at the beginning of a device; the signature farthest from the beginning is one of ufs."""
+"""Number of bytes that are examined at the beginning of a device. The farthest signature is one of ufs."""
 RAID_MEMBER = "linux_raid_member"
 VOLUME_LABEL = "raidlab_volume"
 ARRAY_METADATA = (RAID_MEMBER, VOLUME_LABEL)
-"""The signatures of array metadata: on members of md arrays, and on disks of the lab's own volumes."""
+"""The signatures of array metadata, which are on members of md arrays and on disks of the lab's own volumes."""
 PARTITION_TABLE = "dos"
 
 _OLD_RAID = bytes.fromhex("fc4e2ba900000000")
@@ -32,7 +32,7 @@ _EXT_MAGIC = b"\x53\xef"
 _EXT_FEATURES = slice(1116, 1128)
 _HAS_JOURNAL = 4
 _EXT3_INCOMPATIBLE, _EXT3_READ_ONLY = 0x2 | 0x4 | 0x10, 0x1 | 0x2 | 0x4
-"""Features that ext3 has too (fs/ext4/ext4.h)."""
+"""Features that ext3 also has (fs/ext4/ext4.h)."""
 _BOOT_MARK = slice(510, 512)
 _PARTITIONS = slice(446, 510)
 _PARTITION_BYTES = 16
@@ -54,7 +54,7 @@ def _known() -> tuple[tuple[str, int, bytes], ...]:
 
 
 def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
-    """The types of signatures on a device, each once, sorted; ``ends.first`` must have ``FIRST_BYTES``."""
+    """Return the sorted types of signatures on a device, each once. ``ends.first`` must have ``FIRST_BYTES``."""
     first, last = ends.first, ends.last
     if not (any(first) or any(last) or any(ends.old_place)):
         return ()
@@ -76,7 +76,7 @@ def signatures_in(ends: DiskEnds) -> tuple[str, ...]:
 
 
 def _ext_type(features: bytes) -> str:
-    """ext2, ext3 or ext4, told apart by the three feature words as in libblkid."""
+    """Return ext2, ext3 or ext4. The three feature words distinguish them, as in libblkid."""
     compatible, incompatible, read_only = (int.from_bytes(features[at : at + 4], "little") for at in (0, 4, 8))
     if incompatible & ~_EXT3_INCOMPATIBLE or read_only & ~_EXT3_READ_ONLY:
         return "ext4"
@@ -93,7 +93,7 @@ MAPPER = "/dev/mapper/"
 READ_HEADS = GuestProgram(Path(head_program.__file__), "read-heads")
 
 _UNINTERESTING = ("ram", "loop", "nbd", "zram")
-"""Drivers that create many unused devices in advance: listed only if they have a size."""
+"""Drivers that create many unused devices in advance. Their devices are listed only if they have a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,16 @@ class BlockDevice:
     serial: str
     holders: tuple[str, ...]
     members: tuple[str, ...]
-    """For an array: its member devices."""
+    """The member devices, if it is an array."""
     partitions: tuple[str, ...]
     mounted_on: tuple[str, ...]
     is_swap: bool
     is_read_only: bool
     loop_file: str
     mapped_name: str = ""
-    """For a device of the device mapper: its name under /dev/mapper."""
+    """The name under /dev/mapper, if it is a device of the device mapper."""
     partition_users: tuple[str, ...] = ()
-    """Users of its partitions: mount points, devices stacked on them, swap."""
+    """What uses its partitions, such as mount points, devices stacked on them, or swap."""
 
     @property
     def node(self) -> str:
@@ -123,7 +123,7 @@ class BlockDevice:
 
 
 def kernel_names(machine: Machine, nodes: Iterable[str]) -> dict[str, str]:
-    """Node -> kernel name, such as dm-0 for an existing /dev/mapper node (ABI/testing/sysfs-block-dm)."""
+    """Map nodes to kernel names, such as dm-0 for an existing /dev/mapper node (ABI/testing/sysfs-block-dm)."""
     nodes = tuple(nodes)
     names = {node: node.removeprefix("/dev/") for node in nodes if not node.startswith(MAPPER)}
     if len(names) == len(nodes):
@@ -134,16 +134,17 @@ def kernel_names(machine: Machine, nodes: Iterable[str]) -> dict[str, str]:
 
 
 def mapped_devices(machine: Machine) -> dict[str, str]:
-    """Name under /dev/mapper -> kernel name."""
+    """Map names under /dev/mapper to kernel names."""
     blocks = [name for name in machine.list_dirs(["/sys/block"])["/sys/block"] if name.startswith("dm-")]
     texts = machine.read([f"/sys/block/{block}/dm/name" for block in blocks]) if blocks else {}
     return {(texts[f"/sys/block/{block}/dm/name"] or "").strip(): block for block in blocks}
 
 
 def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[str, BlockDevice]:
-    """Every block device with a size, by kernel name; with ``only``, these and devices stacked above or below them.
+    """Return every block device with a size, by kernel name.
 
-    Beyond direct neighbours only arrays and mappings are included: enough to find the disks at the bottom.
+    With ``only``, return these devices and those that are stacked above or below them. Beyond direct neighbours only
+    arrays and mappings are included, which is enough to find the disks at the bottom.
     """
     if only is None:
         blocks = machine.list_dirs(["/sys/block"])["/sys/block"]
@@ -178,7 +179,7 @@ def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[st
 
 _STACK = ("holders", "slaves")
 _STACKED = ("md", "dm-")
-"""Drivers of stacked devices: slices of disks, arrays of slices, a volume on arrays."""
+"""Drivers of stacked devices, such as slices of disks, arrays of slices, or a volume on arrays."""
 
 
 def _folders(names: Iterable[str]) -> list[str]:
@@ -186,9 +187,9 @@ def _folders(names: Iterable[str]) -> list[str]:
 
 
 def _attributes(name: str) -> tuple[str, ...]:
-    """Relative paths of the files that the device can have.
+    """Return the relative paths of the files that the device can have.
 
-    No others are read, because each read takes an embedded kernel 0.2 ms.
+    No other files are read, because each read takes an embedded kernel 0.2 ms.
     """
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
@@ -202,7 +203,7 @@ def _attributes(name: str) -> tuple[str, ...]:
 
 
 def absent(machine: Machine, names: Iterable[str]) -> frozenset[str]:
-    """The devices among ``names`` that have no size, or no folder in /sys, and so are unused."""
+    """Return the devices among ``names`` that have no size or no folder in /sys, and so are unused."""
     paths = {name: f"/sys/block/{name}/size" for name in names}
     sizes = machine.read(list(paths.values()))
     return frozenset(name for name, path in paths.items() if (sizes[path] or "0").strip() == "0")
@@ -214,7 +215,7 @@ def name_is_offer(name: str) -> bool:
 
 
 def parse_mountinfo(text: str) -> dict[str, tuple[str, ...]]:
-    """Device number or source -> mount points (proc(5), /proc/pid/mountinfo).
+    """Map device numbers and sources to mount points (proc(5), /proc/pid/mountinfo).
 
     The source is needed for btrfs, whose device numbers are not those of its disks.
     """
@@ -231,7 +232,7 @@ def parse_mountinfo(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def _partitions(name: str, listed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """A device's partitions: the subfolders of its folder that begin with its name."""
+    """Return a device's partitions, which are the subfolders of its folder whose names begin with its name."""
     return tuple(entry for entry in listed.get(f"/sys/block/{name}", ()) if entry.startswith(name))
 
 
@@ -270,13 +271,13 @@ def _device(
 
 
 def scsi_serial(page: str) -> str:
-    """The serial number in a SCSI disk's VPD page 80h, after a header of four bytes (SPC-4); empty if it has none."""
+    """Return the serial number in a SCSI disk's VPD page 80h, after a header of four bytes (SPC-4); else empty."""
     return page[4:].strip("\0 ") if page[:1] == "\0" else ""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskEnds:
-    """The bytes of a device that identify its content; zeros for unreadable bytes."""
+    """The bytes of a device that identify its content. Unreadable bytes are zeros."""
 
     first: bytes
     old_place: bytes = b""
@@ -285,14 +286,15 @@ class DiskEnds:
 
 
 LAST_BYTES = 16 * 1024
-"""Metadata of version 1.0 begin at most 12 KiB before the end; those of BIOS RAIDs and of GPT are nearer to it."""
+"""Number of bytes that are examined at the end of a device. Metadata of version 1.0 begin at most 12 KiB before the
+end, and those of BIOS RAIDs and of GPT are nearer to it."""
 
 
 def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[str, DiskEnds]:
-    """Both ends of devices (``first_bytes`` rounded up to pages) in one call; zeros for unreadable bytes.
+    """Read both ends of devices in one call, with ``first_bytes`` rounded up to pages and zeros for unreadable bytes.
 
-    Bypasses the page cache: md's superblock writes bypass it too and leave the result of an earlier read stale. Raises
-    LabError for an incomplete reply.
+    This bypasses the page cache, because md's superblock writes bypass it too and leave the result of an earlier read
+    stale. Raises LabError if the reply is incomplete.
     """
     if not nodes:
         return {}
@@ -306,7 +308,7 @@ def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[
         read = b""
     if len(read) != most_bytes:
         raise LabError(
-            f"the first and last bytes of {', '.join(nodes)} came back damaged from {machine.facts.target}",
+            f"{machine.facts.target} returned damaged data for the first and last bytes of {', '.join(nodes)}",
             hint="try again; if it happens again, check the machine's memory and its connection",
         )
     starts = range(0, most_bytes, length_bytes)
@@ -316,7 +318,7 @@ def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[
 
 
 def ends_of_file(fd: int) -> DiskEnds:
-    """Like ``read_ends`` with ``FIRST_BYTES``, for an open image on this computer."""
+    """Read both ends of an open image on this computer, like ``read_ends`` with ``FIRST_BYTES``."""
     read = bytearray(head_program.bytes_each(FIRST_BYTES, LAST_BYTES))
     head_program.read_ends(fd, memoryview(read), FIRST_BYTES, LAST_BYTES)
     return _ends(bytes(read), FIRST_BYTES)
@@ -327,7 +329,7 @@ def _ends(read: bytes, first_bytes: int) -> DiskEnds:
 
 
 def resolve_node(machine: Machine, node: str) -> str:
-    """The real device behind a link such as /dev/disk/by-id/…. Raises LabError if there is none."""
+    """Return the real device behind a link such as /dev/disk/by-id/…. Raises LabError if there is none."""
     real = machine.run(("readlink", "-e", node), check=False).stdout.strip()
     if not real.startswith("/dev/"):
         raise LabError(f"there is no device {node}", hint="'raidlab disks' lists the disks of this machine")

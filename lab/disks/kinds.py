@@ -1,8 +1,8 @@
-"""Kinds of lab disks, requests for them (``DiskSpec``), attached disks (``LabDisk``), and models of emulated drives.
+"""Kinds of lab disks, requests for disks (``DiskSpec``), attached disks (``LabDisk``), and models of emulated drives.
 
-Models have a constant service time (drive_models.toml) or mechanics (drives/); users may add their own. Mechanics are
-data sheet parameters and values computed from them; drive/mechanics.h simulates them. The formula for the seek time is
-from Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
+Models have a constant service time (drive_models.toml) or mechanics (drives/), and users may add their own. Mechanics
+are data sheet parameters and values computed from them, which drive/mechanics.h simulates. The formula for the seek
+time is from Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from lab.machine import Machine
 from lab.tomlfile import OLD_DRIVES_FOLDER, convert_tree, read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 
-# Time that nbdkit, the socket and the kernel's nbd driver add to each request: a median of 0.38 to 0.45 ms on the
-# embedded kernel, for delays of 12 and 13 ms. It is subtracted from the delay, so that the drive has its model's
+# Time that nbdkit, the socket and the kernel's nbd driver add to each request. On the embedded kernel its median is
+# 0.38 to 0.45 ms, for delays of 12 and 13 ms. It is subtracted from the delay, so that the drive has its model's
 # service time.
 TRANSPORT_MILLISECONDS = 0.4
 MAX_ZONES = 32
@@ -49,7 +49,7 @@ _STEPS = 200
 
 
 class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A band of cylinders; zones are listed from the outside inwards."""
+    """A band of cylinders. Zones are listed from the outside inwards."""
 
     share: Annotated[float, msgspec.Meta(gt=0, le=1)]
     """Share of the drive's cylinders."""
@@ -57,9 +57,9 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Data sheet values: times in milliseconds, and seek distances in the real drive's cylinders.
+    """Data sheet values, with times in milliseconds and seek distances in the real drive's cylinders.
 
-    Decoding checks each value against its type; the constructor checks only the number of zones (ValueError).
+    Decoding checks each value against its type. The constructor checks only the number of zones (ValueError).
     """
 
     rpm: Rate
@@ -69,18 +69,18 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seek_short_a_ms: Milliseconds
     seek_short_b_ms: Milliseconds
     seek_short_cylinders: PartCount
-    """Shorter seeks take a + b √distance, longer ones take a + b distance."""
+    """The distance below which seeks take a + b √distance. Longer seeks take a + b distance."""
     seek_long_a_ms: Milliseconds
     seek_long_b_ms: Milliseconds
     track_switch_ms: Milliseconds
     overhead_ms: Milliseconds
-    """Time of a command in the drive's electronics; for a queued command it has passed by the time its turn comes."""
+    """Time of a command in the drive's electronics. For a queued command it has passed by the time its turn comes."""
     interface_bytes_per_second: Rate = 300e6
     queue_depth: QueueDepth = 1
-    """Number of commands that the drive reorders, shortest access time first; 1: no reordering."""
+    """Number of commands that the drive reorders, shortest access time first; 1 means no reordering."""
     read_ahead_bytes: SizeBytes = 0
     write_cache_bytes: SizeBytes = 0
-    """Volatile: its content is lost on a power failure. 0: off."""
+    """Size of the volatile write cache, whose content is lost on a power failure; 0 if it is off."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.zones) <= MAX_ZONES:
@@ -91,7 +91,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return 60 / self.rpm
 
     def seek_seconds(self, cylinders: float) -> float:
-        """Time to move the arm over this many of the real drive's cylinders."""
+        """Return the time that the arm takes to move over this many of the real drive's cylinders."""
         if cylinders <= 0:
             return 0.0
         if cylinders < self.seek_short_cylinders:
@@ -100,7 +100,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def mean_random_seconds(self) -> float:
-        """Mean time of a single small request at a random place: overhead, mean seek, half a revolution.
+        """The mean time of a single small request at a random place, which is overhead, seek and half a revolution.
 
         The distance d between two random places, as a share of the stroke, has the density 2(1 - d).
         """
@@ -109,14 +109,14 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self.overhead_ms / 1000 + seek + self.revolution_seconds / 2
 
     def sequential_bytes_per_second(self, zone: Zone) -> float:
-        """Throughput of a long sequential transfer in a zone: each track takes a revolution and a switch."""
+        """Return the throughput of long sequential transfers in a zone. Each track takes a revolution and a switch."""
         track, cylinder = self.track_switch_ms / 1000, max(self.track_switch_ms / 1000, self.seek_seconds(1))
         switch = ((self.surfaces - 1) * track + cylinder) / self.surfaces
         return zone.sectors_per_track * SECTOR_BYTES / (self.revolution_seconds + switch)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The parameters in the syntax of the drive's nbdkit plugin: see drive/plugin.c."""
+        """The parameters in the syntax of the drive's nbdkit plugin (see drive/plugin.c)."""
         zones = ",".join(f"{zone.share:g}:{zone.sectors_per_track}" for zone in self.zones)
         words = [
             f"rpm={self.rpm:g}",
@@ -144,7 +144,8 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     service_milliseconds: Milliseconds = 0.0
     concurrent_requests: QueueDepth = 1
     is_rotational: bool = True
-    """Reported to the kernel. md reads from the nearest head if drives rotate, else from the shortest queue."""
+    """Whether the kernel is told that the drive rotates. If so, md reads from the nearest head, else from the shortest
+    queue."""
     mechanics: Mechanics | None = None
 
     def __post_init__(self) -> None:
@@ -153,27 +154,27 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def service_seconds(self) -> float:
-        """Time from a small request to its answer on an idle drive; with mechanics, the mean over random places."""
+        """The time from a small request to its answer on an idle drive. With mechanics, the mean over random places."""
         return self.service_milliseconds / 1000 if self.mechanics is None else self.mechanics.mean_random_seconds
 
     @property
     def iops(self) -> float:
-        """Maximum IOPS of the drive; with mechanics, for random requests one after another."""
+        """The maximum IOPS of the drive. With mechanics, this is for random requests one after another."""
         return self.concurrent_requests / self.service_seconds
 
     @property
     def delay_milliseconds(self) -> int:
-        """The delay for nbdkit in whole milliseconds: nbdkit before 1.40 silently truncates 12.9 to 12."""
+        """The delay for nbdkit in whole milliseconds, because nbdkit before 1.40 silently truncates 12.9 to 12."""
         return max(0, round(self.service_milliseconds - TRANSPORT_MILLISECONDS))
 
 
 def _user_folder() -> Path:
-    """The folder of the user's own drive models, one TOML file each, named after the drive model."""
+    """Return the folder of the user's own drive models, in which each TOML file is named after its model."""
     return platformdirs.user_config_path("raidlab") / "drive-models"
 
 
 def require_free_name(name: str) -> None:
-    """Raises SpecError for an invalid name and for the name of a built-in drive model."""
+    """Raise SpecError if the name is invalid or is that of a built-in drive model."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,40}", name):
         raise SpecError(
             f"'{name}' cannot be the name of a drive model",
@@ -184,9 +185,9 @@ def require_free_name(name: str) -> None:
 
 
 def save_drive_model(name: str, model: DriveModel) -> Path:
-    """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file.
+    """Save one of the user's own drive models, replacing an earlier one with this name, and return its file.
 
-    Raises SpecError for a name that is not free, and for a value that no drive can have, which a fit may produce.
+    Raises SpecError if the name is not free, or if a value is impossible for a drive, which a fit may produce.
     """
     require_free_name(name)
     path = _user_folder() / f"{name}.toml"
@@ -205,7 +206,7 @@ def save_drive_model(name: str, model: DriveModel) -> Path:
 
 
 def _toml(value: object) -> str:
-    """A plain value as TOML, where strings and numbers are written as in JSON, but tables are not."""
+    """Return a plain value as TOML, in which strings and numbers, but not tables, are written as in JSON."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -215,7 +216,7 @@ def _toml(value: object) -> str:
 
 @cache
 def all_drive_models() -> dict[str, DriveModel]:
-    """Name -> drive model; the user's models override built-in ones. Raises SpecError for an invalid file."""
+    """Map names to drive models; the user's models override built-in ones. Raises SpecError if a file is invalid."""
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
     earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))
@@ -228,7 +229,7 @@ def _read_folder(folder: Path) -> dict[str, DriveModel]:
 
 
 def find_drive_model(name: str) -> DriveModel:
-    """The drive model with this name. Raises SpecError, which suggests the nearest name, if there is none."""
+    """Return the drive model with this name. Raises SpecError, which suggests the nearest name, if there is none."""
     found = all_drive_models().get(name)
     if found is None:
         raise unknown_word("drive model", name, all_drive_models())
@@ -241,7 +242,7 @@ _NO_COMPILER = 127
 
 
 def install_drive(machine: Machine, plugin: str) -> None:
-    """Compile the plugin on the machine, unless it is there and up to date. Raises ToolMissing or LabError."""
+    """Compile the plugin on the machine unless it is there and up to date. Raises ToolMissing or LabError."""
     folder = f"{plugin}.d"
     here = Path(__file__).parent / "drive"
     sources = {f"{folder}/{name}": (here / name).read_text(encoding="utf-8") for name in _SOURCES}
@@ -260,13 +261,13 @@ def install_drive(machine: Machine, plugin: str) -> None:
                 f"{machine.facts.target} has no C compiler, which drives with mechanics need", hint=hint
             ) from error
         if "nbdkit-plugin.h" in error.stderr_tail:
-            raise ToolMissing(f"{machine.facts.target} has no headers of nbdkit", hint=hint) from error
+            raise ToolMissing(f"nbdkit's headers are not installed on {machine.facts.target}", hint=hint) from error
         raise LabError(f"the drive's plugin cannot be compiled: {error.stderr_tail}", hint=hint) from error
 
 
 DEFAULT_SIZE_BYTES = 500 * MIB
 MOST_NAME_CHARACTERS = 64
-"""The paths of spindles' sockets contain the name, and are limited to 107 characters (unix(7))."""
+"""The paths of spindles' sockets contain the disk's name, and are limited to 107 characters (unix(7))."""
 DEFAULT_COUNT = 9
 SERIAL_PREFIX = "RAIDLAB-"
 
@@ -275,9 +276,9 @@ class DiskKind(StrEnum):
     """What backs a lab disk."""
 
     FILE = "file"
-    """A sparse file on the client's computer, attached to the embedded kernel at its start."""
+    """A sparse file on the client's computer, attached to the embedded kernel when it starts."""
     LOOP = "loop"
-    """A sparse file on the machine behind a loop device, with direct I/O if its file system supports it."""
+    """A loop device over a sparse file on the machine, with direct I/O if the file system supports it."""
     VIRTIO = "virtio"
     """An extra disk of a virtual machine, identified by its serial RAIDLAB-NN."""
     SPINDLE = "spindle"
@@ -285,7 +286,7 @@ class DiskKind(StrEnum):
     RAM = "ram"
     """Kernel memory (brd)."""
     PHYSICAL = "physical"
-    """A real disk, named by its exact path and confirmed by typing that path."""
+    """A real disk, specified by its exact path and confirmed by typing that path."""
 
 
 class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -298,7 +299,7 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backing: str = ""
 
     def validate(self) -> None:
-        """Raises SpecError for a bad name, an impossible size, or a drive model for a disk that is not a spindle."""
+        """Raise SpecError if the name or size is invalid, or if a disk that is not a spindle has a drive model."""
         checked_disk_name(self.name)
         unit = KIB if self.kind is DiskKind.RAM else SECTOR_BYTES
         if not MIB <= self.size_bytes <= MOST_DISK_BYTES or self.size_bytes % unit:
@@ -319,25 +320,28 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def checked_disk_name(name: str) -> str:
-    """``name``, if it is valid for a disk, its image and its sockets. Raises SpecError otherwise."""
+    """Return ``name`` if it is a valid name for a disk, its image and its sockets. Raises SpecError otherwise."""
     return checked_name(name, "disk", most=MOST_NAME_CHARACTERS)
 
 
 def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
-    """Raises SpecError for an invalid spec, too many disks or duplicate names; ``others`` are the names in use."""
+    """Raise SpecError if a spec is invalid, a name is used twice, or there are too many disks.
+
+    ``others`` are the names in use.
+    """
     if len(wanted) + len(others) > MOST_DISKS:
         raise SpecError(
             f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"at most {MOST_DISKS} are possible"
         )
     names = [*others, *(spec.name for spec in wanted)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SpecError(f"several disks are named {', '.join(twice)}", hint="choose other names")
+        raise SpecError(f"several disks are named {', '.join(twice)}", hint="choose different names")
     for spec in wanted:
         spec.validate()
 
 
 class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attached disk: its node on the machine, and its backing."""
+    """One attached disk, with its node on the machine and its backing."""
 
     name: str
     kind: DiskKind
@@ -349,16 +353,16 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kernel_name(self) -> str:
-        """The name in /sys/block and /proc/diskstats: ``ubda`` for ``/dev/ubda``."""
+        """The name in /sys/block and /proc/diskstats, such as ``ubda`` for ``/dev/ubda``."""
         return self.node.removeprefix("/dev/")
 
     @property
     def full_name(self) -> str:
-        """The disk's name in the lab and in commands: ``disk02 (/dev/ubdb)``."""
+        """The disk's name in the lab and in commands, such as ``disk02 (/dev/ubdb)``."""
         return f"{self.name} ({self.node})"
 
     def validate(self) -> None:
-        """Raises SpecError for values that no lab disk has; an untrusted machine may report such values."""
+        """Raise SpecError if a value is impossible for a lab disk, which an untrusted machine may report."""
         checked_disk_name(self.name)
         checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
         if not re.fullmatch(r"/dev/([a-z]{1,16}[0-9]{0,8}|nvme[0-9]{1,4}n[0-9]{1,4})", self.node):
@@ -375,9 +379,9 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def with_full_names(text: str, disks: Iterable[LabDisk], *, most: int | None = None) -> str:
-    """``text`` with the node of each lab disk replaced by ``disk02 (/dev/ubdb)``, unless it already has this form.
+    """Return ``text`` with the node of each lab disk replaced by its full name, such as ``disk02 (/dev/ubdb)``.
 
-    With ``most``, bare names are replaced too; if the text mentions more than ``most`` disks, all become bare names.
+    With ``most``, bare names are replaced too. If the text mentions more than ``most`` disks, all become bare names.
     """
     by_word = {word: disk for disk in disks for word in ((disk.node,) if most is None else (disk.node, disk.name))}
     if not by_word:
@@ -390,7 +394,7 @@ def with_full_names(text: str, disks: Iterable[LabDisk], *, most: int | None = N
 
 
 def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
-    """A disk by name, serial or node. Raises SpecError, which suggests the nearest name."""
+    """Return a disk by name, serial or node. Raises SpecError, which suggests the nearest name, if there is none."""
     for disk in disks:
         if word in (disk.name, disk.serial, disk.node, disk.kernel_name):
             return disk
@@ -398,14 +402,14 @@ def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
 
 
 def serial_of(number: int) -> str:
-    """The serial of disk ``number``: ``RAIDLAB-01`` for 1."""
+    """Return the serial of disk ``number``, such as ``RAIDLAB-01`` for 1."""
     return f"{SERIAL_PREFIX}{number:02d}"
 
 
 def specs(
     count: int, kind: DiskKind, *, size_bytes: int = DEFAULT_SIZE_BYTES, model: str = "", first: int = 1
 ) -> tuple[DiskSpec, ...]:
-    """``count`` equal disks named disk01 onwards. Raises SpecError if they are invalid."""
+    """Return ``count`` equal disks, named disk01 and so on. Raises SpecError if they are invalid."""
     checked(count, DiskCount, "count")
     made = tuple(
         DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model)

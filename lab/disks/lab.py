@@ -1,7 +1,7 @@
-"""A lab: an open machine, its lab disks, and the guard that checks every step.
+"""A lab consists of an open machine, its lab disks, and the guard that checks every step.
 
-A persistent lab of the embedded kernel keeps its disks in image files; on other machines the disks stay attached, and
-the lab stores a list of them. Disks for one command only are removed when the lab closes.
+A persistent lab of the embedded kernel keeps its disks in image files. On other machines the disks stay attached, and
+the lab stores a list of them. Disks that exist for one command only are removed when the lab closes.
 """
 
 from __future__ import annotations
@@ -83,16 +83,16 @@ class DiskImages:
         self._folder = lab_folder / "disks"
 
     def path(self, name: str) -> Path:
-        """Path of the disk's image, which need not exist. Raises SpecError for a name that leads out of the folder."""
+        """Return the path of the disk's image, which need not exist. Raises SpecError if the name is invalid."""
         return self._folder / f"{checked_disk_name(name)}{_SUFFIX}"
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """A file descriptor of the image. Raises OSError, and LabError for a file that is not the lab's own."""
+        """Return a file descriptor of the image. Raises OSError, and LabError if the file is not the lab's own."""
         check_own_folder(self._folder, "the folder for disk images")
         return open_plain(self.path(name), flags, is_own=True, error=LabError)
 
     def find(self, name: str) -> os.stat_result | None:
-        """The result of stat(2) on the image; None if there is none. Raises LabError if it cannot be opened."""
+        """Return the result of stat(2) on the image; None if there is none. Raises LabError if it cannot be opened."""
         try:
             descriptor = self.open(name)
         except FileNotFoundError:
@@ -110,11 +110,11 @@ class DiskImages:
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing images, sparse and of the exact size. Raises LabError if one fails; then none is left."""
+        """Create missing images, sparse and of the exact size. If one fails, remove them all and raise LabError."""
         try:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
-            raise storage_error(f"no disk image can be made in {self._folder}", error) from None
+            raise storage_error(f"no disk image can be created in {self._folder}", error) from None
         missing = [spec for spec in wanted if not self.check(spec)]
         self._require_room(sum(spec.size_bytes for spec in missing))
         made: list[str] = []
@@ -129,11 +129,11 @@ class DiskImages:
             except OSError as error:
                 for name in made:
                     self.remove(name)
-                what = f"an image of {human_bytes(spec.size_bytes)} cannot be made in {self._folder}"
+                what = f"an image of {human_bytes(spec.size_bytes)} cannot be created in {self._folder}"
                 raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
 
     def check(self, spec: DiskSpec) -> bool:
-        """Whether the disk has an image. Raises LabError for one of the wrong size, which the lab did not create."""
+        """Whether the disk has an image. Raises LabError if its size is wrong, so that the lab cannot have created it."""
         found = self.find(spec.name)
         if found and found.st_size != spec.size_bytes:
             raise LabError(
@@ -143,7 +143,7 @@ class DiskImages:
         return found is not None
 
     def remove(self, name: str) -> None:
-        """Remove the image, if it exists. Raises LabError if the file is not an image, or cannot be removed."""
+        """Remove the image if it exists. Raises LabError if the file is not an image, or cannot be removed."""
         if self.find(name) is None:
             return
         try:
@@ -152,7 +152,7 @@ class DiskImages:
             raise storage_error(f"the image {self.path(name)} cannot be removed", error) from None
 
     def listed(self) -> tuple[DiskSpec, ...]:
-        """The disks that have an image, sorted by name. Raises LabError for a file that is not the lab's own."""
+        """Return the disks that have an image, sorted by name. Raises LabError if a file is not the lab's own."""
         names = sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
         found = {name: self.find(name) for name in names}
         return tuple(
@@ -160,7 +160,7 @@ class DiskImages:
         )
 
     def flush(self, name: str, *, forgets: bool = False) -> None:
-        """Flush an image to this computer's disk; ``forgets`` also drops it from the page cache (posix_fadvise(2))."""
+        """Flush an image to this computer's disk. ``forgets`` also drops it from the page cache (posix_fadvise(2))."""
         descriptor = self.open(name, os.O_RDWR)
         try:
             os.fdatasync(descriptor)
@@ -186,7 +186,7 @@ _KINDS_TO_LIST = (DiskKind.FILE, DiskKind.LOOP, DiskKind.SPINDLE, DiskKind.RAM)
 
 
 class LabFolder:
-    """A locked folder with the image files of one lab; a scratch folder is removed when it is closed."""
+    """A locked folder with the image files of one lab. A scratch folder is removed when it is closed."""
 
     def __init__(self, lock: FolderLock, disk_specs: Sequence[DiskSpec], *, is_scratch: bool) -> None:
         self.lock = lock
@@ -207,9 +207,9 @@ class LabFolder:
         return self.images.path(spec.name)
 
     def add(self, further: Sequence[DiskSpec]) -> None:
-        """Add disks to the list for the next start. If that is impossible, raises LabError and changes nothing."""
+        """Add disks to the list for the next start. If this is impossible, raise LabError and change nothing."""
         files = [spec.name for spec in further if spec.kind is DiskKind.FILE]
-        # A blank image that is on no list was left by a killed command.
+        # A blank image that is not in the list was left by a killed command.
         for name in filter(self.images.is_never_written, files):
             self.images.remove(name)
         before = {name for name in files if self.images.find(name)}
@@ -227,7 +227,7 @@ class LabFolder:
             raise
 
     def save(self, disk_specs: Sequence[DiskSpec]) -> None:
-        """Replace the list for the next start, and remove images of dropped disks. Raises LabError."""
+        """Replace the list for the next start, and remove the images of dropped disks. Raises LabError."""
         check_specs(disk_specs)
         names = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
         dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in names]
@@ -239,7 +239,10 @@ class LabFolder:
         self.specs = tuple(disk_specs)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
-        """The file disks with their nodes: from ``nodes``, by serial, or /dev/ubda and so on in User Mode Linux."""
+        """Return the file disks with their nodes.
+
+        The nodes are those in ``nodes``, by serial, or /dev/ubda and so on in User Mode Linux.
+        """
         return tuple(
             LabDisk(
                 name=spec.name,
@@ -254,9 +257,9 @@ class LabFolder:
 
 
 def lab_folder(state: StateFolder, name: str) -> LabFolder:
-    """The lab's folder, locked. Without a list the lab has the disks with images, or else nine new ones.
+    """Lock the lab's folder and return it. Without a list the lab has the disks with images, or else nine new disks.
 
-    Raises LabError for an invalid list.
+    Raises LabError if the list is invalid.
     """
     lock = state.lock_lab(name)
     path = lock.folder / _LAB_FILE
@@ -282,18 +285,18 @@ def _read_list(path: Path) -> tuple[DiskSpec, ...]:
         return listed
     except LabError as error:
         message = error.message if str(path) in error.message else f"'{path}' is damaged: {error.message}"
-        hint = "move that file elsewhere: the disks whose images exist are then listed again"
+        hint = "move that file elsewhere; the lab then lists the disks whose images exist"
         raise LabError(f"the list of disks {message}", hint=hint) from None
 
 
 def scratch_folder(state: StateFolder, wanted: Sequence[DiskSpec]) -> LabFolder:
-    """A folder for disks that exist for one command only."""
+    """Return a folder for disks that exist for one command only."""
     check_specs(wanted)
     return LabFolder(state.new_instance(), wanted, is_scratch=True)
 
 
 def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
-    """The extra disks of a virtual machine: whole disks with a serial RAIDLAB-NN, named diskNN."""
+    """Return a virtual machine's extra disks, which are whole disks with a serial RAIDLAB-NN. They are named diskNN."""
     found = [device for device in read_devices(machine).values() if device.serial.startswith(SERIAL_PREFIX)]
     return tuple(
         LabDisk(
@@ -308,7 +311,7 @@ def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
 
 
 def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
-    """The disks that earlier commands attached on this machine and that still match their devices."""
+    """Return the disks that earlier commands attached on this machine and that still match their devices."""
     text = machine.read([REGISTRY])[REGISTRY]
     if not text:
         return ()
@@ -352,7 +355,7 @@ _LONG_INPUT_BYTES = 8192
 
 
 class Lab:
-    """Runs plans on a machine. ``folder`` holds the images of an embedded kernel's disks; None on other machines."""
+    """Runs plans on a machine. ``folder`` contains an embedded kernel's disk images; it is None on other machines."""
 
     def __init__(
         self, machine: Machine, host: Host, disks: Iterable[LabDisk], *, folder: LabFolder | None = None
@@ -367,16 +370,16 @@ class Lab:
         self.guard = Guard(machine, self.disks, [disk.node for disk in self.disks if disk.name in blank])
 
     def disk(self, word: str) -> LabDisk:
-        """A disk by name, serial or node. Raises SpecError, which suggests the nearest name."""
+        """Return a disk by name, serial or node. Raises SpecError, which suggests the nearest name."""
         return find_disk(word, self.disks)
 
     def execute(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
-        """Run a plan; the guard checks each step. The first failing step ends the plan, and its error is raised."""
+        """Run a plan, with a check of each step by the guard. The first step that fails ends the plan and raises."""
         for step in plan.steps:
             if before_step:
                 before_step(step)
             self.guard.check(step)
-            # The lab's own programs, unless they are on the machine already.
+            # Install the lab's own programs, unless they are already on the machine.
             for plugin in {DRIVE_PLUGIN, DRIVE_PLUGIN_EMBEDDED} & {*step.argv}:
                 install_drive(self.machine, plugin)
             if program_files(PACE).start in step.argv:
@@ -405,17 +408,17 @@ class Lab:
         return tuple(made)
 
     def _require_room(self, specs: Sequence[DiskSpec]) -> None:
-        """Raises SpecError if the machine has no room for the disks; an embedded kernel was given enough memory."""
+        """Raise SpecError if the machine has no room for the disks. An embedded kernel was given enough memory."""
         if self.machine.facts.is_embedded:
             return
         in_memory = [spec.size_bytes for spec in specs if spec.kind is DiskKind.RAM or needs_backing(spec)]
         there = [disk.size_bytes for disk in self.disks if disk.kind is DiskKind.RAM or disk.backing == "memory"]
         rooms = {"memory": (self.machine.facts.memory_bytes, sum(in_memory) and sum(in_memory) + sum(there))}
         if loops := sum(spec.size_bytes for spec in specs if spec.kind is DiskKind.LOOP):
-            # df(1); the lab's own folder may not exist yet.
+            # Ask df(1) about /var/lib, because the lab's own folder may not exist yet.
             free = self.machine.run(("df", "--output=avail", "--block-size=1", "/var/lib"), check=False).stdout.split()
             if free and (room := digits(free[-1])) is not None:
-                rooms["room in /var/lib"] = (room, loops)
+                rooms["space in /var/lib"] = (room, loops)
         for what, (most, needed) in rooms.items():
             if needed > most:
                 raise SpecError(
@@ -439,8 +442,8 @@ class Lab:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
             if any(disk.kind is DiskKind.RAM for disk in self.disks):
                 raise SpecError(
-                    "there are already ram disks, so more cannot be added",
-                    hint="remove these, then add all that you need in one command",
+                    "there are already ram disks, so no more can be added",
+                    hint="remove them, then add all that you need in one command",
                 )
             disks, plan = ram_attachments(specs)
             self.execute(plan)
@@ -454,11 +457,13 @@ class Lab:
             self._attached.append(disk)
             made.append(disk)
         if len(made) < len(specs):
-            raise LabError(f"no free {kind} device for {len(specs) - len(made)} disks", hint="detach some first")
+            raise LabError(
+                f"there is no free {kind} device for {len(specs) - len(made)} disks", hint="detach some disks first"
+            )
         return made
 
     def _execute_whole(self, plan: Plan) -> None:
-        """Run all steps; after a failure, undo those already done."""
+        """Run all steps. After a failure, undo those that were already done."""
         done: list[Step] = []
         try:
             for step in plan.steps:
@@ -493,7 +498,7 @@ class Lab:
         node = resolve_node(self.machine, spec.backing)
         device = read_devices(self.machine).get(node.removeprefix("/dev/"))
         if device is None:
-            raise DeviceRefused(f"{spec.backing} is not a whole disk", hint="name the disk, not a partition of it")
+            raise DeviceRefused(f"{spec.backing} is not a whole disk", hint="specify the disk, not a partition of it")
         disk = LabDisk(
             name=spec.name,
             kind=spec.kind,
@@ -515,12 +520,12 @@ class Lab:
         return disk
 
     def detach(self, disks: Sequence[LabDisk]) -> None:
-        """Detach disks. Raises DeviceRefused for a disk in use, SpecError if only some of the ram disks are given."""
+        """Detach disks. Raises DeviceRefused if a disk is in use, SpecError if only some of the ram disks are given."""
         left = {disk.name for disk in self.disks if disk.kind is DiskKind.RAM} - {disk.name for disk in disks}
         if left and any(disk.kind is DiskKind.RAM for disk in disks):
             raise SpecError("ram disks can only be removed together", hint=f"remove {', '.join(sorted(left))} as well")
         self.guard.check_blank([disk.node for disk in disks if disk.kind is not DiskKind.PHYSICAL])
-        # Ram disks share a driver, and are detached together.
+        # Ram disks share a driver, so they are detached together.
         ram = [disk for disk in disks if disk.kind is DiskKind.RAM]
         for group in [*([disk] for disk in disks if disk not in ram), *([ram] if ram else [])]:
             self.execute(detach_plan(group))
@@ -531,19 +536,20 @@ class Lab:
         self.use([*(disk for disk in self.disks if disk.name not in names), *again])
 
     def check_unused(self, disks: Sequence[LabDisk]) -> None:
-        """Raises DeviceRefused for a disk that an array, a mount or swap uses."""
+        """Raise DeviceRefused if an array, a mount or swap uses a disk."""
         nodes = [disk.node for disk in disks]
         self.guard.check_unused(nodes, hint="stop the array, unmount the file system or run swapoff first")
 
     def reset(self, disks: Sequence[LabDisk]) -> None:
-        """Make disks blank. Raises DeviceRefused for a disk that an array, a mount or swap uses."""
+        """Make disks blank. Raises DeviceRefused if an array, a mount or swap uses a disk."""
         self.check_unused(disks)
         self.execute(self.reset_plan(disks))
 
     def reset_plan(self, disks: Sequence[LabDisk], *, used: Collection[str] | None = None) -> Plan:
-        """The plan of ``reset``. This does not check whether the disks are in use.
+        """Return the plan of ``reset``, without checking whether the disks are in use.
 
-        ``used``: nodes of the disks that belong to arrays; if given, other disks without signatures count as blank.
+        ``used`` contains the nodes of the disks that belong to arrays. If it is given, other disks without signatures
+        count as blank.
         """
         devices = read_devices(self.machine, [disk.kernel_name for disk in disks])
         parted = {disk.name for disk in disks if (found := devices.get(disk.kernel_name)) and found.partitions}
@@ -556,7 +562,7 @@ class Lab:
         return Plan.of(f"Make {', '.join(disk.name for disk in disks)} blank", steps)
 
     def _carrying(self, disks: Iterable[LabDisk]) -> Collection[str]:
-        """Nodes of the disks that carry signatures, or of all that may hold data if they cannot be examined."""
+        """Return the nodes of the disks that carry signatures, or of all that may hold data if the check fails."""
         nodes = [disk.node for disk in disks if self.guard.can_hold_data(disk.node)]
         try:
             return self.guard.carried(nodes).keys()
@@ -564,7 +570,7 @@ class Lab:
             return nodes
 
     def drop_host_cache(self, disks: Iterable[LabDisk]) -> bool:
-        """Flush these disks' images and drop them from the page cache; False if this computer has no such images."""
+        """Flush these disks' images and drop them from the page cache. Return False if there are no images here."""
         files = self._with_images(disks)
         for images, name in files:
             images.flush(name, forgets=True)
@@ -576,7 +582,7 @@ class Lab:
 
         def write_out() -> None:
             for images, name in files:
-                # It may have been removed in the meantime.
+                # The image may have been removed in the meantime.
                 with suppress(OSError, LabError):
                     images.flush(name)
 
@@ -587,7 +593,7 @@ class Lab:
         return [(self.folder.images, disk.name) for disk in disks if self.folder and disk.kind is DiskKind.FILE]
 
     def release(self, remaining: int = 0) -> None:
-        """Detach the disks that this lab attached, newest first, except the first ``remaining`` ones."""
+        """Detach the disks that this lab attached, the newest first, except for the first ``remaining`` disks."""
         for step in detach_plan(reversed(self._attached[remaining:])).steps:
             self.machine.run(step.argv, check=False)
         del self._attached[remaining:]
@@ -599,7 +605,7 @@ class Lab:
 
 
 def packed(argv: tuple[str, ...], stdin_text: str) -> tuple[tuple[str, ...], str]:
-    """A command and its input, compressed where that saves time: an embedded kernel's serial line is slow."""
+    """Return a command and its input, compressed if it is long, because an embedded kernel's serial line is slow."""
     if len(stdin_text) < _LONG_INPUT_BYTES:
         return argv, stdin_text
     # The exit status of a pipeline is that of its last command, which is the command itself.
@@ -608,7 +614,7 @@ def packed(argv: tuple[str, ...], stdin_text: str) -> tuple[tuple[str, ...], str
 
 
 def explain(error: CommandFailed, target: str) -> LabError:
-    """The error for a failed command, more specific if its output shows the cause."""
+    """Return the error for a failed command, which is more specific if the command's output shows the cause."""
     message = error.stderr_tail
     if "Module" in message and "not found" in message:
         module = message.partition("Module ")[2].split()[0]
@@ -627,7 +633,7 @@ DRIVE_SERVER_BYTES = 4 * MIB
 
 
 class Opener(Protocol):
-    """A function that opens a lab; tests supply their own."""
+    """A function that opens a lab. Tests supply their own."""
 
     def __call__(
         self, target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
@@ -648,11 +654,12 @@ def open_lab(
 ) -> Iterator[Lab]:
     """Open the machine with its lab disks, and close both in any case.
 
-    Without ``wanted`` this is the persistent lab: the named lab of the embedded kernel (``uml:?name=…``, nine file
-    disks when new), or the disks that were attached on the machine. With ``wanted`` the lab has exactly these disks,
-    blank, and they are removed when it closes; ``file`` then means the machine's plain disks: virtio if it has them,
-    otherwise loop. By default each opening has a new ``seed``, because new objects in a persistent lab must not have
-    the UUIDs of existing ones. ``seed``, ``shown`` and ``keeps_logs``: see EmbeddedOptions.
+    Without ``wanted`` this is the persistent lab, which is the named lab of the embedded kernel (``uml:?name=…``, with
+    nine file disks when it is new) or the disks that were attached on the machine. With ``wanted`` the lab has exactly
+    these disks, blank, and they are removed when it closes. ``file`` then means the machine's plain disks, which are
+    virtio disks if it has them, otherwise loop disks. By default each opening has a new ``seed``, because new objects
+    in a persistent lab must not have the UUIDs of existing ones. EmbeddedOptions describes ``seed``, ``shown`` and
+    ``keeps_logs``.
     """
     if not target.is_embedded:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
@@ -684,7 +691,7 @@ def open_lab(
 
 
 def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool = False) -> int:
-    """The memory that an embedded kernel needs for these disks.
+    """Return the memory that an embedded kernel needs for these disks.
 
     File disks and, in virtual time, spindles do not count, because their data lie outside the guest.
     """
@@ -702,9 +709,9 @@ def embedded_memory_bytes(wanted: Sequence[DiskSpec], *, is_virtual_time: bool =
 def with_fitting_time(
     target: Target, host: Host, wanted: Sequence[DiskSpec], on_notice: Callable[[str], None]
 ) -> Target:
-    """The target in virtual time where that makes figures exact: on the embedded kernel, with emulated drives only.
+    """Return the target in virtual time if that makes figures exact, which needs ``uml:`` and only emulated drives.
 
-    A target that names a time or a kernel is unchanged. If the kernel for virtual time is missing, ``on_notice`` is
+    A target that specifies a time or a kernel is unchanged. If the kernel for virtual time is missing, ``on_notice`` is
     called with the command that builds it.
     """
     is_open = target.kind is TargetKind.UML and not {"time", "kernel"} & target.options.keys()
@@ -712,7 +719,7 @@ def with_fitting_time(
         return target
     found = quickest(target, host.processes, host.files)
     on_notice(
-        "in virtual time: exact, and many times faster than real time; 'uml:?time=real' chooses real time"
+        "this runs in virtual time, exactly and many times faster than real time; 'uml:?time=real' chooses real time"
         if found.is_virtual_time
         else "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
     )
@@ -722,7 +729,8 @@ def with_fitting_time(
 def _settle(lab: Lab) -> None:
     """Unmount file systems and stop arrays, so that the next start finds clean arrays.
 
-    Does nothing if the machine is lost or does not answer. In virtual time, a program that never waits blocks it.
+    Does nothing if the machine is lost or does not answer. In virtual time, a program that never waits blocks the
+    machine.
     """
     if not lab.machine.is_answering(SETTLE_SECONDS):
         return
@@ -734,7 +742,7 @@ def _settle(lab: Lab) -> None:
                     lab.machine.run(("umount", place), check=False)
         mapped = [("dmsetup", "remove_all")] if any(name.startswith("dm-") for name in devices) else []
         arrays = [("mdadm", "--stop", "--scan")] if any(name.startswith("md") for name in devices) else []
-        # Some mapped devices lie above arrays, others below: each call removes those that are not in use.
+        # Some mapped devices lie above arrays, others below. Each call removes those that are not in use.
         for argv in (*mapped, *arrays, *mapped):
             lab.machine.run(argv, check=False, timeout_seconds=30)
     except LabError:
@@ -752,11 +760,11 @@ def _open_attached(
     with (
         closing(host.state.lock_lab(target.lab_name)),
         open_machine(target, host, on_notice=on_notice) as machine,
-        # Allow time for the cleanup: arrays left on the disks would start with the machine.
+        # Allow time for the cleanup, because arrays left on the disks would start with the machine.
         nullcontext() if wanted is None else signals.unhurried(),
     ):
         on_machine(machine)
-        # Absent until the lab's first use after boot; sockets of spindles are created there.
+        # The folder does not exist until the lab's first use after boot. Sockets of spindles are created there.
         machine.run(("mkdir", "-p", RUN_FOLDER))
         attached = read_registry(machine)
         covered = {disk.backing for disk in attached if disk.kind is DiskKind.SPINDLE}
@@ -765,12 +773,12 @@ def _open_attached(
             yield lab
             write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
             return
-        # Outside the block that makes the lab's disks blank: before this choice the lab's disks are all disks.
+        # This stays outside the block that blanks the lab's disks, which before this choice are all of the disks.
         _choose_plain_disks(lab, wanted)
         try:
             yield lab
         finally:
-            # Blank them again, and those below emulated drives too: an array left on them would start with the machine.
+            # Blank these disks and those below emulated drives. Otherwise arrays on them would start with the machine.
             own = (DiskKind.VIRTIO, DiskKind.PHYSICAL)
             with suppress(LabError):
                 lab.reset([disk for disk in lab.disks if disk.kind in own or disk.backing.startswith("/dev/")])

@@ -1,10 +1,11 @@
-"""Changes the pace of an emulated drive in use. Runs on the machine as a process.
+"""Changes the pace of an emulated drive that is in use. Runs on the machine as a process.
 
-    pace-disk CONTROL NOTE SECONDS NAME      from now on one request every SECONDS; 0: the drive's own pace again
+    pace-disk CONTROL NOTE SECONDS NAME      one request every SECONDS from now on; 0 restores the drive's own pace
 
-CONTROL is the socket of nbdkit's pause filter: "r" resumes requests, "p" holds later ones and replies when those
-in progress are done. An "r" and a "p" every SECONDS let one request through, since the drive serves one at a time. NOTE
-is a file that holds NAME and the ID of the process that sends these commands; the process ends with the server.
+CONTROL is the socket of nbdkit's pause filter, where "r" resumes requests, and "p" holds later requests and replies
+when those in progress are done. An "r" and a "p" every SECONDS let one request through, because the drive serves one at
+a time. NOTE is a file that contains NAME and the ID of the process that sends these commands. The process ends with the
+server.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ END_SECONDS = 5.0
 
 
 def end_earlier(note: Path) -> None:
-    """End the process named in NOTE and wait until it has ended."""
+    """End the process whose ID is in NOTE, and wait until it has ended."""
     try:
         pid = int(note.read_text().split()[0])
         os.kill(pid, signal.SIGTERM)
@@ -39,7 +40,7 @@ def ask(control: socket.socket, letter: bytes) -> None:
 
 
 def serve_at_pace(control: socket.socket, period: float) -> None:
-    """Let one request through per period, until a signal arrives or the server ends."""
+    """Let one request through in each period, until a signal arrives or the server ends."""
     due = time.monotonic()
     while True:
         ask(control, b"r")
@@ -50,7 +51,7 @@ def serve_at_pace(control: socket.socket, period: float) -> None:
 
 
 def main() -> int:
-    """Return once the new pace is in effect; a child process maintains it."""
+    """Return once the new pace is in effect. A child process maintains it."""
     path, note, period, name = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
     end_earlier(note)
     if period <= 0:
@@ -64,7 +65,7 @@ def main() -> int:
         return 1
     read_end, write_end = os.pipe()
     if os.fork():
-        # The child writes a byte once the note exists, and removes the note when it ends; no byte means that it failed.
+        # The child writes a byte once the note exists, and removes the note when it ends. Without a byte it has failed.
         os.close(write_end)
         return 0 if os.read(read_end, 1) else 1
     os.setsid()

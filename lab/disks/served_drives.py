@@ -1,8 +1,7 @@
-"""The lab's own drives on a stock kernel: a program on the machine serves them to the kernel's drivers nbd and cuse.
+"""The lab's own drives on a stock kernel. A program on the machine serves them to the kernel's drivers nbd and cuse.
 
-It accepts the same commands as the embedded kernel's driver, and records requests in the same form
-(provision/kernel/served). It is
-compiled on this computer, since the machine in QEMU runs this computer's programs.
+The program accepts the same commands as the embedded kernel's driver, and records requests in the same form
+(provision/kernel/served). It is compiled on this computer, because the machine in QEMU runs this computer's programs.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _COMPILE_SECONDS = 120.0
 
 
 def built_server(host: Host) -> Path:
-    """The program's path; compiled unless it exists and is up to date. Raises ToolMissing or LabError."""
+    """Compile the program unless it exists and is up to date, and return its path. Raises ToolMissing or LabError."""
     if missing := [path for path in _SOURCES if not path.is_file()]:
         raise ToolMissing(
             f"the source of the recorded drives, {missing[0]}, is missing",
@@ -43,7 +42,7 @@ def built_server(host: Host) -> Path:
         return program
     compiler = next((found for name in ("gcc", "cc", "clang") if (found := host.processes.find(name))), None)
     if compiler is None:
-        raise ToolMissing("recorded drives need a C compiler, and none is installed", hint="apt install gcc libc6-dev")
+        raise ToolMissing("recorded drives need a C compiler, but none is installed", hint="apt install gcc libc6-dev")
     make_folder(folder)
     includes = [f"-I{path}" for path in dict.fromkeys(each.parent for each in _SOURCES if each.suffix == ".h")]
     with tempfile.TemporaryDirectory() as unfinished:

@@ -221,9 +221,9 @@ def bounds(kind: Any) -> str:
 def _range(kind: Any) -> str:
     meta = kind.__metadata__[0]
     low = f"{meta.ge:,} or more" if meta.ge is not None else f"more than {meta.gt:,}"
-    high = f"{meta.le:,} at most" if meta.le is not None else f"less than {meta.lt:,}"
+    high = f"at most {meta.le:,}" if meta.le is not None else f"less than {meta.lt:,}"
     unit = f", in steps of {meta.multiple_of:,}" if meta.multiple_of else ""
-    return f"{low}, {high}{unit}"
+    return f"{low}, and {high}{unit}"
 
 
 MOST_TOML_BYTES = 256 * KIB
@@ -306,7 +306,7 @@ def read_own_json(
     most_bytes: int = MOST_OWN_BYTES,
     error: type[LabError] = ResultError,
 ) -> T:
-    """Read one of the lab's JSON files; ``converted`` changes the decoded tree. Raises ``error`` if it is damaged."""
+    """Read one of the lab's JSON files; ``converted`` changes the decoded tree. Raises ``error``, FileNotFoundError."""
     try:
         data = read_plain(path, most_bytes, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)

@@ -1,8 +1,8 @@
-"""Mark a shared object as needing no executable stack, where the compiler has not done so.
+"""Mark a shared object as not needing an executable stack, if the compiler has not done so.
 
-tcc writes no PT_GNU_STACK header. Without one, the loader assumes that the object needs an executable stack, and since
-glibc 2.41 it refuses to load such an object into a running program. Sources: elf(5); release notes of glibc 2.41,
-dlopen.
+tcc writes no PT_GNU_STACK header. Without this header, the loader assumes that the object needs an executable stack,
+and since glibc 2.41 it refuses to load such an object into a running program (elf(5); release notes of glibc 2.41,
+dlopen).
 """
 
 import struct
@@ -15,9 +15,9 @@ READ_WRITE = 6
 
 
 def main(path: str) -> None:
-    """Add the header to the 64-bit object at this path, unless it has one.
+    """Add the header to the 64-bit object at this path, unless it already has one.
 
-    The program header table, which becomes longer, moves to the end of the file.
+    The program header table becomes longer and moves to the end of the file.
     """
     with open(path, "r+b") as file:
         content = file.read()

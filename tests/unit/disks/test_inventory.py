@@ -166,7 +166,7 @@ def test_ends_are_whole_pages_each_under_its_node() -> None:
 )
 def test_heads_that_came_back_damaged_are_refused(message: str) -> None:
     machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=message)})
-    with pytest.raises(LabError, match="came back damaged"):
+    with pytest.raises(LabError, match="returned damaged data"):
         read_ends(machine, ["/dev/sda", "/dev/sdb"], 8192)
 
 

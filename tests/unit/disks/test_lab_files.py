@@ -148,7 +148,7 @@ def test_disks_that_cannot_be_made_leave_the_lab_as_it_was(state: StateFolder) -
     with lab_folder(state, "default") as folder:
         folder.save(files(2))
         # More than any file system that tests run on takes, as one file or as a whole.
-        with pytest.raises(LabError, match=r"the disks need up to|cannot be made"):
+        with pytest.raises(LabError, match=r"the disks need up to|cannot be created"):
             folder.add([DiskSpec(name="disk03", kind=DiskKind.FILE, size_bytes=MOST_DISK_BYTES)])
         assert folder.specs == files(2)
     assert not list(state.root.glob("labs/default/disks/*"))
@@ -354,7 +354,7 @@ def test_of_several_images_none_stays_if_one_cannot_be_made(
         truncate(descriptor, length)
 
     monkeypatch.setattr("os.ftruncate", too_large)
-    with pytest.raises(LabError, match=r"an image of 2 MiB cannot be made in .*: File too large"):
+    with pytest.raises(LabError, match=r"an image of 2 MiB cannot be created in .*: File too large"):
         images.make(wanted)
     assert not list(images.path("disk01").parent.iterdir())
 

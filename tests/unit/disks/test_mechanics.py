@@ -267,7 +267,7 @@ def test_the_sources_are_compiled_once_until_they_change() -> None:
         (
             Scripted(status=1, stderr="plugin.c:14: include file 'nbdkit-plugin.h' not found"),
             ToolMissing,
-            "headers of nbdkit",
+            "nbdkit's headers",
         ),
         (Scripted(status=1, stderr="plugin.c:7: error"), LabError, "cannot be compiled"),
     ],

@@ -78,7 +78,7 @@ def test_an_experiment_needs_arrays_something_to_do_and_this_format() -> None:
         (
             "members = 9000000000000000000",
             "",
-            "members: 9,000,000,000,000,000,000 is not possible: write 0 or more, 64",
+            "members: 9,000,000,000,000,000,000 is not possible: write 0 or more, and at most 64",
         ),
         ("members = 60", "", "it needs 120 disks, but at most 64 are possible"),
         ("members = 2", "", "it has 76,000 measurements, but at most 20,000 are possible"),

@@ -102,7 +102,7 @@ def test_built_in_fleets_are_sound(name: str) -> None:
         ({"scrub__intervall_hours": 10.0}, "did you mean 'interval_hours'"),
         ({"level": "raid10", "members": 5}, "consists of pairs"),
         ({"parities": 6}, "hold no data"),
-        ({"people__wrong_disk": 1.5}, "write 0 or more, 1 at most"),
+        ({"people__wrong_disk": 1.5}, "write 0 or more, and at most 1"),
         ({"years": 0.0}, "years"),
         ({"title__en": "x"}, "not a key of a fleet"),
         ({"years": 100.0, "failures__afr_percent": 99.0, "members": 24}, "and 1,000 is the maximum"),
@@ -241,12 +241,12 @@ BASE: dict[str, Any] = {"format_version": 2, "id": "ends", "title": "Ends", "run
 @pytest.mark.parametrize(
     ("key", "within"),
     [
-        ("years", "0.01 or more, 100 at most"),
-        ("disk_tb", "1e-06 or more, 1,000 at most"),
-        ("failures.afr_percent", "0.001 or more, 99 at most"),
-        ("rebuild.hours[1]", "0.001 or more, 1,000,000,000 at most"),
-        ("scrub.interval_hours", "0.001 or more, 1,000,000,000 at most"),
-        ("sectors.read_error_bits", "1,000,000,000 or more, 1,000,000,000,000,000,000,000 at most"),
+        ("years", "0.01 or more, and at most 100"),
+        ("disk_tb", "1e-06 or more, and at most 1,000"),
+        ("failures.afr_percent", "0.001 or more, and at most 99"),
+        ("rebuild.hours[1]", "0.001 or more, and at most 1,000,000,000"),
+        ("scrub.interval_hours", "0.001 or more, and at most 1,000,000,000"),
+        ("sectors.read_error_bits", "1,000,000,000 or more, and at most 1,000,000,000,000,000,000,000"),
     ],
 )
 def test_what_no_key_can_mean_is_refused_by_its_name_and_bounds(key: str, within: str, value: float) -> None:
@@ -272,7 +272,7 @@ def test_a_variant_removes_only_what_the_fleet_has() -> None:
 def test_a_life_is_that_of_a_drive(value: float) -> None:
     with pytest.raises(SpecError, match=r"failures\.weibull\.scale_hours: .* write "):
         spec_of(failures={"weibull": {"shape": 1.0, "scale_hours": value}})
-    with pytest.raises(SpecError, match=r"failures\.weibull\.shape: .* write 0\.4 or more, 20 at most"):
+    with pytest.raises(SpecError, match=r"failures\.weibull\.shape: .* write 0\.4 or more, and at most 20"):
         spec_of(failures={"weibull": {"shape": 0.3, "scale_hours": 1e5}})
 
 

@@ -73,7 +73,7 @@ def test_a_users_file_is_found_by_its_path(tmp_path: Path) -> None:
         ("runtime_seconds = 1.0", "runtime-short"),
         ("read_percent = 50", "read_percent is required for a mix"),
         ("verify = 'reread'", "require each other"),
-        ("jobs = 0", "jobs: 0 is not possible: write 1 or more, 256 at most"),
+        ("jobs = 0", "jobs: 0 is not possible: write 1 or more, and at most 256"),
         ("file_bytes = 512", "less than one block"),
         ("quue_depth = 1", "did you mean 'queue_depth'"),
         ("engine = 5", "engine: Expected `str`"),
