@@ -182,7 +182,7 @@ class RunFolders:
         return found
 
     def is_held(self, run_id: str) -> bool:
-        """Whether a process is writing the run; False if that is unknown. Does not need write permission."""
+        """Whether a process is writing the run; False if this is unknown. No write permission is needed."""
         with suppress(OSError):
             return _is_locked(self.path(run_id) / LOCK_NAME)
         return False
@@ -319,7 +319,7 @@ def is_there(path: Path) -> bool:
 
 
 def stem(now: datetime, word: str = "") -> str:
-    """Return the beginning of an id, such as ``20261121T100129Z``, followed by ``-`` and ``id_word(word)`` if any."""
+    """Return the beginning of an id: a time such as ``20261121T100129Z``, then ``-`` and ``id_word(word)`` if any."""
     time = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     plain = id_word(word)
     return f"{time}-{plain}" if plain else time

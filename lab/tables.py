@@ -139,7 +139,7 @@ def as_line(text: str, is_markdown: bool) -> str:
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return comma-separated values with a header line, quoted as in RFC 4180; text like a formula is escaped."""
+    """Return CSV with a header line, quoted as in RFC 4180. Text that looks like a formula is escaped."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)

@@ -29,7 +29,7 @@ _CHOOSE_OTHERS = "choose other disks ('raidlab disks' shows what uses each), or 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A device to which the lab does not write, and why."""
+    """A device to which the lab does not write, with the reasons."""
 
     device: BlockDevice
     reasons: tuple[str, ...]

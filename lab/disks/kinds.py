@@ -100,7 +100,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def mean_random_seconds(self) -> float:
-        """The mean time of a single small request at a random place, which is overhead, seek and half a revolution.
+        """The mean time of a single small request at a random place, as overhead, mean seek and half a revolution.
 
         The distance d between two random places, as a share of the stroke, has the density 2(1 - d).
         """
@@ -154,7 +154,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def service_seconds(self) -> float:
-        """The time from a small request to its answer on an idle drive. With mechanics, the mean over random places."""
+        """The time from a small request to its answer on an idle drive; with mechanics, the mean over random places."""
         return self.service_milliseconds / 1000 if self.mechanics is None else self.mechanics.mean_random_seconds
 
     @property

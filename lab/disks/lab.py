@@ -110,7 +110,7 @@ class DiskImages:
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing images, sparse and of the exact size. If one fails, remove them all and raise LabError."""
+        """Create missing images, sparse and of the exact size. If one fails, remove the new ones and raise LabError."""
         try:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
@@ -133,7 +133,7 @@ class DiskImages:
                 raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
 
     def check(self, spec: DiskSpec) -> bool:
-        """Whether the disk has an image. Raises LabError if its size is wrong, so that the lab cannot have created it."""
+        """Whether the disk has an image. Raises LabError if its size is wrong, so the lab cannot have created it."""
         found = self.find(spec.name)
         if found and found.st_size != spec.size_bytes:
             raise LabError(
@@ -374,7 +374,7 @@ class Lab:
         return find_disk(word, self.disks)
 
     def execute(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
-        """Run a plan, with a check of each step by the guard. The first step that fails ends the plan and raises."""
+        """Run a plan. The guard checks each step. The first step that fails ends the plan, and its error is raised."""
         for step in plan.steps:
             if before_step:
                 before_step(step)

@@ -56,7 +56,7 @@ def moment(text: str) -> datetime:
 
 
 def polls(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
-    """Yield once for each poll of a bounded wait, pausing in between: True for the last poll, after the time-out."""
+    """Pause between the polls of a bounded wait, and yield for each whether it is the last, after the time-out."""
     deadline = clock.monotonic_seconds() + timeout_seconds
     while not (is_last := clock.monotonic_seconds() >= deadline):
         yield is_last

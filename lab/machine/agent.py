@@ -120,7 +120,7 @@ class ChildProcess:
         return len(data)
 
     def pass_on(self, pipe: int, data: bytes) -> None:
-        """Send one piece to the client; an empty one closes the pipe."""
+        """Send one piece to the client. An empty piece closes the pipe."""
         kind, decoder = self.pipes[pipe]
         if text := decoder.decode(data, final=not data):
             self.agent.send({"id": self.id, kind: text})
@@ -171,7 +171,7 @@ class ChildProcess:
 
 
 class Agent:
-    """Serves commands, samplers and the channel on one thread, with one selector. Only init has ``init_environ``."""
+    """Serves commands, samplers and the channel on one thread, with one selector. Only init gets ``init_environ``."""
 
     def __init__(self, channel_in: int, channel_out: int, *, init_environ: Mapping[str, str] | None = None) -> None:
         self.channel_in = channel_in

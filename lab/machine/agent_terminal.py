@@ -5,9 +5,9 @@
     resize    target, columns, rows                -> {}; the terminal's programs get SIGWINCH
     taken     target, bytes                        -> {}; the client has shown that many bytes of output
 
-At most ``window`` bytes of output are in flight. A program that prints more blocks, as on any terminal. So a flood of
-output uses no memory, and other requests are answered between its pieces. Pieces are base64, because a program may
-print any bytes, a piece may end within a character, and in JSON each control character would take six bytes.
+At most ``window`` bytes of output are in flight. If a program prints more, it is blocked, as on any terminal. So a
+flood of output uses no memory, and other requests are answered between its pieces. Pieces are base64, because a program
+may print any bytes, a piece may end within a character, and in JSON each control character would take six bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A machine, whatever its target, on which to run commands and programs, read files, take samples, open terminals."""
+"""An open machine of any kind, with methods to run commands, read files, take samples and open terminals."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Machine:
         return True
 
     def waited_seconds(self) -> float | None:
-        """Return how long the machine, ready to run, had no processor; None if unknown (see steal, proc(5))."""
+        """Return how long the machine was ready to run but had no processor (see steal, proc(5)); None if unknown."""
         return self._waited_seconds()
 
     def close(self) -> None:

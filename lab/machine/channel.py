@@ -72,7 +72,7 @@ _REQUIRED_FIELDS = {
 
 
 def counted_seconds(passed: float, waited: float | None) -> float:
-    """Return the part of a time that counts against a limit, which excludes waiting for a processor."""
+    """Return how much of a time counts against a limit. Most of the time spent waiting for a processor does not."""
     return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""The embedded kernel, User Mode Linux as an ordinary process with the system's own files as its read-only root."""
+"""Start the embedded kernel (User Mode Linux) as an ordinary process, on the system's own files as read-only root."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def mdadm_parameter(options: EmbeddedOptions) -> list[str]:
 
 
 def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
-    """Raise SpecError if its paths prevent a kernel from starting with the state folder ``inner`` below ``root``."""
+    """Raise SpecError if a kernel whose state folder is ``inner`` below ``root`` cannot start because of its paths."""
     check_path(root, image.path)
     folder = root / inner / "machines" / LONGEST_INSTANCE
     disks = tuple(UbdDisk(folder / f"disk{number + 1:02d}.img", "RAIDLAB-00") for number in range(file_disks))
@@ -355,7 +355,7 @@ def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disk
 def start_embedded(
     options: EmbeddedOptions, state: StateFolder, processes: Processes, files: HostFiles
 ) -> tuple[EmbeddedKernel, Channel]:
-    """Boot a kernel and return it with its channel. Raises ToolMissing, LabError, or SpecError for too many disks."""
+    """Boot a kernel and return it with its channel. Raises SpecError if there are too many disks, or LabError."""
     if len(options.disks) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(options.disks)} file disks are too many: the embedded kernel supports {MAX_UBD_DISKS}",

@@ -116,7 +116,7 @@ def wide_registers(files: HostFiles) -> Path | None:
 
 
 def _image_in(path: Path) -> KernelImage:
-    """Return a kernel with the modules beside it, if any, where a build here or an unpacked package has them."""
+    """Return a kernel with its modules, if they are where a build here or an unpacked package puts them."""
     path = path.absolute()
     if not _is_whole(path):
         raise ToolMissing(

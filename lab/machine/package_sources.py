@@ -98,7 +98,7 @@ def fetch(
     *,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Fetch the newest version that begins with ``requested``, from the first suite that has one. Raises SpecError."""
+    """Fetch the newest version that begins with ``requested``, from the first suite with one. Raises SpecError."""
     if not _VERSION.fullmatch(requested):
         raise SpecError(
             f"'{shortened(requested)}' is not a version of {kind.what}",
@@ -239,7 +239,7 @@ def _open_apt(processes: Processes, sources: str, store: Path) -> Iterator[tuple
 
 
 def put_in_place(ready: Path, place: Path) -> None:
-    """Move a folder into place in one step, after moving away an existing one."""
+    """Move a folder into place in one step, after moving an existing folder away."""
     if place.exists():
         place.rename(ready.with_name("earlier"))
     ready.rename(place)

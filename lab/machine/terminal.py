@@ -88,7 +88,10 @@ class MarkFilter:
 
 
 class Terminal:
-    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest on any thread."""
+    """A terminal on a machine, with a root shell.
+
+    Iterate ``chunks`` on one thread. Other methods may be called on any thread.
+    """
 
     def __init__(
         self,
