@@ -4,8 +4,8 @@
  *          seek_long=7.3,0.0024 track_switch=0.8 overhead=1.1 interface=20000000 [queue=32] [read_ahead=BYTES]
  *          [write_cache=BYTES] [backing=PATH] [transport=0.1]
  *
- * Times in milliseconds. Without backing the data lie in memory. SIGUSR1: the drive's power fails for an instant, and
- * what only its write cache held is lost.
+ * Times are in milliseconds. Without backing, the data are in memory. On SIGUSR1 the drive's power fails for an instant,
+ * and data that only its write cache held are lost.
  */
 
 #define _GNU_SOURCE
@@ -30,21 +30,21 @@
 static struct parameters parameters;
 static int64_t size;
 static char *backing;
-static double way; /* half of what socket and block driver take of each request: before it is here, and after */
+static double way; /* half of the time that socket and block driver add to each request, before and after the drive */
 
 static struct drive drive;
-static unsigned char *memory, *cached; /* the medium, unless it is a file; the write cache's slots */
+static unsigned char *memory, *cached; /* the medium, unless it is a file, and the slots of the write cache */
 static int file = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile sig_atomic_t has_power_failed;
 
 /* A request and the thread that waits for it. */
 struct waiter {
-  struct request request; /* first: the mechanics know only this part */
+  struct request request; /* the first field, because the mechanics know only this part */
   pthread_cond_t is_served;
   struct waiter *next;
 };
-static struct waiter *waiting; /* those whose end is not known */
+static struct waiter *waiting; /* requests whose end is not yet known */
 
 static double now_seconds(void) {
   struct timespec now;
@@ -104,7 +104,7 @@ static void destage_to_medium(struct drive *d, int64_t sector, int64_t count) {
     nbdkit_error("the write cache could not be written to %s", backing);
 }
 
-/* With the lock held: let begin what could begin by now, and wake those whose end is known by that. */
+/* Begin the requests that can begin by now, and wake the threads of those whose end becomes known. Needs the lock. */
 static void advance(double now) {
   struct waiter **at = &waiting;
 
@@ -124,7 +124,8 @@ static void advance(double now) {
   }
 }
 
-/* Returns whether the write cache took it. An answer leaves before its end, by half the way; what comes after it begins at the end all the same. */
+/* Serve a request and return whether the write cache took it. The answer is sent before the request's end, by half of the
+ * added time, but the next request still begins at the end. */
 static int serve_in_time(struct waiter *w, const void *written) {
   struct request *r = &w->request;
   int64_t i;
@@ -132,7 +133,7 @@ static int serve_in_time(struct waiter *w, const void *written) {
 
   pthread_mutex_lock(&lock);
   r->arrival = now_seconds() - way;
-  /* Only the order in which requests come here counts, and threads may have been overtaken on the way to the lock. */
+  /* Only the order in which requests get the lock counts, because a thread may overtake another one before that. */
   advance(r->arrival);
   drive_submit(&drive, r);
   is_cached = r->is_ended && r->is_write && cached && drive.is_dirty[r->sector];
@@ -154,7 +155,7 @@ static int serve_in_time(struct waiter *w, const void *written) {
   return is_cached;
 }
 
-/* The write cache empties itself while nobody asks for anything, and requests may wait behind that. */
+/* Empty the write cache while there are no requests. Later requests may have to wait for this. */
 static void *keep_destaging(void *context) {
   for (;;) {
     double next;
@@ -172,7 +173,7 @@ static void on_power_failure(int number) {
   has_power_failed = 1;
 }
 
-/* What nbdkit calls. */
+/* The functions that nbdkit calls. */
 
 static int take(const char *key, const char *value) {
   if (!strcmp(key, "size"))
@@ -187,19 +188,19 @@ static int take(const char *key, const char *value) {
 static int drive_config(const char *key, const char *value) {
   if (take(key, value) == 0)
     return 0;
-  nbdkit_error("%s=%s is no parameter of a drive", key, value);
+  nbdkit_error("%s=%s is not a parameter of a drive", key, value);
   return -1;
 }
 
 static int drive_config_complete(void) {
   if (size > 0 && is_whole(&parameters))
     return 0;
-  nbdkit_error("size, rpm, cylinders, surfaces, zones, queue and interface must be given and above 0, and times and buffers below "
-               "what any drive has");
+  nbdkit_error("size, rpm, cylinders, surfaces, zones, queue and interface must be given and above 0, and times and buffers must "
+               "be possible for a drive");
   return -1;
 }
 
-/* Memory that costs nothing until it is touched. */
+/* Return zeroed memory that costs nothing until it is touched. */
 static void *blank(int64_t bytes) {
   void *found = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -217,7 +218,7 @@ static int drive_get_ready(void) {
   else
     memory = blank(size);
   if (file < 0 && !memory) {
-    nbdkit_error("no medium %s: %m", backing ? backing : "of this size in memory");
+    nbdkit_error("the medium cannot be opened (%s): %m", backing ? backing : "memory of this size");
     return -1;
   }
   if (!parameters.write_cache_sectors)
@@ -230,7 +231,7 @@ static int drive_get_ready(void) {
   free_slots = blank(parameters.write_cache_sectors * sizeof *free_slots);
   is_dirty = blank(sectors + 1);
   if (!cached || !older || !newer || !slot || !free_slots || !is_dirty) {
-    nbdkit_error("no memory for a write cache");
+    nbdkit_error("there is not enough memory for the write cache");
     return -1;
   }
   drive_use_cache(&drive, older, newer, is_dirty, slot, free_slots);
@@ -326,7 +327,7 @@ static int drive_flush_all(void *handle, uint32_t flags) {
   return file >= 0 ? fdatasync(file) : 0;
 }
 
-/* Discarding takes no time, as on drives that only note it. */
+/* Discarding takes no time, as on drives that only record it. */
 static int drive_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags) {
   static const unsigned char zeros[65536];
   int64_t end = offset + count, page = 4096, first = (offset + page - 1) / page * page, last = end / page * page;
