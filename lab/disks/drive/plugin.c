@@ -4,8 +4,8 @@
  *          seek_long=7.3,0.0024 track_switch=0.8 overhead=1.1 interface=20000000 [queue=32] [read_ahead=BYTES]
  *          [write_cache=BYTES] [backing=PATH] [transport=0.1]
  *
- * Times are in milliseconds. Without backing, the data are in memory. On SIGUSR1 the drive's power fails for an instant,
- * and data that only its write cache held are lost.
+ * Times are in milliseconds. Without backing, the data are in memory. On SIGUSR1 the drive's power fails for an
+ * instant, and data that only its write cache held are lost.
  */
 
 #define _GNU_SOURCE
@@ -124,8 +124,8 @@ static void advance(double now) {
   }
 }
 
-/* Serve a request and return whether the write cache took it. The answer is sent before the request's end, by half of the
- * added time, but the next request still begins at the end. */
+/* Serve a request and return whether the write cache took it. The answer is sent half of the added time before the
+ * request's end, but the next request still begins at the end. */
 static int serve_in_time(struct waiter *w, const void *written) {
   struct request *r = &w->request;
   int64_t i;
@@ -195,8 +195,8 @@ static int drive_config(const char *key, const char *value) {
 static int drive_config_complete(void) {
   if (size > 0 && is_whole(&parameters))
     return 0;
-  nbdkit_error("size, rpm, cylinders, surfaces, zones, queue and interface must be given and above 0, and times and buffers must "
-               "be possible for a drive");
+  nbdkit_error("size, rpm, cylinders, surfaces, zones, queue and interface must be given and above 0, and times and "
+               "buffers must be possible for a drive");
   return -1;
 }
 
