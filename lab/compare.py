@@ -144,7 +144,7 @@ class Compared:
     """Median of the first result."""
     second: float
     ratio: Ratio | None
-    """Second to first (Mann-Whitney: the results are two independent runs); None if the ratio is meaningless."""
+    """Ratio of the second to the first (Mann-Whitney, as the results are independent runs); None if meaningless."""
     outcome: RatioOutcome
     """Verdict on the second result relative to the first."""
     reason: str
@@ -341,7 +341,7 @@ class PlatformRow:
     measure: PlatformMeasure
     what: str
     values: tuple[Estimate | None, ...]
-    """In the order of the platforms."""
+    """The figure on each platform, in the order of the platforms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ class Conclusion:
     what: str
     faster: str
     slower: str
-    """According to the first platform, if it has a verdict."""
+    """The slower array according to the first platform, if that has a verdict."""
     verdicts: tuple[Verdict, ...]
     transfers: tuple[Transfer, ...]
     """The outcome on every platform after the first."""

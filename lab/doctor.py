@@ -67,7 +67,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     required_for: tuple[str, ...] = ()
     """Targets that do not work without it."""
     useful_for: tuple[str, ...] = ()
-    """Other functions that are limited without it, as text."""
+    """Descriptions of other functions that are limited without it."""
 
     def blocks(self, target: str) -> bool:
         return self.outcome is Outcome.MISSING and target in self.required_for
@@ -197,7 +197,7 @@ def program_checks(host: Host, family: str, *, is_root: bool) -> list[Check]:
         # Other machines use their own programs.
         return program_check(program, path, version, family, targets=(UML, QEMU, LOCAL), is_root=is_root)
 
-    # In parallel, because each program takes a long time to start on an emulated processor.
+    # The checks run in parallel, because each program takes a long time to start on an emulated processor.
     with ThreadPoolExecutor(len(TABLES.programs)) as pool:
         return list(pool.map(check, TABLES.programs))
 
@@ -429,7 +429,8 @@ def _state_folder(host: Host) -> Found:
     except LabError as error:
         return Outcome.MISSING, error.message, error.hint
     except OSError as error:
-        return Outcome.MISSING, f"the state folder: {error.strerror}", f"choose another: {STATE_VARIABLE}=FOLDER"
+        detail = f"the state folder cannot be used: {error.strerror}"
+        return Outcome.MISSING, detail, f"choose another: {STATE_VARIABLE}=FOLDER"
     detail = f"{folder}, {human_bytes(room)} free"
     if room >= COMFORTABLE_SPACE_BYTES:
         return Outcome.OK, detail, ""
@@ -453,7 +454,7 @@ def _md_driver(host: Host) -> Found:
 def _privilege(host: Host, *, is_root: bool) -> Found:
     sudo = host.processes.find("sudo")
     if is_root:
-        return Outcome.OK, "this is root", ""
+        return Outcome.OK, "raidlab runs as root", ""
     if not sudo:
         detail = "sudo is not installed, and only root can manage arrays on this computer"
         return Outcome.MISSING, detail, "apt install sudo"

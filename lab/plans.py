@@ -55,7 +55,7 @@ class Step:
         ]
         rows = rows[:-1] if not rows[-1] else rows
         if len(rows) > _ROWS_SHOWN:
-            rows = [*rows[: _ROWS_SHOWN - 1], f"... {len(rows) - _ROWS_SHOWN + 1} lines more"]
+            rows = [*rows[: _ROWS_SHOWN - 1], f"... {len(rows) - _ROWS_SHOWN + 1} more lines"]
         return "\n".join((f"{line} <<'END'", *rows, "END"))
 
 

@@ -33,7 +33,7 @@ class Plugin:
     extensions: tuple[tuple[Any, ...], ...] = ()
     """Each is a NamedTuple that the extended package declares."""
     folder: Path | None = None
-    """A folder with the layout of this package: its ``lessons/course/`` adds lessons, and so on (``catalogue``)."""
+    """A folder with the layout of this package. For example, its ``lessons/course/`` adds lessons (``catalogue``)."""
 
 
 @cache

@@ -56,7 +56,7 @@ _COMMANDS = {"importing": "import", "deleting": "delete", "replacing": "replace"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 _TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z(-|\Z)")
 _MOST_WORD = 80
-"""Maximum length of the words in an id: with time and number the id remains a valid name (lab.gates.text)."""
+"""Maximum length of the words in an id, so that with time and number it remains a valid name (lab.gates.text)."""
 _POLL_SECONDS = 1.0
 """``_is_locked`` takes the lock briefly; a process that opens the run retries for this long."""
 

@@ -311,7 +311,7 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             find_drive_model(self.model)
         elif self.model:
             raise SpecError(
-                f"disk {self.name}: a {self.kind} disk has no drive model", hint="drive models are for kind 'spindle'"
+                f"disk {self.name}: a {self.kind} disk has no drive model", hint="choose kind 'spindle', or no model"
             )
         if self.kind is DiskKind.PHYSICAL and not self.backing.startswith("/dev/"):
             raise SpecError(
@@ -330,9 +330,7 @@ def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
     ``others`` are the names in use.
     """
     if len(wanted) + len(others) > MOST_DISKS:
-        raise SpecError(
-            f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"at most {MOST_DISKS} are possible"
-        )
+        raise SpecError(f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"use at most {MOST_DISKS}")
     names = [*others, *(spec.name for spec in wanted)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SpecError(f"several disks are named {', '.join(twice)}", hint="choose different names")
@@ -374,7 +372,7 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         elif self.kind is DiskKind.LOOP and not self.backing.endswith(f"/{self.name}.img"):
             raise SpecError(
                 f"disk {self.name}: '{shortened(self.backing)}' is not its image",
-                hint=f"the image of this disk is named {self.name}.img",
+                hint=f"use this disk's own image, which is named {self.name}.img",
             )
 
 

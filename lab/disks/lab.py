@@ -515,7 +515,7 @@ class Lab:
             probe.check_blank([node])
         except DeviceRefused as error:
             # It is not a lab disk yet, so 'disks reset' cannot blank it.
-            hint = f"stop what uses it; 'wipefs --all {node}', typed on the machine, erases its signatures"
+            hint = f"stop what uses it, or type 'wipefs --all {node}' on the machine to erase its signatures"
             raise DeviceRefused(error.message, hint=hint) from None
         return disk
 
@@ -773,7 +773,7 @@ def _open_attached(
             yield lab
             write_registry(machine, [disk for disk in lab.disks if disk.kind is not DiskKind.VIRTIO])
             return
-        # This stays outside the block that blanks the lab's disks, which before this choice are all of the disks.
+        # This is outside the block that blanks the lab's disks, because before this choice they are all of the disks.
         _choose_plain_disks(lab, wanted)
         try:
             yield lab

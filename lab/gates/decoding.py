@@ -75,7 +75,7 @@ MOST_DISK_BYTES = 16 * _TIB
 MOST_DISKS = 64
 """The number of loop and nbd devices that the lab requests from their drivers."""
 MOST_REPEATS = 200
-"""More than a laboratory experiment needs, and few enough for exact tests."""
+"""Maximum number of repeats, which is more than an experiment needs, and few enough for exact tests."""
 MOST_SECONDS = 7 * 24 * 3600
 _MOST_DIGITS = 19
 _MAX_COUNT = 2**53

@@ -217,7 +217,7 @@ def read_plain(
 ) -> bytes:
     """Read a plain file. Raises the errors of ``open_plain``, and ``error`` if it is larger than ``most_bytes``."""
     with open(open_plain(path, is_own=is_own, folder_fd=folder_fd, error=error), "rb") as file:
-        # A file that grows meanwhile is not read without end.
+        # This does not read without end if the file grows in the meantime.
         data = file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
     if data is None or len(data) > most_bytes:
         raise error(f"'{path}' is larger than {human_bytes(most_bytes)}", hint=hint or "check the path")

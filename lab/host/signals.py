@@ -240,7 +240,7 @@ def _leave_lost_terminal() -> None:
         try:
             is_lost = stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor)
         except OSError:
-            # The descriptor was closed before.
+            # The descriptor is already closed.
             continue
         if is_lost:
             null = os.open(os.devnull, os.O_RDWR)

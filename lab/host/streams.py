@@ -182,7 +182,7 @@ def raw_console() -> Iterator[Console]:
         console.close()
         try:
             if not is_whole or console.is_on_second_screen:
-                # The program that drew had no time to restore the terminal.
+                # The program that drew on the terminal had no time to restore it.
                 os.write(1, _FIRST_SCREEN * console.is_on_second_screen + _USUAL + b"\r\n")
             termios.tcsetattr(0, termios.TCSADRAIN, before)
         except (OSError, termios.error):

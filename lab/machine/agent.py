@@ -132,7 +132,7 @@ class ChildProcess:
     def on_exit(self, wait_status: int) -> None:
         self.status = os.waitstatus_to_exitcode(wait_status)
         if self.timed_out:
-            # Its children received SIGTERM too; survivors would hold devices.
+            # The command's children received SIGTERM too. Any survivors would keep devices in use.
             self.signal(signal.SIGKILL)
         self.due = time.monotonic() + DRAIN_SECONDS
         self.finish_if_over()
@@ -212,7 +212,7 @@ class Agent:
         while not self.is_over:
             due = self.next_due()
             for key, _ in self.selector.select(None if due is None else max(0.0, due - time.monotonic())):
-                # An earlier callback of the same round may have closed this one.
+                # An earlier callback of the same round may have closed this file.
                 if key.fileobj in self.selector.get_map():
                     key.data(key.fileobj)
             now = time.monotonic()

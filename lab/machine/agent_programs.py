@@ -37,7 +37,7 @@ def install(agent: Agent, request: dict[str, Any]) -> None:
         try:
             os.rename(unfinished, folder)
         except OSError:
-            # Another client's agent was first.
+            # Another client's agent may have put the folder in place first.
             if not os.path.isdir(folder):
                 raise
     agent.send({"id": request["id"], "done": True})

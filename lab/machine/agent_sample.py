@@ -94,7 +94,7 @@ class Sampler:
                 del self.threads[pid]
                 continue
             fields = stat.rpartition(")")[2].split()
-            # proc(5): utime and stime are fields 14 and 15 of the line.
+            # utime and stime are fields 14 and 15 of the line (proc(5)).
             ticks[f"{name}/{pid}"] = int(fields[11]) + int(fields[12])
         return ticks
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lab.machine.agent import Agent
 else:
-    # Python's isolated mode leaves a script's own folder out.
+    # In isolated mode, Python does not search a script's own folder.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from agent import Agent
 

@@ -121,7 +121,7 @@ def find_vagrant_host(target: Target, processes: Processes) -> tuple[str, list[s
     """
     vagrant = processes.find("vagrant")
     if not vagrant:
-        raise ToolMissing("vagrant is not installed", hint="run 'make vm' in raidlab's folder, which installs it")
+        raise ToolMissing("vagrant is not installed", hint="run 'make vm' in raidlab's folder to install it")
     argv = [vagrant, "ssh-config", *((target.host,) if target.host else ())]
     quiet = {"VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"}
     answer = processes.run(argv, timeout_seconds=VAGRANT_TIMEOUT_SECONDS, extra_env=quiet)
@@ -145,7 +145,7 @@ def _vagrant_refusal(target: Target, answer: Completed) -> LabError:
         return LabError(f"there is no Vagrantfile in {folder}", hint="change to raidlab's folder, then try again")
     if "was not found configured" in output:
         return SpecError(
-            f"'{target}': the Vagrantfile has no machine '{target.host}'", hint="'vagrant status' lists them"
+            f"'{target}': the Vagrantfile has no machine '{target.host}'", hint="choose one that 'vagrant status' lists"
         )
     if "not yet ready for SSH" in output:
         up = " ".join(("vagrant up", target.host)).strip()

@@ -341,7 +341,7 @@ def _use_landlock(
 
 def _use_seccomp(*, can_answer: bool) -> None:
     if os.uname().machine != "x86_64":
-        raise OSError(errno.ENOSYS, "the filter is written for x86-64")
+        raise OSError(errno.ENOSYS, "the filter supports only x86-64")
     program = b"".join(struct.pack("=HBBI", *line) for line in _filter(can_answer=can_answer))
     lines = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog contains the number of instructions and their address.

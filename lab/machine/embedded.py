@@ -358,7 +358,7 @@ def start_embedded(
     """Boot a kernel and return it with its channel. Raises SpecError if there are too many disks, or LabError."""
     if len(options.disks) > MAX_UBD_DISKS:
         raise SpecError(
-            f"{len(options.disks)} file disks are too many: the embedded kernel supports {MAX_UBD_DISKS}",
+            f"{len(options.disks)} file disks are too many; the embedded kernel supports at most {MAX_UBD_DISKS}",
             hint="create additional disks of another kind: spindle, loop or ram",
         )
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)

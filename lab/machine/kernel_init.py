@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lab.machine.agent import RUN_FOLDER, Agent
     from lab.machine.disk_rescue import DiskRescue
 else:
-    # Python's isolated mode leaves a script's own folder out.
+    # In isolated mode, Python does not search a script's own folder.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from agent import RUN_FOLDER, Agent
     from disk_rescue import DiskRescue

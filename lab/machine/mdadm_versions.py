@@ -77,7 +77,8 @@ def _install(apt: Apt, version: str, folder: Path) -> None:
             create_file(ready / _LIBRARIES / library.name, library.read_bytes(), is_durable=False, mode=0o700)
     loader = next((path.name for path in (ready / _LIBRARIES).glob("ld-linux*")), "")
     if not loader:
-        raise LabError(f"the packages of mdadm {version} lack a dynamic loader", hint=f"{_COMMAND} list --all")
+        hint = f"choose another version: {_COMMAND} list --all"
+        raise LabError(f"the packages of mdadm {version} lack a dynamic loader", hint=hint)
     for name in PROGRAMS:
         program = next(path for path in (tree / "sbin" / name, tree / "usr/sbin" / name) if path.is_file())
         program.rename(ready / _PROGRAMS / name)

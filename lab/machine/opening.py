@@ -147,7 +147,7 @@ def _start_qemu(
                 note_failure(host.files)
                 reason = "KVM does not work here, so the processor is emulated, which is slower"
             else:
-                reason = "a race in QEMU before 8.1 crashed the kernel while it started, so it starts again"
+                reason = "a race in QEMU before 8.1 crashed the kernel while it started, so raidlab starts it again"
             on_notice(f"{reason}: {error.message}")
     raise AssertionError("there is an accelerator")
 

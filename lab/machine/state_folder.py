@@ -135,7 +135,7 @@ class FolderLock:
         self.fd = open_lock(folder / LOCK, error=LabError)
         try:
             take(self.fd, ALONE, folder / LOCK)
-            # Not durable: if the host fails, the owner is gone, whatever the record says.
+            # The record need not be durable, because the owner is gone anyway if the host fails.
             replace_file(folder / OWNER_RECORD, json.dumps(asdict(owner)).encode(), is_durable=False)
         except BaseException:
             self.close()

@@ -92,7 +92,9 @@ def _of_release(chosen: str) -> StockKernel:
         running = [kernel for kernel in kernels if kernel.release == os.uname().release]
         if found := [*running, *kernels]:
             return found[0]
-        raise ToolMissing("no kernel on this computer can be read", hint=f"{_GET}, or choose another machine with --on")
+        raise ToolMissing(
+            "no kernel on this computer can be read", hint=f"run '{_GET}', or choose another machine with --on"
+        )
     releases = {kernel.release: kernel for kernel in kernels}
     return find_version(releases, chosen, "kernel", "raidlab kernels", least=r"\d+\.\d")
 
@@ -103,7 +105,9 @@ def _of_image(image: Path) -> StockKernel:
         with image.open("rb") as file:
             release = release_in(file.read(1 << 16))
     except OSError as error:
-        raise ToolMissing(f"the kernel {image} cannot be read: {error.strerror}", hint="raidlab kernels list") from None
+        raise ToolMissing(
+            f"the kernel {image} cannot be read: {error.strerror}", hint="choose a kernel: raidlab kernels list"
+        ) from None
     release = release or image.name.removeprefix("vmlinuz-")
     places = [
         image.parent,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lab.machine.confinement import LAYERS, NAMESPACE, HalfConfined, confine
 else:
-    # Python's isolated mode leaves a script's own folder out.
+    # In isolated mode, Python does not search a script's own folder.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from confinement import LAYERS, NAMESPACE, HalfConfined, confine
 
@@ -399,7 +399,8 @@ def main() -> None:
         reap(kernel)
         if is_user_mode(argv):
             with contextlib.suppress(OSError):
-                # Remove the folder of the kernel's memory file, which no longer has a name. QEMU has the user's TMPDIR.
+                # Remove the folder of the kernel's memory file, which no longer has a name. (QEMU's TMPDIR is the
+                # user's own.)
                 os.rmdir(os.environ.get("TMPDIR", ""))
     sys.exit(0 if status is None else status % 256)
 

@@ -160,7 +160,7 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
     if key == "time" and value not in ("real", "virtual"):
         raise SpecError(f"'{text}': time cannot be '{value}'", hint="write time=real or time=virtual")
     if key == "port" and not 0 < (digits(value) or 0) < 65536:
-        raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
+        raise SpecError(f"'{text}': '{value}' is not a port", hint="give a number up to 65535, such as port=2222")
     if key in ("mem", "memory"):
         parse_bytes(value, what=key)
     if key == "cpus" and not 0 < (digits(value) or 0) <= MOST_CPUS:

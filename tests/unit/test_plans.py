@@ -52,5 +52,5 @@ def test_standard_input_is_shown_as_a_here_document_that_can_be_typed() -> None:
 
 def test_of_a_long_standard_input_the_beginning_is_shown() -> None:
     line = Step(("cat",), "Why.", stdin_text="x" * 500 + "\n" + "row\n" * 99).shell_line()
-    assert line.splitlines()[-2:] == ["... 89 lines more", "END"]
+    assert line.splitlines()[-2:] == ["... 89 more lines", "END"]
     assert len(line) < 400

@@ -242,7 +242,7 @@ NO_NAMESPACE = lacking(namespace="Denied", landlock="Off")
         ("state-folder", {"state": UNWRITABLE}, Outcome.MISSING, "cannot be written", "RAIDLAB_STATE=FOLDER"),
         ("md-driver", {}, Outcome.OK, "as a module", ""),
         ("md-driver", {"answers": NO_MD}, Outcome.MISSING, "has no md driver", "--on uml:"),
-        ("privilege", {"is_root": True, "answers": {SUDO: (1, "")}}, Outcome.OK, "this is root", ""),
+        ("privilege", {"is_root": True, "answers": {SUDO: (1, "")}}, Outcome.OK, "raidlab runs as root", ""),
         ("privilege", {}, Outcome.OK, "without a password", ""),
         ("privilege", {"answers": {SUDO: (1, "")}}, Outcome.MISSING, "asks for a password", "sudo -v"),
         ("privilege", {"programs": ["fio"]}, Outcome.MISSING, "sudo is not installed", "apt install sudo"),
