@@ -5,8 +5,8 @@
 
 # Only the embedded kernel's guest has this folder, which leads to its drivers.
 if [ -d /run/raidlab/modroot ]; then
-  echo "This terminal shows the system's files, read-only, and the lab's disks (/dev/lab). You can write to /root, /tmp and /run,"
-  echo "which disappear with the machine. To see one of your own files here, use --on 'uml:?show=PATH' (or qemu:)."
+  echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). Write in /root, /tmp and /run, which end with the'
+  echo "machine; they are not the computer's. To read a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
 fi
 
 # Record every line with its time, even if it is already in the history, because drills look at what was typed.
