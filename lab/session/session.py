@@ -1,7 +1,7 @@
-"""An open lab with running arrays: the machine, its lab disks, the arrays on them, and plans that the guard has passed.
+"""An open lab with running arrays: the machine, its lab disks, the arrays on them, and plans that pass the guard.
 
-This module also handles the scripts that drills run when a lab opens, the arrays that drills leave behind, disks that
-are added to a lab, required versions of mdadm and the kernel, and commands that a user types on the machine.
+The module also handles the scripts that drills run when a lab opens, the arrays that drills leave behind, disks that
+are added to a lab, required versions of mdadm and the kernel, and commands typed by hand on the machine.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from lab.units import MIB, human_bytes
 
 
 class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The oldest suitable mdadm, on kernels from ``from_kernel`` on, or on all kernels if that is empty."""
+    """The oldest suitable mdadm, on kernels from ``from_kernel`` on (empty: on all)."""
 
     mdadm: str
     from_kernel: str = ""
     why: str
-    """What fails with an older mdadm, in one sentence."""
+    """One sentence: the failure with an older mdadm."""
 
     @property
     def sentence(self) -> str:
@@ -53,14 +53,14 @@ class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The requirement that the kernel is older than ``before``."""
+    """The kernel must be older than ``before``."""
 
     before: str
     why: str
-    """What fails on this kernel and later ones, in one sentence."""
+    """One sentence: the failure on this kernel and later ones."""
 
 
-_HINT = "choose a different machine with --on; 'raidlab doctor --machine' lists a machine's versions"
+_HINT = "choose another machine with --on: 'raidlab doctor --machine' lists a machine's versions"
 
 
 def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:
@@ -71,7 +71,7 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
     there = version_numbers(result.stdout or result.stderr)
     if there < version_numbers(needed.mdadm):
         raise UnfitVersion(
-            f"{what} needs {needed.sentence}, but {_place(machine)} has mdadm "
+            f"{what} needs {needed.sentence}, and {_place(machine)} has mdadm "
             f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
             hint=_HINT,
         )
@@ -81,7 +81,7 @@ def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> 
     """Raises UnfitVersion if the machine's kernel is too new for ``what``."""
     if needed is not None and version_numbers(machine.facts.kernel_release) >= version_numbers(needed.before):
         raise UnfitVersion(
-            f"{what} needs a kernel before Linux {needed.before}, but {_place(machine)} has "
+            f"{what} needs a kernel before Linux {needed.before}, and {_place(machine)} has "
             f"{machine.facts.kernel_release}: {needed.why}",
             hint=_HINT,
         )
@@ -92,11 +92,11 @@ def _place(machine: Machine) -> str:
 
 
 LARGER_COUNT = 2
-"""The number of larger disks to add. One would gain nothing, since its additional space would have no redundancy."""
+"""A single larger disk gains nothing: its additional space would have no redundancy."""
 
 
 def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
-    """Return ``count`` disks like ``template``, numbered after the existing ones. Raises SpecError if not possible."""
+    """``count`` disks like ``template``, numbered after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
     if template.kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at the same time", hint="add one disk at a time")
@@ -109,7 +109,7 @@ def new_specs(taken: Sequence[str], template: DiskSpec, count: int) -> tuple[Dis
 
 
 def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str, ...]:
-    """Add disks like ``template`` to an embedded lab for its next start, and return their names. Raises SpecError."""
+    """Add disks like ``template`` to an embedded lab for its next start; returns their names. Raises SpecError."""
     if template.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
             f"the embedded kernel has no {template.kind} disks", hint="use --kind file, or --on local: for real disks"
@@ -119,7 +119,7 @@ def add_to_list(folder: LabFolder, template: DiskSpec, count: int) -> tuple[str,
     files = [spec for spec in listed if spec.kind is DiskKind.FILE]
     if len(files) > MAX_UBD_DISKS:
         raise SpecError(
-            f"{len(files)} file disks are too many, because the embedded kernel supports only {MAX_UBD_DISKS}",
+            f"{len(files)} file disks are too many; the embedded kernel supports at most {MAX_UBD_DISKS}",
             hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
         )
     if rams := [spec for spec in listed if spec.kind is DiskKind.RAM]:
@@ -136,19 +136,19 @@ def _require_memory(folder: LabFolder, specs: Sequence[DiskSpec]) -> None:
         raise SpecError(
             f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, but only "
             f"{human_bytes(room)} is available",
-            hint="ask for fewer or smaller disks: those that are not files may use "
-            f"{human_bytes(max(0, room - without))} in total",
+            hint=f"disks that are not files may use {human_bytes(max(0, room - without))} in total: ask for "
+            "smaller or fewer ones",
         )
 
 
 def larger_bytes(disks: Sequence[LabDisk]) -> int:
-    """Return the size of disks to add so that the lab's disks differ in size: twice the largest, in whole MiB."""
+    """The size of disks to add to a lab so that its disks differ in size: twice the largest, in whole MiB."""
     largest = max((disk.size_bytes for disk in disks), default=0)
     return 2 * largest // MIB * MIB
 
 
 def larger_line(disks: Sequence[LabDisk], *, is_embedded: bool) -> str:
-    """Return the command line that adds ``LARGER_COUNT`` disks of ``larger_bytes``."""
+    """The command line that adds ``LARGER_COUNT`` disks of this size."""
     kind = DiskKind.FILE if is_embedded else DiskKind.LOOP
     return f"raidlab disks add --kind {kind} --count {LARGER_COUNT} --size {larger_bytes(disks) // MIB}M"
 
@@ -166,7 +166,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_arrival(folder: Path) -> Arrival | None:
-    """Read the lab's arrival script; None if the lab starts its arrays as usual. Raises LabError if it is damaged."""
+    """The lab's arrival script; None if the lab starts its arrays as usual. Raises LabError for a damaged file."""
     return RecordFile(folder / _FILE, Arrival, LabError).read()
 
 
@@ -176,7 +176,7 @@ def store_arrival(folder: Path, arrival: Arrival | None) -> None:
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
-    """Run the script, and ignore failing commands, which are part of the drill; the machine may be lost."""
+    """Run the script. Failing commands are part of the scenario and are ignored; the machine may be lost."""
     if arrival.script.strip():
         words = [f"{name}={value}" for name, value in arrival.environment.items()]
         machine.run(("env", *words, "bash", "-c", arrival.script), check=False, timeout_seconds=_SECONDS)
@@ -190,23 +190,23 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     disks: tuple[str, ...]
-    """The names of the lab's disks that the drill used."""
+    """Names of the lab's disks that the drill used."""
     uuids: tuple[str, ...]
-    """The UUIDs of the arrays on the disks, in the form of ``plain_uuid``."""
+    """UUIDs of the arrays on the disks, as ``plain_uuid``."""
 
 
 def read_leftovers(folder: Path) -> Leftovers | None:
-    """Return the leftovers in the lab with this folder, or None if there are none or the file is unreadable."""
+    """The leftovers in the lab with this folder; None if there are none, or the file is unreadable."""
     return RecordFile(folder / _LEFTOVER_FILE, Leftovers).read_or(None)
 
 
 def store_leftovers(folder: Path, left: Leftovers | None) -> None:
-    """Store the leftovers for later sessions, or None after the disks have been cleared. Raises ResultError."""
+    """Store the leftovers for later sessions; None after the disks have been cleared. Raises ResultError."""
     RecordFile(folder / _LEFTOVER_FILE, Leftovers).replace(left)
 
 
 def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
-    """Return the leftovers if they include an array with one of these UUIDs; otherwise delete their record."""
+    """Leftovers among the arrays with these UUIDs; deletes the record if none of the drill's arrays exists any more."""
     left = read_leftovers(folder)
     if left is None:
         return None
@@ -217,18 +217,18 @@ def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
 
 
 def left_words(left: Leftovers, names: Iterable[str]) -> str:
-    """Return a line for the user that says why these arrays were not started, and how to remove them."""
+    """One human-readable line: why these arrays were not started, and how to remove them."""
     arrays = ", ".join(dict.fromkeys(names))
     where = f"{left.disks[0]} to {left.disks[-1]}"
     return f"the drill '{left.title}' left {arrays} on {where}; 'raidlab drill clear' makes these disks blank"
 
 
 DISK_LINKS = "/dev/lab"
-"""The folder with a link to each lab disk, so that commands typed by hand can use the same names on every machine."""
+"""Folder with a link to each lab disk: the same names on every machine, for commands typed by hand."""
 
 
 class LabSession(OpenArrays):
-    """An open lab and its arrays, on which plans run."""
+    """The lab and its arrays; runs plans."""
 
     def __init__(
         self,
@@ -241,16 +241,16 @@ class LabSession(OpenArrays):
         on_plan: Callable[[Plan], None] = lambda _: None,
         on_found: Callable[[LabSession], None] = lambda _: None,
     ) -> None:
-        """``on_plan`` is called with each plan before it runs, ``on_found`` with the session when ``found`` changes."""
+        """``on_plan`` is called with each plan before it runs, ``on_found`` with the session if ``found`` changes."""
         super().__init__(lab, kinds(), found)
         self.target = target
         self.host = host
         self.written: set[tuple[object, ...]] = set()
-        """The regions that have been fully written, so that later reads do not hit unallocated space."""
+        """Regions fully written, so later reads do not hit unallocated space."""
         self.on_typed: Callable[[str], None] = lambda _: None
-        """Called with each command line, whether it is a step of a plan or was typed in a shell."""
+        """Called with each command line from the user: steps of plans, and lines typed in a shell."""
         self.going_on: set[str] = set()
-        """The arrays whose plan continues in the background, during which md is idle for short periods."""
+        """Arrays with a plan that continues in the background, during which md is idle for short periods."""
         self._rescanning = threading.Lock()
         self._stopped = stopped
         self._on_plan = on_plan
@@ -258,7 +258,7 @@ class LabSession(OpenArrays):
 
     @property
     def folder(self) -> Path:
-        """The lab's folder in the state folder, for data that must outlive a session."""
+        """Folder for data that must outlive a session, beside the lab's disks."""
         return self.host.state.lab_folder(self.target.lab_name)
 
     @property
@@ -267,7 +267,7 @@ class LabSession(OpenArrays):
         return self.target.is_embedded
 
     def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
-        """Check a plan with the guard, run it, and rescan the disks. Raises the error of the first step that fails."""
+        """Check a plan with the guard, run it, and rescan the disks. Raises the error of the first failing step."""
         self._on_plan(plan)
         for step in plan.steps:
             self.on_typed(step.shell_line())
@@ -282,7 +282,7 @@ class LabSession(OpenArrays):
             raise failure
 
     def start_all(self) -> tuple[ArrayStatus, ...]:
-        """Start every stopped array, and return those that now run. The others are listed in ``found.refused``."""
+        """Start every stopped array; returns the running ones. The others are listed in ``found.refused``."""
         tried = [(array, start_array(self.lab, array, self._on_plan)) for array in self.found.stopped]
         started = tuple(array for array, reason in tried if not reason)
         failed = tuple(replace(array, refusal=reason, obstacle=reason) for array, reason in tried if reason)
@@ -296,40 +296,40 @@ class LabSession(OpenArrays):
         return tuple(status for status in self.statuses() if status.name in names)
 
     def rescan(self) -> None:
-        """Scan all disks again, and on the embedded kernel record which arrays are stopped."""
+        """Scan all disks again, as after a typed command. On the embedded kernel, record which arrays are stopped."""
         # A load mounts its array on a separate thread, with an ordinary plan.
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
-            # The drill decides which arrays run on its disks, not the user.
+            # The drill decides which arrays run on its disks: the user has not requested them.
             if self._stopped and not read_arrival(self.folder):
                 self._stopped.write(self.found)
         self._on_found(self)
 
     def reset(self, disks: Sequence[str]) -> Plan:
-        """Return the plan that makes disks blank. Raises DeviceRefused if one is mounted or a member of any array."""
+        """The plan that makes disks blank. Raises DeviceRefused for a mounted disk, or a member of any array."""
         chosen = [self.lab.disk(word) for word in disks]
         for disk in chosen:
             holder = self.found.holder_of(disk.node)
             if holder and holder in self.found.stopped:
                 raise DeviceRefused(
                     f"{disk.name} is a member of {holder.name}, which is stopped",
-                    hint=f"remove the array permanently with 'raidlab array destroy {self.found.word(holder)}'",
+                    hint=f"'raidlab array destroy {self.found.word(holder)}' removes it permanently",
                 )
         self.lab.check_unused(chosen)
         return self.lab.reset_plan(chosen)
 
     def reset_all(self, *, ends_drill: bool = False, only: Collection[str] | None = None) -> Plan:
-        """Return a plan that stops every array consisting only of lab disks, and makes all disks blank.
+        """The plan to start from scratch: stop every array that consists only of lab disks, and make all disks blank.
 
-        If ``only`` names disks, all other disks and the arrays on them are left alone. On the embedded kernel all
-        devices belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is
-        open on the disks, unless ``ends_drill`` is set.
+        ``only``: names of disks; other disks, and arrays on them, are left alone. On the embedded kernel all devices
+        belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is open on
+        the disks, unless ``ends_drill`` is set.
         """
         if not ends_drill and (drill := read_arrival(self.folder)):
             raise DrillError(
                 f"the drill '{drill.title}' is open on these disks",
-                hint="end it with a verdict ('raidlab drill debrief') or without one ('raidlab drill leave')",
+                hint="'raidlab drill debrief' ends it with a verdict, 'raidlab drill leave' without one",
             )
         disks = [disk for disk in self.disks if only is None or disk.name in only]
         nodes = {disk.node for disk in disks}
@@ -349,7 +349,7 @@ class LabSession(OpenArrays):
 
 
 def link_disks(session: OpenArrays) -> None:
-    """Create links such as ``/dev/lab/disk01`` to the lab's disks, as udev does for other names."""
+    """Create links such as ``/dev/lab/disk01`` to the lab's disks, like the links of udev."""
     pairs = [word for disk in session.disks for word in (disk.node, f"{DISK_LINKS}/{disk.name}")]
     # Starting a process is slow on an embedded kernel, so existing links are tested by the shell itself.
     link = '[ "$1" -ef "$2" ] || ln -sfn "$1" "$2"; shift 2'
@@ -358,10 +358,7 @@ def link_disks(session: OpenArrays) -> None:
 
 
 def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
-    """Yield a line for each array that failed to start, and a single one for those that a drill left.
-
-    Arrays that start only on request are left out.
-    """
+    """A line for each array that was not started, unless it starts only on request; those of a drill share one."""
     left = still_there(folder, (array.uuid for array in found.all))
     of_drill = [array for array in found.refused if left and plain_uuid(array.uuid) in left.uuids]
     if left and of_drill:
@@ -373,7 +370,7 @@ def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client that opens a lab: the target, and the callbacks that are used while the lab is open."""
+    """A client that opens a lab: its machine, and the callbacks while the lab is open."""
 
     target: Target
     host: Host
@@ -385,19 +382,19 @@ class Client:
     on_found: Callable[[LabSession], None] = lambda _: None
     """Called with the session after each rescan of the disks, on the thread that rescanned."""
     while_open: Callable[[LabSession], AbstractContextManager[object]] = nullcontext
-    """A context that is entered when the arrays have been started, and left before anything is stopped."""
+    """Entered when the arrays have been started, and left before anything is stopped."""
     opener: Opener = open_lab
-    """The function that opens the lab; tests supply their own."""
+    """Opens the lab; tests supply their own."""
 
 
 @contextmanager
 def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSession]:
-    """Open the persistent lab, start its arrays if the kernel is the embedded one, and close the lab at the end."""
+    """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end."""
     target, host, on_plan = client.target, client.host, client.on_plan
     with client.opener(target, host, on_notice=client.on_notice, on_machine=client.on_machine) as lab:
         folder = host.state.lab_folder(target.lab_name)
         arrival = read_arrival(folder)
-        # Other machines start their arrays themselves, and during a drill the drill or the user decides which ones run.
+        # Other machines start their arrays; a drill, and the user who is working on it, decide which of its arrays run.
         stopped = StoppedArrays(folder) if target.is_embedded and not arrival else None
         if arrival and target.is_embedded:
             arrive(lab.machine, arrival)
@@ -411,7 +408,7 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
 
 
 MOST_CHARACTERS = 64_000
-"""How many characters of a command's output are stored at most; earlier output is only passed to ``on_output``."""
+"""Maximum number of characters of a command's output that is stored; earlier output is passed to ``on_output`` only."""
 
 # $1 folder (empty: the home folder), $2 file with the saved state, $3 the line.
 # set -a exports assignments, so that the next line sees them.
@@ -432,17 +429,16 @@ class ShellResult:
     """The result of one command line."""
 
     status: int
-    """The exit status, or 128 + N if signal N ended the command, for example 130 after an interrupt."""
+    """128 + N if signal N ended it: 130 after an interrupt."""
     output: str
-    """Standard output and standard error in order; if the output is long, only its end."""
+    """Standard output and standard error in order; only the end of a long output."""
     seconds: float
 
 
 class Shell:
-    """A shell on the machine: ``shell.run("cat /proc/mdstat", on_output=print)``.
+    """``shell.run("cat /proc/mdstat", on_output=print)``; ``interrupt`` from another thread ends the current line.
 
-    ``interrupt`` ends the current line, and is called from another thread. Call ``session.rescan`` afterwards on the
-    thread that runs plans, because the line may have created or stopped arrays.
+    Call ``session.rescan`` afterwards, on the thread that runs plans: the line may have created or stopped arrays.
     """
 
     def __init__(self, session: LabSession) -> None:
@@ -452,14 +448,14 @@ class Shell:
         self._command: RunningCommand | None = None
         self._interrupts = 0
         self.folder = ""
-        """The folder in which the next line starts; until the first line has run it is empty (the home folder)."""
+        """Initial folder of the next line; empty before the first line has run, which means the home folder."""
 
     def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
-        """Run one line and wait for its end. Raises LabError if another line is still running, and MachineLost."""
+        """Run one line and wait for its end. Raises LabError if another is still running, and MachineLost."""
         with self._lock:
             if self._command is not None:
                 raise LabError("a command is still running in this shell", hint="wait for it, or interrupt it")
-            # Reported before the line starts, because it may fail.
+            # For each line, because a drill may have begun since; before the line starts, because it may fail.
             self._session.on_typed(line)
             argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
             self._command = command = self._machine.stream(argv)
@@ -493,7 +489,7 @@ class Shell:
                 command.stop(signal_number=number)
 
     def close(self) -> None:
-        """Interrupt a running line and delete the saved state, unless the machine is lost."""
+        """Delete the saved state. On a lost machine there is nothing to delete."""
         self.interrupt()
         with contextlib.suppress(LabError):
             self._machine.run(("rm", "-f", self._state, f"{self._state}.folder"), check=False)

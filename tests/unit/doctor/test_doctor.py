@@ -221,7 +221,7 @@ NO_NAMESPACE = lacking(namespace="Denied", landlock="Off")
         (
             "confinement",
             {"answers": NO_NAMESPACE, "files": {"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"}},
-            *(Outcome.LIMITED, "can write all that this user can", "sysctl -w kernel.apparmor"),
+            *(Outcome.LIMITED, "can write everything that this user can", "sysctl -w kernel.apparmor"),
         ),
         (
             "confinement",

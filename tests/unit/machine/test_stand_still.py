@@ -189,7 +189,7 @@ def test_a_live_kernel_with_a_hung_agent_is_recognised_and_its_state_is_stored(
 
 @pytest.mark.parametrize(
     ("misses", "second", "words"),
-    [(1, SILENT_SECONDS + 1, "no answer for 30 s"), (2, STILL_SECONDS + 1, "console gives")],
+    [(1, SILENT_SECONDS + 1, "no answer for 30 s"), (2, STILL_SECONDS + 1, "console does not answer")],
 )
 def test_one_question_may_fall_into_a_moment_in_which_nothing_runs(
     computer: Computer, vigil: Vigil, monkeypatch: pytest.MonkeyPatch, misses: int, second: int, words: str
