@@ -1,4 +1,4 @@
-"""The doctor: checks this computer and a machine, and reports each missing part with the command that installs it.
+"""The doctor, which checks this computer and a machine, and names the command that installs each missing part.
 
 All checks run even if some fail, so that one round of fixes is enough. The report is also published as JSON
 (docs/doctor.schema.json). doctor.toml lists the programs, drivers and features that the doctor looks for.
@@ -90,12 +90,12 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Status 0, or 3 if a requirement of the target is missing."""
+        """The exit status, which is 3 if a requirement of the target is missing, else 0."""
         return ExitCode.DONE if self.is_ready else ExitCode.MISSING
 
     @property
     def missing(self) -> tuple[Check, ...]:
-        """Failed checks: first those that the target requires, then the rest."""
+        """The failed checks, beginning with those that the target requires."""
         found = [check for check in self.checks if check.outcome is Outcome.MISSING]
         return tuple(sorted(found, key=lambda check: not check.blocks(self.target)))
 

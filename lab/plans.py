@@ -28,7 +28,7 @@ class Danger(StrEnum):
 class Step:
     """One command, its purpose, and the command that undoes it.
 
-    ``argv`` runs without a shell: see ``write_file_step`` for /sys.
+    ``argv`` runs without a shell. To write to a file under /sys, use ``write_file_step``.
     """
 
     argv: tuple[str, ...]

@@ -396,8 +396,8 @@ Entry = TypeVar("Entry")
 class Journal(Generic[Entry]):
     """A file with one JSON document of type ``kind`` per line. A line is valid once its line end is written.
 
-    Several processes may read at any time. Only the holder of the folder's lock may append. It calls ``repair`` before
-    its first ``append`` to a file that another process may have started.
+    Several processes may read at any time. Only the holder of the folder's lock may append. The holder calls ``repair``
+    before its first ``append`` to a file that another process may have started.
     """
 
     path: Path

@@ -78,7 +78,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_word(what: str, word: str, known: Iterable[str]) -> SpecError:
-    """The error for an unknown name, with the nearest name or the whole list as its hint."""
+    """Return the error for an unknown name, whose hint is the nearest name or the whole list."""
     names = sorted(known)
     near = nearest(word, names)
     hint = f"did you mean '{near}'?" if near else f"known: {', '.join(names) or 'none'}"
