@@ -66,7 +66,7 @@ def catalogue(folder: Path) -> dict[str, Path]:
 def entry_points() -> dict[str, str]:
     """Map names to ``module:object``; among several with the same name, the first in ``sys.path`` counts.
 
-    importlib.metadata is not used, because it imports an e-mail parser. That takes 13 ms, a tenth of ``raidlab --help``.
+    importlib.metadata is not used, because it imports an e-mail parser in 13 ms, a tenth of ``raidlab --help``.
     """
     found: dict[str, str] = {}
     for text in _metadata():
