@@ -306,7 +306,7 @@ def read_own_json(
     most_bytes: int = MOST_OWN_BYTES,
     error: type[LabError] = ResultError,
 ) -> T:
-    """Read one of the lab's JSON files, and convert its tree with ``converted``. Raises ``error``, FileNotFoundError."""
+    """Read one of the lab's JSON files, converted by ``converted``. Raises ``error``, FileNotFoundError."""
     try:
         data = read_plain(path, most_bytes, is_own=True, error=error)
         return decoded_json(data, kind, converted=converted)
