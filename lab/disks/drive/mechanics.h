@@ -1,9 +1,8 @@
-/* Simulates the mechanics of a disk drive on its own timeline, without a clock, threads or I/O.
+/* The mechanics of a disk drive, on a line of time of its own: no clock, no threads, no I/O in here.
  *
- * The model follows Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994). It has seek
- * times that depend on the distance (square root for short seeks, linear for long ones), rotation, zones, skew,
- * read-ahead and immediate report. Times are in seconds. Positions are in sectors of 512 bytes, or in turns of the
- * platter where the name says so.
+ * After Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994): seek time by distance
+ * (square root for short, straight line for long), rotation, zones, skew, read-ahead and immediate report.
+ * Times are seconds; positions are sectors of 512 bytes, or turns of the platter where the name says so.
  */
 
 #ifndef MECHANICS_H
@@ -16,9 +15,9 @@
 
 #define SECTOR 512
 #define MAX_ZONES 32
-/* A request that has waited this long is served first, however far away it is. */
+/* A request that has waited so long goes first, however far away it is. */
 #define LONGEST_WAIT_SECONDS 2.0
-/* The longest run that is written from the cache at once, and how many of the oldest sectors may begin a run. */
+/* The longest run that leaves the write cache in one go, and how many of the oldest sectors may begin one. */
 #define DESTAGE_SECTORS 256
 #define DESTAGE_CANDIDATES 64
 #define HAIR_TURNS 1e-6
@@ -28,7 +27,7 @@ struct zone {
   int sectors_per_track;
 };
 
-/* Parameters as in data sheets. Seek distances are in the real drive's cylinders. */
+/* Parameters as in data sheets; seek distances in the real drive's cylinders. */
 struct parameters {
   double rpm;
   double cylinders;
@@ -48,7 +47,7 @@ struct request {
   int64_t sector, count;
   int is_write;
   int through; /* a write that must be on the medium before it is answered */
-  int is_ended; /* whether `end`, the time of the answer, is known */
+  int is_ended; /* whether `end`, when it is answered, is known */
   double end;
   struct request *next;
 };
@@ -58,27 +57,27 @@ struct place {
   int surface, per_track;
 };
 
-/* A drive. A lab disk is far smaller than a real drive, so it has fewer cylinders, spread over the same stroke. */
+/* A lab disk is far smaller than the drive: fewer cylinders, spread over the same stroke. */
 struct drive {
   struct parameters p;
   double turn;
   int64_t cylinders;
-  double stretch; /* number of the real drive's cylinders for each cylinder of this drive */
+  double stretch; /* cylinders of the real drive for each of this one */
   int64_t first_sector[MAX_ZONES], first_cylinder[MAX_ZONES];
   double cylinder_switch;
 
   struct request *queue; /* in order of arrival */
-  double free;           /* when the mechanics will have finished their current work */
+  double free;           /* when the mechanics have done what they are at */
   int64_t cylinder;      /* where the head is */
   int surface;
-  int64_t stream_sector; /* where read-ahead continues after a read (-1: nowhere), and when the head was there */
+  int64_t stream_sector; /* where read-ahead goes on after a read, -1: nowhere; and when the head was there */
   double stream_since;
 
-  /* The volatile write cache, a list of sectors, the oldest first. Links are sector + 1, and 0 is the end. */
+  /* The volatile write cache: a list of sectors, oldest first. Links are sector + 1; 0 is the end. */
   uint32_t *older, *newer;
   unsigned char *is_dirty;
-  uint32_t *slot;       /* the slot in the cache with a dirty sector's data */
-  uint32_t *free_slots; /* the empty slots; the array has an entry for each slot of the cache */
+  uint32_t *slot;       /* where in the cache a dirty sector's data are */
+  uint32_t *free_slots; /* those that hold nothing; so many as the cache has room */
   uint32_t oldest, newest;
   int64_t dirty;
   double dirty_since;
@@ -126,8 +125,8 @@ static void drive_begin(struct drive *d, const struct parameters *p, int64_t sec
   d->cylinder_switch = larger(p->track_switch, seek_seconds(p, 1));
 }
 
-/* Enable the write cache. All arrays must be zeroed. `free_slots` has write_cache_sectors entries. The others have an
- * entry for each sector, and `is_dirty` has one more. */
+/* Without these arrays there is no write cache. A place for each sector in all but the last, one more in `is_dirty`, and
+ * write_cache_sectors in the last; all of it zero. */
 static void drive_use_cache(struct drive *d, uint32_t *older, uint32_t *newer, unsigned char *is_dirty, uint32_t *slot,
                             uint32_t *free_slots) {
   uint32_t i;
@@ -156,7 +155,7 @@ static struct place locate(const struct drive *d, int64_t sector) {
   return found;
 }
 
-/* Return where a sector begins, in turns. Tracks are skewed by exactly the time that a switch to them takes. */
+/* Where a sector begins, in turns. Tracks are skewed by just the time that a switch to them takes. */
 static double angle(const struct drive *d, const struct place *at) {
   double tracks = (double)(d->p.surfaces - 1) * at->cylinder + at->surface;
   double turns = (double)at->in_track / at->per_track +
@@ -164,7 +163,7 @@ static double angle(const struct drive *d, const struct place *at) {
   return turns - floor(turns);
 }
 
-/* Return the seconds from the beginning of the first sector to the end of the last one, and the last one's place. */
+/* Seconds from the first sector under the head to the end of the last, and the place of the last. */
 static double transfer(const struct drive *d, int64_t sector, int64_t count, struct place *last) {
   struct place at = locate(d, sector);
   double seconds = 0;
@@ -184,7 +183,7 @@ static double transfer(const struct drive *d, int64_t sector, int64_t count, str
   }
 }
 
-/* Return the seconds from `begin` until the head is at the sector, for the move and the rest of the turn. */
+/* Seconds from `begin` until the head is at the sector: the move, then the rest of the turn. */
 static double access_seconds(const struct drive *d, double begin, int64_t sector) {
   struct place at = locate(d, sector);
   double distance = fabs((double)(at.cylinder - d->cylinder)), move = 0, rest;
@@ -193,7 +192,7 @@ static double access_seconds(const struct drive *d, double begin, int64_t sector
     move = seek_seconds(&d->p, distance * d->stretch);
   else if (at.surface != d->surface)
     move = d->p.track_switch;
-  /* A head that is only just behind the sector counts as being on it, because rounding must not cost a turn. */
+  /* A hair's breadth behind the sector is on it: rounding must not cost a turn. */
   rest = angle(d, &at) - (begin + move) / d->turn + HAIR_TURNS;
   rest = rest - floor(rest) - HAIR_TURNS;
   return move + larger(0, rest) * d->turn;
@@ -209,7 +208,7 @@ static void move_to(struct drive *d, double begin, int64_t sector, int64_t count
   d->stream_sector = -1;
 }
 
-/* Return the time of a request that does not need the mechanics. */
+/* Time of a request that needs no mechanics. */
 static double electronics(const struct drive *d, int64_t count) {
   return d->p.overhead + count * SECTOR / d->p.interface_bytes_per_second;
 }
@@ -243,7 +242,7 @@ static void link_dirty(struct drive *d, int64_t sector) {
   d->dirty++;
 }
 
-/* Remove a range from the cache, because it is on the medium or discarded. */
+/* The cache forgets a range: it is on the medium, or discarded. */
 static void drop_dirty(struct drive *d, int64_t sector, int64_t count) {
   int64_t end = sector + count;
 
@@ -252,8 +251,7 @@ static void drop_dirty(struct drive *d, int64_t sector, int64_t count) {
       unlink_dirty(d, sector);
 }
 
-/* Write a range's dirty sectors to the medium before the range is written without the cache. Until that write is done,
- * the medium then holds what was answered before. */
+/* A range is about to be written past the cache: until that is done, what was answered before is what the medium has. */
 static void settle_dirty(struct drive *d, int64_t sector, int64_t count) {
   int64_t end = sector + count;
 
@@ -266,7 +264,7 @@ static void settle_dirty(struct drive *d, int64_t sector, int64_t count) {
   }
 }
 
-/* Let the power fail, which loses everything that was answered early. Return the number of lost sectors. */
+/* The power fails: all that was answered early is gone. Returns how many sectors. */
 static int64_t lose_cache(struct drive *d) {
   int64_t lost = d->dirty;
 
@@ -275,7 +273,7 @@ static int64_t lose_cache(struct drive *d) {
   return lost;
 }
 
-/* Write one run of the cache to the medium, beginning with that of the oldest sectors which the head reaches first. */
+/* Write one run of the cache to the medium: of the oldest sectors, the one that is soonest under the head. */
 static void destage_run(struct drive *d, double begin) {
   int64_t best = d->oldest - 1, count = 0;
   double soonest = INFINITY;
@@ -301,7 +299,7 @@ static void destage_run(struct drive *d, double begin) {
   move_to(d, begin, best, count);
 }
 
-/* Serve a read that continues where the last one ended, because the drive has been reading ahead into its buffer. */
+/* Whether the read goes on where the last one ended: then the drive has been reading ahead into its buffer. */
 static int serve_from_stream(struct drive *d, double begin, struct request *r) {
   int64_t ahead = d->p.read_ahead_sectors;
   struct place last;
@@ -311,7 +309,7 @@ static int serve_from_stream(struct drive *d, double begin, struct request *r) {
     return 0;
   passed = d->stream_since + transfer(d, r->sector, r->count, &last);
   if (d->stream_since + transfer(d, r->sector, ahead, &last) < begin) {
-    /* The buffer was full and the head had stopped, so all data are there, and reading continues after the buffer. */
+    /* The buffer was full and the head had left off: all is there, and it goes on reading behind the buffer. */
     rest = transfer(d, r->sector + r->count, ahead > r->count ? ahead - r->count : 1, &last);
     passed = begin + access_seconds(d, begin, r->sector + ahead) - rest;
   }
@@ -329,7 +327,7 @@ static int serve_from_stream(struct drive *d, double begin, struct request *r) {
 static void serve(struct drive *d, double begin, struct request *r) {
   if (!r->is_write && serve_from_stream(d, begin, r))
     return;
-  /* The overhead of a waiting request passes while the request before it is served. */
+  /* The overhead of a request that waits passes while the one before it is served. */
   move_to(d, larger(begin, r->arrival + d->p.overhead), r->sector, r->count);
   r->end = d->free;
   r->is_ended = 1;
@@ -341,7 +339,7 @@ static void serve(struct drive *d, double begin, struct request *r) {
   }
 }
 
-/* Choose the command with the shortest access time among those in the drive, or the oldest if it has waited long. */
+/* Shortest access time first among the commands that the drive has; the oldest if it has waited long. */
 static struct request **choose(struct drive *d, double begin) {
   struct request **best = &d->queue, **at = &d->queue;
   double soonest = INFINITY;
@@ -359,7 +357,7 @@ static struct request **choose(struct drive *d, double begin) {
   return best;
 }
 
-/* Begin everything that begins up to `now`, which never decreases. */
+/* Begin everything that begins up to `now`; times never go back. */
 static void drive_advance(struct drive *d, double now) {
   for (;;) {
     if (d->queue) {
@@ -388,7 +386,7 @@ static int is_all_dirty(const struct drive *d, int64_t sector, int64_t count) {
   return 1;
 }
 
-/* Return whether the cache takes the write. If so, it is answered as soon as it has been sent (immediate report). */
+/* Whether the cache takes the write: then it is answered as soon as it has been sent (immediate report). */
 static int take_into_cache(struct drive *d, struct request *r) {
   int64_t sector;
 
@@ -402,7 +400,7 @@ static int take_into_cache(struct drive *d, struct request *r) {
   return 1;
 }
 
-/* Take a request. Its end is known immediately, or after a later drive_advance. */
+/* Take a request. Its end is known at once, or after a later drive_advance. */
 static void drive_submit(struct drive *d, struct request *r) {
   struct request **at = &d->queue;
 
@@ -419,7 +417,7 @@ static void drive_submit(struct drive *d, struct request *r) {
   drive_advance(d, r->arrival);
 }
 
-/* Empty the write cache, and return the time when all of it is on the medium. */
+/* Empty the write cache; returns when all of it is on the medium. */
 static double drive_flush(struct drive *d, double now) {
   drive_advance(d, now);
   while (d->dirty)

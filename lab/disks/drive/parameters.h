@@ -1,4 +1,4 @@
-/* Reads a drive's parameters from the arguments of a command line (see plugin.c for an example). */
+/* A drive's parameters as words of a command line; see plugin.c for an example. */
 
 #ifndef PARAMETERS_H
 #define PARAMETERS_H
@@ -40,7 +40,7 @@ static int take_seek(const char *value, double *a, double *b, double *until) {
   return found == (until ? 3 : 2) ? 0 : -1;
 }
 
-/* Take one key=value. Return -1 if it is not a parameter of a drive. Times are in milliseconds. */
+/* One key=value; -1 for what is no parameter of a drive. Times are in milliseconds. */
 static int take_parameter(struct parameters *p, const char *key, const char *value) {
   if (!strcmp(key, "rpm"))
     return p->rpm = atof(value), 0;
@@ -71,7 +71,7 @@ static int take_parameter(struct parameters *p, const char *key, const char *val
 
 static int is_time(double seconds) { return seconds >= 0 && seconds <= LONGEST_TIME_SECONDS; }
 
-/* Return whether all parameters are given and usable. With a value that is not finite, requests would never end. */
+/* Whether all is given, and the model can play it: what is no number, or has no bound, would never come to its end. */
 static int is_whole(const struct parameters *p) {
   int i;
 
