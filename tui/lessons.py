@@ -29,7 +29,7 @@ from lab.arrays.spec import ConsistencyPolicy
 from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
 from lab.checks.readings import RatioWithin, Source
 from lab.checks.state import CheckedState, DeepState
-from lab.errors import LabError
+from lab.errors import LabError, LessonError
 from lab.gates.decoding import parse_bytes
 from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, ShellLine, TryPoints
 from lab.machine import parse_target
@@ -384,6 +384,11 @@ class Guide:
         attempt = self._attempt
         step = attempt.step if attempt else None
         if attempt is None or step is None:
+            return
+        if self._is_elsewhere:
+            place = target_words(attempt.progress.target, in_sentence=True)
+            hint = "restart the lesson, to begin it on this machine"
+            self._frontend.show_error(LessonError(f"the lesson was started on {place}", hint=hint))
             return
 
         def work(session: LabSession) -> None:

@@ -6,6 +6,7 @@ Between these commands, the student can use any other command.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -56,6 +57,7 @@ from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.lessons.student import LessonSession, Student, carry_out, clearing_plan, evaluate_step, require_disks
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
+from lab.machine.target import target_words
 from lab.session.session import LabSession, open_session
 
 
@@ -367,9 +369,12 @@ def _show_open(context: Context, _: verbs.ShowLesson) -> None:
 
 def _answer(context: Context, verb: verbs.Answer) -> int:
     opened = Student(context.host).require_lesson()
-    opened.answer(verb.text)
     step = opened.step
-    if step is None or step.ask is None or verb.text not in step.ask.options:
+    is_prediction = step is not None and step.ask is not None and verb.text in step.ask.options
+    if not is_prediction:
+        _require_here(context, opened)
+    opened.answer(verb.text)
+    if step is None or step.ask is None or not is_prediction:
         return _print_results(context, opened, evaluate_step(opened, _opener(context)))
     if context.json:
         out_json(lesson_value(opened))
@@ -381,6 +386,7 @@ def _answer(context: Context, verb: verbs.Answer) -> int:
 
 def _check(context: Context, _: verbs.CheckStep) -> int:
     opened = Student(context.host).require_lesson()
+    _require_here(context, opened)
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
@@ -411,6 +417,7 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
         if not lines:
             context.narrator.notice("in this step you only have to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
+    _require_here(context, opened)
     opened.note_help()
     view = carry_out(
         step.do,
@@ -424,12 +431,14 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
 
 def _measure(context: Context, verb: verbs.Measure) -> int:
     opened = Student(context.host).require_lesson()
+    _require_here(context, opened)
     _do_apart(context, opened, RunMeasurement(measure=verb.name))
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
 def _reset(context: Context, _: verbs.ResetLesson) -> None:
     opened = Student(context.host).require_lesson()
+    _require_here(context, opened)
     with open_session(client_of(context, watches=False)) as session:
         session.run(session.reset_all())
     opened.restart()
@@ -478,6 +487,16 @@ def verify(
             *((drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in drills.items()),
         ],
     )
+
+
+def _require_here(context: Context, opened: LessonSession) -> None:
+    """Raises LessonError if the lesson was started on another machine or in another lab than this command uses."""
+    started_on = opened.progress.target
+    if started_on != str(context.target):
+        raise LessonError(
+            f"lesson {opened.lesson.id} was started on {target_words(started_on, in_sentence=True)}",
+            hint=f"add --on {shlex.quote(started_on)}, or begin it here: raidlab lesson start NAME --again",
+        )
 
 
 def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:

@@ -128,6 +128,9 @@ async def test_a_lesson_of_another_machine_is_not_checked_here(user: User, lesso
     await user.read()
     assert view_of(user).elsewhere
     assert "not checked here" in user.text
+    user.app.guide.do_step()
+    await user.until(lambda: any("was started on" in text for text in user.notifications), "why it is not done")
+    assert not any(run[:2] == ("mdadm", "--create") for run in user.fake_lab.machine.runs)
 
 
 async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(user: User) -> None:

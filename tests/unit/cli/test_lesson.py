@@ -204,3 +204,16 @@ def test_what_is_impossible_is_refused_before_disks_become_blank(
 ) -> None:
     assert "the lab has no disk06" in output_of(*words, "--reset", status=1)
     assert [argv for argv in machine.runs if argv[0] == "blkdiscard"] == []
+
+
+@pytest.mark.parametrize("words", [("check",), ("do",), ("measure", "depth"), ("answer", "12"), ("reset",)])
+def test_a_lesson_acts_only_on_the_machine_on_which_it_was_started(
+    typed: Typed, machine: FakeMachine, mine: str, words: tuple[str, ...]
+) -> None:
+    typed("--on", "uml:?name=class", "lesson", "start", mine)
+    typed(*UML, "lesson", "answer", "no")
+    machine.runs.clear()
+    printed = typed(*UML, "lesson", *words, status=1).err
+    assert "lesson 01-first was started on the embedded kernel, lab 'class'" in printed
+    assert "add --on 'uml:?name=class'" in printed
+    assert machine.runs == []
