@@ -86,6 +86,10 @@ class Guide:
         self.course: tuple[CourseLine, ...] = ()
         self.view: LessonView | None = None
         self._activity, self._fraction = "", 0.0
+        self._languages: tuple[str, ...] = ()
+        """The languages of the open lesson."""
+        self._shown_error = ""
+        """The message of the error at the last check, which was shown; empty: no error occurred."""
         self._was_asked = False
         self._deep: tuple[float, DeepState] | None = None
         """(time of the machine, contents of the disks), as last read in this step."""
@@ -124,7 +128,13 @@ class Guide:
         """Make this the open lesson; the explanations of completed steps count as read."""
         self._attempt, self._step_view, self._watched = attempt, None, ""
         self._read_count = attempt.done_count if attempt else 0
+        self._languages = (self._frontend.attempt(self._open_languages) or ()) if attempt else ()
         self.refresh()
+
+    def _open_languages(self) -> tuple[str, ...]:
+        """The languages of the open lesson. Raises SpecError: a file of the student's own may have changed."""
+        name = self._student.state.lesson if self._student else ""
+        return self._student.find(name).languages if self._student and name else ()
 
     def receive(self, message: LabMessage) -> None:
         if isinstance(message, SnapshotTaken):
@@ -151,7 +161,19 @@ class Guide:
         session = self._frontend.client.session
         marks = marks_of(session, state.snapshot.arrays) if session else {}
         scene = attempt.checked_state(state.snapshot, state.disks, marks=marks, events=self._events, since=self._since)
-        self._checked(attempt.evaluate(replace(scene, deep=self._disk_contents(attempt, self._since, state.snapshot))))
+        self._evaluate(attempt, replace(scene, deep=self._disk_contents(attempt, self._since, state.snapshot)))
+
+    def _evaluate(self, attempt: LessonSession, found: CheckedState) -> None:
+        """Evaluate the step. An error is shown once, although the step is evaluated at each sample."""
+        try:
+            step_view = attempt.evaluate(found)
+        except LabError as error:
+            if error.message != self._shown_error:
+                self._shown_error = error.message
+                self._frontend.show_error(error)
+            return
+        self._shown_error = ""
+        self._checked(step_view)
 
     def _disk_contents(self, attempt: LessonSession, since: Snapshot, sample: Snapshot) -> DeepState:
         """The contents that were read last; if they are old and the lesson needs them, they are read again."""
@@ -195,11 +217,10 @@ class Guide:
 
         step, done = attempt.step, attempt.done_count
         step_view = self._step_view or engine.evaluate(attempt.lesson, attempt.progress, attempt.state_apart)
-        files = self._student.find(self._student.state.lesson) if self._student and self._student.state.lesson else None
         return LessonView(
             lesson=attempt.lesson,
             done_count=done,
-            languages=files.languages if files else (attempt.lesson.language,),
+            languages=self._languages or (attempt.lesson.language,),
             words=attempt.words,
             explanation=explanation_of(attempt, self._read_count) if self._read_count < done else None,
             step=step_card(attempt, step, done, step_view) if step else None,
@@ -343,7 +364,7 @@ class Guide:
         from lab.lessons.student import needs_lab
 
         if attempt.step is not None and not needs_lab(attempt.step):
-            self._checked(attempt.evaluate(attempt.state_apart))
+            self._evaluate(attempt, attempt.state_apart)
         self.refresh()
 
     def hint(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
+from lab.errors import ResultError
 from lab.lessons.course import built_in_course
 from tests.tui.conftest import Start
 from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, step_of, view_of
@@ -178,3 +179,38 @@ async def test_the_lessons_options_are_none_of_the_screen_below(
     options.highlighted = 0
     await user.show()
     assert "lesson-options" not in met
+
+
+async def test_progress_that_cannot_be_stored_is_reported_once_and_stored_later(
+    user: User, lesson: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(user, lesson)
+    user.app.guide.answer("yes")
+
+    def full(*_: object) -> None:
+        raise ResultError("cannot be written: no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lab.lessons.student.write_file", full)
+        user.fake_lab.show("raid5")
+        await user.look(3)
+        await user.until(lambda: any("no space left" in text for text in user.notifications), "the error")
+        assert sum("no space left" in text for text in user.notifications) == 1
+        assert view_of(user).done_count == 0
+    await user.look()
+    assert view_of(user).done_count == 1
+
+
+@pytest.mark.parametrize("text", ["", None])
+async def test_a_lesson_continues_when_its_file_is_damaged_or_gone(user: User, lesson: str, text: str | None) -> None:
+    await begin(user, lesson)
+    assert view_of(user).languages == ("en", "sv")
+    if text is None:
+        Path(lesson).unlink()
+    else:
+        Path(lesson).write_text(text)
+    await do_first_step(user, answer="yes")
+    assert view_of(user).done_count == 1
+    user.app.guide.change_language("sv")
+    await user.until(lambda: any(lesson[:20] in text for text in user.notifications), "the error")
+    assert view_of(user).done_count == 1
