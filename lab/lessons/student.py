@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -233,11 +234,13 @@ class LessonSession:
         progress: Progress,
         *,
         store: Callable[[Progress], None],
+        read: Callable[[], Progress | None] = lambda: None,
         host: Host,
     ) -> None:
+        """``store`` and ``read`` access the stored progress; ``read`` returns None if nothing is stored."""
         self.lesson = lesson
         self.progress = progress
-        self._store_progress = store
+        self._store_progress, self._read_progress = store, read
         self._host = host
         self._results = ResultStore(host.state.results)
         self._found: dict[str, ResultRecord] = {}
@@ -273,11 +276,11 @@ class LessonSession:
 
     def answer(self, text: str) -> None:
         """Answer the question of the current step, or enter its reading. Raises the errors of ``engine.answer``."""
-        self._set_progress(engine.answer(self.lesson, self.progress, text))
+        self._change(lambda progress: engine.answer(self.lesson, progress, text))
 
     def hint(self) -> str:
         """Take and return the next hint. Raises LessonError if the lesson is done."""
-        self._set_progress(engine.take_hint(self.lesson, self.progress))
+        self._change(lambda progress: engine.take_hint(self.lesson, progress))
         return self.hints_shown[-1]
 
     def take_all_hints(self) -> None:
@@ -286,18 +289,26 @@ class LessonSession:
             self.hint()
 
     def note_help(self) -> None:
-        self._set_progress(engine.note_help(self.lesson, self.progress))
+        self._change(lambda progress: engine.note_help(self.lesson, progress))
 
     def evaluate(self, lab: CheckedState) -> StepView | None:
         view = engine.evaluate(self.lesson, self.progress, lab)
         if view is not None:
-            self._set_progress(engine.note(self.lesson, self.progress, view, now_utc=self._now()))
+            step, now_utc = view.step, self._now()
+
+            def note(progress: Progress) -> Progress:
+                if progress.is_done(step.id):
+                    return progress
+                return engine.note(self.lesson, progress, view, now_utc=now_utc)
+
+            self._change(note)
         return view
 
     def restart(self) -> None:
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
         self._found.clear()
-        self._set_progress(fresh)
+        self._store_progress(fresh)
+        self.progress = fresh
 
     def checked_state(
         self,
@@ -357,10 +368,23 @@ class LessonSession:
         do_apart(self.lesson, action, request)
         self.find_results()
 
-    def _set_progress(self, progress: Progress) -> None:
-        if progress is not self.progress:
-            self._store_progress(progress)
-            self.progress = progress
+    def _change(self, make: Callable[[Progress], Progress]) -> None:
+        """Change the progress as it is stored: another program may have stored an answer or a hint in the meantime.
+
+        Raises LessonError if another program has started the lesson again.
+        """
+        if make(self.progress) is self.progress:
+            return
+        newest = self._read_progress() or self.progress
+        if newest.began_utc != self.progress.began_utc:
+            raise LessonError(
+                f"lesson {self.lesson.id} was started again by another program",
+                hint="open it again, to continue with its new progress",
+            )
+        changed = make(newest)
+        if changed is not newest:
+            self._store_progress(changed)
+        self.progress = changed
 
     def _now(self) -> str:
         return utc_text(self._host.clock)
@@ -458,7 +482,13 @@ class Student:
         self._store.store_desk(msgspec.structs.replace(self.state, lesson=""))
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
-        opened = LessonSession(lesson, progress, store=self._store.store_progress, host=self._host)
+        opened = LessonSession(
+            lesson,
+            progress,
+            store=self._store.store_progress,
+            read=partial(self._store.progress, progress.lesson),
+            host=self._host,
+        )
         opened.find_results()
         return opened
 

@@ -15,9 +15,12 @@ from lab.errors import LessonError, SpecError
 from lab.lessons import engine
 from lab.lessons.course import Lesson, ReadyLesson, built_in_course, draw, fill_tree, make_ready
 from lab.lessons.engine import Progress
-from lab.lessons.student import LessonSession
+from lab.lessons.student import LessonSession, Student
+from lab.machine import parse_target
 from lab.tomlfile import decode_toml
-from tests.unit.lessons.samples import LESSON, array, lab_state, member
+from tests.unit.disks.machines import host_in
+from tests.unit.fakes import FakeClock
+from tests.unit.lessons.samples import LESSON, array, lab_state, member, write
 from tests.unit.results import records
 
 READ = """[steps.read]
@@ -285,3 +288,26 @@ def test_an_older_measurement_does_not_replace_the_newest(begun: Progress) -> No
     for _ in range(2):
         opened.find_results()
         assert opened.results == {"m": newest}
+
+
+def test_progress_stored_by_another_program_is_kept(tmp_path: Path) -> None:
+    clock = FakeClock()
+    student, path = Student(host_in(tmp_path, clock)), str(write(tmp_path))
+    student.start(path, parse_target("uml:"))
+    first, second = student.require_lesson(), student.require_lesson()
+    second.hint()
+    first.note_help()
+    first.answer("yes")
+    second.answer("yes")
+    stored = student.require_lesson().progress.in_step("build")
+    assert (stored.hints, stored.by_lab, stored.answer) == (1, True, "yes")
+    # Both see that the step is done; the time of the first counts.
+    for opened in (first, second):
+        opened.evaluate(lab_state(WANTED))
+        clock.sleep(60)
+    assert second.progress == first.progress == student.require_lesson().progress
+    assert second.done_count == 1
+    student.start(path, parse_target("uml:"))
+    with pytest.raises(LessonError, match="started again by another program"):
+        first.hint()
+    assert student.require_lesson().done_count == 0
