@@ -182,11 +182,12 @@ def _debrief(context: Context, verb: verbs.Debrief) -> int:
 
 def _leave(context: Context, _: verbs.LeaveDrill) -> None:
     folder = _folder(context)
+    then = "'raidlab drill clear' makes its disks blank"
     try:
         case = DrillCase.find(folder)
     except DrillError:
-        # A damaged drill is closed too.
-        case = None
+        # A damaged drill is closed too. Which disks it used is unknown.
+        case, then = None, "'raidlab disks reset --all' makes all disks blank"
     if case is not None and case.record.exam:
         with _desk(context) as desk:
             desk.leave()
@@ -195,7 +196,7 @@ def _leave(context: Context, _: verbs.LeaveDrill) -> None:
     elif not forget_drill(folder):
         _require_case(context)
     store_arrival(folder, None)
-    context.narrator.notice("the drill is closed; 'raidlab drill clear' makes its disks blank")
+    context.narrator.notice(f"the drill is closed; {then}")
 
 
 def _clear(context: Context, _: verbs.ClearDisks) -> None:

@@ -217,3 +217,13 @@ def test_a_lesson_acts_only_on_the_machine_on_which_it_was_started(
     assert "lesson 01-first was started on the embedded kernel, lab 'class'" in printed
     assert "add --on 'uml:?name=class'" in printed
     assert machine.runs == []
+
+
+def test_the_disks_of_a_damaged_drill_are_unknown_when_it_is_left(output_of: OutputOf, tmp_path: Path) -> None:
+    case = tmp_path / "labs" / "default" / "drill" / "case.json"
+    case.parent.mkdir(parents=True)
+    case.write_text("{")
+    text = output_of("drill", "leave")
+    assert "the drill is closed; 'raidlab disks reset --all'" in text
+    assert not case.exists()
+    assert "no drill has left anything" in output_of("drill", "clear", status=1)
