@@ -180,7 +180,8 @@ class DrillsScreen(ModeScreen):
             case "reset" | "debrief" | "time" | "leave" | "page":
                 return view is not None
             case "variant":
-                return bool(view or self._current) and self.app.lab.is_open
+                is_exam = view is not None and view.is_exam
+                return bool(view or self._current) and self.app.lab.is_open and not is_exam
             case "clear":
                 return view is None and self.app.drills.left is not None
             case "last":

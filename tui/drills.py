@@ -69,6 +69,7 @@ class DrillView:
     touched_bytes: int
     has_more_hints: bool
     seed: str
+    is_exam: bool
 
     @property
     def text(self) -> str:
@@ -213,6 +214,7 @@ class Drills:
             touched_bytes=record.touched_bytes,
             has_more_hints=record.exam is None and record.hints < len(drill.hints),
             seed=record.seed,
+            is_exam=record.exam is not None,
         )
 
     def hint_line(self) -> str | None:

@@ -24,6 +24,7 @@ from lab.drills.case import (
     best_of,
     forget_drill,
     require_attempt,
+    require_no_exam,
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank, require_possible
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
@@ -87,8 +88,8 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
         same = case.drill.drill.id == drill.id
         hint = "'raidlab drill' shows it; --again starts it over" if same else "'raidlab drill debrief' ends it"
         raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
-    if case is not None and case.record.exam and verb.exam is None:
-        raise DrillError(f"an exam in {case.drill.id} is open in this lab", hint="'raidlab drill debrief' ends it")
+    if verb.exam is None:
+        require_no_exam(_folder(context))
     desk = Student(context.host)
     word = verb.seed if verb.seed is not None else case.record.seed if case is not None else desk.state.seed
     chosen = ready(drill, path, word)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -246,6 +247,15 @@ class DrillCase:
 
     def commands(self) -> tuple[DrillCommand, ...]:
         return tuple(self._commands.read())
+
+
+def require_no_exam(lab_folder: Path) -> None:
+    """Raises DrillError if an exam is open in this lab: practice may replace only a damaged one."""
+    case = None
+    with suppress(DrillError):
+        case = DrillCase.find(lab_folder)
+    if case is not None and case.record.exam:
+        raise DrillError(f"an exam in {case.drill.id} is open in this lab", hint="'raidlab drill debrief' ends it")
 
 
 def _file_in(folder: Path) -> RecordFile[CaseRecord]:

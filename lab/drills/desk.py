@@ -34,7 +34,7 @@ from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.drills import disks_program
-from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_time
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_no_exam, require_time
 from lab.drills.disks_program import PAGE_BYTES
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
 from lab.errors import CommandFailed, DrillError, LabError, SpecError
@@ -70,7 +70,8 @@ SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
-    """Whether the lab's disks are in use. Raises DrillError or UnfitVersion if the drill is not possible here."""
+    """Whether the lab's disks are in use. Raises DrillError or UnfitVersion if the drill cannot begin here now."""
+    require_no_exam(session.folder)
     require_possible(session, drill)
     return bool(use_words(session, drill.disk_names))
 
@@ -615,9 +616,11 @@ class DrillDesk:
 
         ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
-        Raises UnfitVersion if the kernel or mdadm is unsuitable, and DrillError if the disaster cannot be made or the
-        lab's disks are in use.
+        Raises UnfitVersion if the kernel or mdadm is unsuitable, and DrillError if the disaster cannot be made, if the
+        disks of the lab are in use, or if practice would replace an open exam.
         """
+        if begin_exam is None:
+            require_no_exam(session.folder)
         require_possible(session, drill)
         disks = drill_disks(session, drill)
         folder = session.folder / "drill"

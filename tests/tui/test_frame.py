@@ -31,6 +31,7 @@ DRILL = DrillView(
     touched_bytes=0,
     has_more_hints=True,
     seed="",
+    is_exam=False,
 )
 
 
@@ -68,6 +69,15 @@ async def test_no_next_step_is_cut(user: User, monkeypatch: pytest.MonkeyPatch) 
         async for screen in each_screen(user):
             text = str(screen.query_one(HintLine).visual)
             assert len(text) <= COLUMNS, text
+
+
+@pytest.mark.app(is_still=False)
+async def test_an_exam_has_no_variant(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Drills, "refresh", lambda _: None)
+    await user.read("9")
+    for is_exam in (False, True):
+        user.app.drills.view = replace(DRILL, is_exam=is_exam)
+        assert user.screen.check_action("variant", ()) is not is_exam
 
 
 async def test_what_opens_while_another_window_is_in_front_has_a_focus(user: User) -> None:

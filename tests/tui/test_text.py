@@ -8,7 +8,7 @@ import threading
 import msgspec
 import pytest
 
-from lab.drills.case import CaseRecord, DrillCase, DrillOutcome
+from lab.drills.case import CaseRecord, DrillCase, DrillOutcome, ExamTerms
 from lab.drills.schema import find_drill, read_drill
 from lab.plain_page import page_lines
 from tests.tui.fake_lab import FakeLab
@@ -195,13 +195,26 @@ def test_an_answer_that_comes_before_its_question_is_for_that_question(talk: Tal
     talk.ask("yes", "done: Create md0")
 
 
+BEGAN = "2026-01-01T10:00:00Z"
+
+
+def store_drill(lab: FakeLab, exam: ExamTerms | None = None) -> None:
+    folder = lab.host.state.lab_folder("default") / "drill"
+    folder.mkdir(parents=True)
+    record = CaseRecord(drill=ID, target="uml:", began_utc=BEGAN, file_system_uuid="", blocks=9, exam=exam)
+    (folder / "case.json").write_bytes(msgspec.json.encode(record))
+
+
 @pytest.fixture
 def open_drill(fake_lab: FakeLab) -> None:
     """The first drill was open when the program ended."""
-    folder = fake_lab.host.state.lab_folder("default") / "drill"
-    folder.mkdir(parents=True)
-    record = CaseRecord(drill=ID, target="uml:", began_utc="2026-01-01T10:00:00Z", file_system_uuid="", blocks=9)
-    (folder / "case.json").write_bytes(msgspec.json.encode(record))
+    store_drill(fake_lab)
+
+
+@pytest.fixture
+def open_exam(fake_lab: FakeLab) -> None:
+    """An exam in the first drill was open when the program ended."""
+    store_drill(fake_lab, ExamTerms(minutes=45, first_utc=BEGAN))
 
 
 def case_of(lab: FakeLab) -> DrillCase | None:
@@ -260,6 +273,16 @@ def test_only_one_drill_is_open_and_it_can_be_left(talk: Talk, fake_lab: FakeLab
     talk.ask("leave", "The drill is closed.")
     assert case_of(fake_lab) is None
     talk.ask("", "next: No array yet.")
+
+
+@pytest.mark.usefixtures("open_exam")
+def test_practice_does_not_replace_an_open_exam(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("! LINE runs LINE on the machine.")
+    heard = talk.ask("drill start 1 --again", "'raidlab drill debrief' ends it")
+    assert f"problem: an exam in {ID} is open in this lab" in heard
+    case = case_of(fake_lab)
+    assert case is not None
+    assert case.record.exam is not None
 
 
 def test_nothing_is_printed_or_executed_while_a_drill_is_set_up(talk: Talk, fake_lab: FakeLab) -> None:

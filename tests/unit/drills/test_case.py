@@ -32,6 +32,7 @@ from lab.drills.case import (
     exam_words,
     forget_drill,
     minutes_left,
+    require_no_exam,
     require_time,
 )
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
@@ -207,6 +208,18 @@ def test_an_exam_is_given_up_only_if_it_cannot_be_judged(
             exam.leave()
         assert "debrief" in caught.value.hint
     assert (DrillCase.find(tmp_path) is None) is bool(damaged)
+
+
+def test_practice_does_not_replace_an_open_exam(tmp_path: Path) -> None:
+    case = opened(tmp_path, TERMS)
+    session: Any = SimpleNamespace(folder=tmp_path)
+    for begin in (desk.needs_clearing, desk.DrillDesk.begin):
+        with pytest.raises(DrillError, match="an exam in 01-dropped-members is open") as caught:
+            begin(session, case.drill)
+        assert "debrief" in caught.value.hint
+    assert read_again(tmp_path).record.exam == TERMS
+    case.change(exam=None)
+    require_no_exam(tmp_path)
 
 
 def tried(outcome: str, *, attempt: int = 0, over: float = 0.0, verdict: str = "saved") -> DrillTry:
