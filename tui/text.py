@@ -518,14 +518,27 @@ _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
 """Prefixes of lines that the user may copy; they are not wrapped."""
-# These commands read stored data, compute, or start machines of their own; they do not need the open machine.
+# These commands, and those below them, read or change stored data, compute, or start machines of their own; they do not
+# need the open machine.
 _WITHOUT_MACHINE = frozenset(
-    {"results", "compare", "export", "lint", "workloads", "fleet", "sweep", "completion", "--help", "--version"}
+    {
+        *("class", "compare", "completion", "disks models", "doctor", "drill hint", "drill list", "drill status"),
+        *("export", "fault findings", "fault list", "fault show", "findings show", "fleet", "handout", "kernels"),
+        *("lesson hint", "lesson leave", "lesson list", "lesson show", "lint", "mdadm", "report", "results", "serve"),
+        *("sweep", "workloads"),
+    }
 )
-_LISTS = frozenset({"lesson", "drill", "fault"})
-"""Commands whose subcommand ``list`` only reads files."""
+_ALONE = frozenset({"", "drill", "lesson", "run"})
+"""Commands that only list or show something if no word follows them."""
 _LEAVES = ("q", "quit", "exit")
 _EXPLAINS = ("?", "help")
+
+
+def needs_machine(argv: Sequence[str]) -> bool:
+    """Whether this raidlab command opens the machine that the text mode has open."""
+    words = [word for word in argv if not word.startswith("-")]
+    is_help = "--help" in argv and words[:1] != ["exec"]
+    return not (is_help or " ".join(words) in _ALONE or {*words[:1], " ".join(words[:2])} & _WITHOUT_MACHINE)
 
 
 class TextApp(Frontend):
@@ -921,13 +934,12 @@ class TextApp(Frontend):
         except ValueError as error:
             sys.stderr.write(f"raidlab: {error}: a quote is missing\n")
             return 2
-        reads_only = argv[1:2] == ["list"] and argv[0] in _LISTS
-        needs_machine = not (argv and (argv[0] in _WITHOUT_MACHINE or reads_only))
-        on = ["--on", self.client.target] if self.client.target and needs_machine else []
+        on = ["--on", self.client.target] if self.client.target else []
+        lab = self.client.released() if needs_machine(argv) else nullcontext()
         before = sys.stdin
         # The command must not read the user's next line as an answer. Without input it refuses, and names the option to
         # use.
-        with open(os.devnull, encoding="ascii") as nothing, self.client.released() if needs_machine else nullcontext():
+        with open(os.devnull, encoding="ascii") as nothing, lab:
             sys.stdin = nothing
             try:
                 return self._run_line([*on, *argv])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 
 import msgspec
 import pytest
+from cyclopts import App
 
+from lab.cli.app import make_app
 from lab.drills.case import CaseRecord, DrillCase, DrillOutcome, ExamTerms
 from lab.drills.schema import find_drill, read_drill
 from lab.plain_page import page_lines
@@ -15,7 +18,7 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
 from tests.unit.drills.outcomes import put_outcome
 from tests.unit.fakes import Scripted
-from tui.text import words_wrapped
+from tui.text import _WITHOUT_MACHINE, needs_machine, words_wrapped
 
 ID = "01-dropped-members"
 OUTCOME = DrillOutcome(
@@ -109,7 +112,7 @@ def test_the_command_line_can_be_typed(talk: Talk, fake_lab: FakeLab, capsys: py
     talk.ask("raidlab workloads", "raidlab workloads: exited with status 0.")
     assert "rand-mix-4k" in capsys.readouterr().out
     talk.ask("raidlab results show 'no such", "exited with status 2.")
-    for line in ("lesson list", "raidlab fleet", "raidlab sweep"):
+    for line in ("lesson list", "raidlab fleet", "raidlab sweep", "raidlab lesson"):
         talk.ask(line, f"{line}: exited with status 0.")
     assert talk.app.lab.is_open
     assert fake_lab.opened == 1
@@ -161,7 +164,55 @@ def test_q_says_which_command_it_ends(talk: Talk, monkeypatch: pytest.MonkeyPatc
     may_end.set()
 
 
-@pytest.mark.parametrize("words", ["lesson show", "array fail md0 disk02 --plan"])
+NEEDING_MACHINE = {
+    "array": "add assemble bad-block bitmap capacity corrupt create destroy fail grow inspect map mark plug-in pull "
+    "re-add remove replace scrub show speed stop verify wait",
+    "disks": "add calibrate plug-in power-cut pull remove reset slow",
+    "drill": "clear commit debrief leave reset start verify",
+    "fault": "campaign points replay run",
+    "findings": "run",
+    "lesson": "answer check do measure reset start verify",
+}
+"""Commands that open the machine, or run beside it only on some targets; and six more, which have no subcommands."""
+
+
+def commands_of(app: App) -> Iterator[str]:
+    """All commands of raidlab that have no subcommands."""
+    for name in app:
+        if not name.startswith("-"):
+            below = [f"{name} {each}" for each in commands_of(app[name])]
+            yield from below or [name]
+
+
+def test_the_machine_is_known_to_be_needed_or_not_for_every_command() -> None:
+    needing = {f"{group} {name}" for group, names in NEEDING_MACHINE.items() for name in names.split()}
+    needing |= {"exec", "load", "md-tests", "run", "shell", "watch"}
+    known = set(commands_of(make_app()))
+    # A new command belongs into NEEDING_MACHINE here, or into _WITHOUT_MACHINE in tui/text.py.
+    assert {line for line in known if needs_machine([*line.split(), "x"])} == needing
+    assert {word for word in _WITHOUT_MACHINE if not any(f"{line} ".startswith(f"{word} ") for line in known)} == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "needs"),
+    [
+        ("", False),
+        ("--json --quiet", False),
+        ("--json report latest -o x.html", False),
+        ("run", False),
+        ("run antioquia", True),
+        ("lesson", False),
+        ("lesson do", True),
+        ("array create --help", False),
+        ("exec ls --help", True),
+        ("disks", True),
+    ],
+)
+def test_options_and_missing_words_are_considered(words: str, needs: bool) -> None:
+    assert needs_machine(words.split()) is needs
+
+
+@pytest.mark.parametrize("words", ["lesson check", "array fail md0 disk02 --plan"])
 def test_what_only_the_command_line_can_do_gets_the_lab_and_gives_it_back(
     talk: Talk, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
