@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 import shlex
+import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,11 @@ def app_command(target: str | None) -> str:
 def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 selects a free port.
 
-    Raises ToolMissing if the extra ``web`` is not installed, and LabError if the port is taken.
+    Raises ToolMissing if the extra ``web`` is not installed, and LabError if the port is taken or if this is not the
+    main thread, which alone receives signals.
     """
+    if threading.current_thread() is not threading.main_thread():
+        raise LabError("'raidlab serve' does not run within the text mode", hint="run it in another terminal")
     # A bad request is not an error of the server: these loggers would print its exception and traceback on standard
     # error.
     for name in ("aiohttp", "asyncio", "textual-serve"):

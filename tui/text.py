@@ -959,6 +959,8 @@ class TextApp(Frontend):
 
 def main(on: str | None, run_line: RunLine, commands: Collection[str], read_verb: ReadVerb) -> int:
     """Run the text mode; however it ends, the lab is closed. The arguments are those of ``TextApp``."""
+    if threading.current_thread() is not threading.main_thread():
+        raise LabError("the text mode is already running here", hint="run it in another terminal")
     app = TextApp(on, run_line=run_line, commands=commands, read_verb=read_verb)
     with signals.handled_by(app.end_by):
         signals.watch_terminal()

@@ -212,6 +212,18 @@ def test_options_and_missing_words_are_considered(words: str, needs: bool) -> No
     assert needs_machine(words.split()) is needs
 
 
+def test_what_needs_a_process_of_its_own_is_refused(
+    talk: Talk, fake_lab: FakeLab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for words, message in (
+        ("raidlab serve", "'raidlab serve' does not run within the text mode"),
+        ("raidlab --text", "the text mode is already running here"),
+    ):
+        talk.ask(words, f"{words}: exited with status 1.")
+        assert f"raidlab: {message}\n  next: run it in another terminal" in capfd.readouterr().err
+    assert fake_lab.opened == 1
+
+
 @pytest.mark.parametrize("words", ["lesson check", "array fail md0 disk02 --plan"])
 def test_what_only_the_command_line_can_do_gets_the_lab_and_gives_it_back(
     talk: Talk, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch, words: str
