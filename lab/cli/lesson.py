@@ -59,6 +59,7 @@ from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
 from lab.machine.target import target_words
 from lab.session.session import LabSession, open_session
+from lab.units import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,13 @@ def prove_and_print(
     time = "virtual time" if target.is_virtual_time else "real time"
     context.narrator.notice(f"proved in {time}; --on selects another machine, or uml:?time=real")
     done: list[Proof | Unproved] = []
+
+    def on_wait(running: int) -> None:
+        context.narrator.notice(f"no further proof begins; waiting for the end of {counted(running, 'running proof')}")
+
     with calls_on(cluster, context) as calls:
-        for proof in side_by_side(_jobs(context, target, lessons, drills, words, calls), calls.workers if calls else 0):
+        jobs = _jobs(context, target, lessons, drills, words, calls)
+        for proof in side_by_side(jobs, calls.workers if calls else 0, on_wait=on_wait):
             done.append(proof)
             if not context.json:
                 out(proof.sentence)

@@ -191,10 +191,22 @@ def prove_in(lesson: ReadyLesson, session: LabSession) -> Proof:
     return prover.prove(prover.ways())
 
 
-def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:
-    """Yield the results of the calls in order; ``workers`` calls run in parallel (``WORKERS`` if 0)."""
+def side_by_side(
+    proofs: Iterable[Callable[[], T]], workers: int = 0, *, on_wait: Callable[[int], object] = lambda _: None
+) -> Iterator[T]:
+    """Yield the results of the calls in order; ``workers`` calls run in parallel (``WORKERS`` if 0).
+
+    After an error or an interruption no further call begins; ``on_wait`` gets the number of calls that still run,
+    before they are awaited.
+    """
     with ThreadPoolExecutor(workers or WORKERS, thread_name_prefix="raidlab-proof") as pool:
-        yield from pool.map(lambda prove_one: prove_one(), proofs)
+        begun = [pool.submit(prove_one) for prove_one in proofs]
+        try:
+            for each in begun:
+                yield each.result()
+        finally:
+            if running := sum(not each.cancel() and not each.done() for each in begun):
+                on_wait(running)
 
 
 def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:

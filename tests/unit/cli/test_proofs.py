@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from lab.cli.main import run
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
 from lab.lessons.course import built_in_course
+from lab.lessons.proof import side_by_side
 from tests.unit.cli.conftest import Typed
 
 
@@ -93,3 +95,23 @@ def test_a_cluster_proves_what_its_workers_have(
     assert f"the workers of a cluster do not have '{mine}'" in refused
     assert "add --prove" in typed(kind, "verify", *cluster, status=2).err
     assert len(asked) == 1
+
+
+def test_after_an_interruption_no_proof_begins_and_those_that_run_are_reported() -> None:
+    begun, may_end = threading.Barrier(3), threading.Event()
+    waited: list[int] = []
+
+    def prove() -> int:
+        begun.wait(10)
+        return int(may_end.wait(10))
+
+    def on_wait(running: int) -> None:
+        waited.append(running)
+        may_end.set()
+
+    proofs = side_by_side([lambda: 0, *[prove] * 9], 2, on_wait=on_wait)
+    assert isinstance(proofs, Generator)
+    assert next(proofs) == 0
+    begun.wait(10)
+    proofs.close()
+    assert waited == [2]
