@@ -461,11 +461,16 @@ def run_experiment(
                 return ExperimentRunner(run).run()
         except BaseException as error:
             _report_stored(error, journal, request.on_notice)
-            if not earlier and not journal.record.done_keys:
-                # Without a measurement there is nothing to resume, and 'latest' would refer to it.
-                with suppress(LabError):
-                    store.delete(journal.record.id)
+            if not earlier:
+                _discard_if_empty(store, journal.record)
             raise
+
+
+def _discard_if_empty(store: ResultStore, record: ResultRecord) -> None:
+    """Delete a result without a measurement: there is nothing to resume, and ``latest`` would refer to it."""
+    if not record.done_keys:
+        with suppress(LabError):
+            store.delete(record.id)
 
 
 def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:

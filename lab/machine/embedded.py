@@ -287,8 +287,7 @@ def kernel_arguments(
     arguments = [
         str(image.path),
         f"mem={options.memory_bytes // MIB}M",
-        # This is not a device, only a name for /proc/mounts. Without it, UML reports root=98:0, and lsblk shows the
-        # first disk on "/".
+        # Only a name for /proc/mounts. Without it, UML reports root=98:0, and lsblk shows the first disk on "/".
         "root=/run/computer",
         "rootfstype=hostfs",
         "rootflags=/",

@@ -50,8 +50,7 @@ def md_tests(
         bool, Parameter(name="--list", negative="", help="List the tests and their known failures, and run none.")
     ] = False,
     keep_going: Annotated[
-        bool,
-        Parameter(negative="--stop-at-failure", help="Continue after an unexpected failure."),
+        bool, Parameter(negative="--stop-at-failure", help="Continue after an unexpected failure.")
     ] = True,
     resume: Annotated[
         bool, Parameter(negative="", help="Resume the latest run of this checkout; if it is finished, print it.")
@@ -76,17 +75,14 @@ def md_tests(
     suite = find_suite(checkout)
     if resume and tests:
         raise SpecError(
-            "--resume cannot be combined with tests, because it runs the remaining tests of the stored run",
-            hint="leave out either the tests or --resume",
+            "--resume cannot be combined with tests: it runs those that remain", hint="leave out the tests or --resume"
         )
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="create it first")
     chosen = chosen_tests(suite, tests)
     if list_tests:
-        context.out(
-            [{"test": test, "upstream": suite.broken.get(test, "")} for test in chosen],
-            fitted(list_table(suite, chosen)),
-        )
+        listed = [{"test": test, "upstream": suite.broken.get(test, "")} for test in chosen]
+        context.out(listed, fitted(list_table(suite, chosen)))
         return ExitCode.DONE
     is_chosen = bool(named_target())
     target = suite_target(context.target, context.host, is_chosen=is_chosen)
