@@ -135,7 +135,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("aray fail md0 disk01", "did you mean 'raidlab array'?"),
         ("array create md0", "--level requires an argument"),
         # A digit, but none of the kernel's.
-        ("array create md1\N{ARABIC-INDIC DIGIT THREE} --level raid5", "is not md and a number below 1000"),
+        ("array create md1\N{ARABIC-INDIC DIGIT THREE} --level raid5", "is not 'md' and a number below 1000"),
         ("array speed md0 --max 1X", "speed '1X' is not a size"),
         ("array corrupt md0 disk01 --length x", "length 'x' is not a size"),
         ("array corrupt md0 disk01 --length 1K", "the length must be at least one block of 4 KiB"),

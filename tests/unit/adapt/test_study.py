@@ -109,7 +109,7 @@ def test_a_failed_claim_shows_where_and_by_how_much(
     unsure = claim(study(changed, ("w1024",)), number)
     assert unsure.verdict is ClaimVerdict.UNCLEAR
     assert message in unsure.evidence
-    assert "repeats, but there are 6" in unsure.evidence
+    assert "repeats, but there are only 6" in unsure.evidence
 
 
 def test_only_a_failed_claim_has_an_explanation() -> None:

@@ -104,7 +104,7 @@ def test_unlike_runs_are_refused_until_that_difference_is_allowed(condition: str
     first, second = result(STEADY), CHANGES[condition]
     with pytest.raises(UnlikeRuns, match=f"--allow {condition}") as refused:
         require_alike(first, second)
-    assert refused.value.hint.endswith(f": --allow {condition}")
+    assert refused.value.hint.endswith(f" --allow {condition}")
     assert [each.condition for each in require_alike(first, second, [condition])] == [condition]
     assert require_alike(first, second, ["all"])
 

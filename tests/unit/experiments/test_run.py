@@ -133,7 +133,7 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_result_is_resumed_only_where_it_was_begun(name: str) -> None:
     now = msgspec.structs.replace(CONDITIONS, **{name: ELSEWHERE[name]})
-    change = f"{name} was {getattr(CONDITIONS, name)} and is {ELSEWHERE[name]}"
+    change = f"{name} was {getattr(CONDITIONS, name)} and is now {ELSEWHERE[name]}"
     with pytest.raises(ExperimentError, match=f"result x cannot be resumed here: {change}\n"):
         _require_same(CONDITIONS, now, "x")
     _require_same(CONDITIONS, msgspec.structs.replace(CONDITIONS, disks=(), memory_bytes=1, tunables={"a": "b"}), "x")
@@ -219,7 +219,7 @@ def test_a_run_ends_at_the_next_step_after_it_was_cancelled() -> None:
     cancelled.append(True)
     # What was measured until then is still kept.
     observer.done("a/rand-read-4k/healthy/0")
-    with pytest.raises(RunCancelled, match="before: measure"):
+    with pytest.raises(RunCancelled, match="before this step: measure"):
         observer.doing("measure", 1)
     assert (reported[-1].done_count, reported[-1].planned_count) == (1, len(planned_keys(experiment())))
 

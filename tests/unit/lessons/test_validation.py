@@ -118,7 +118,7 @@ ERRORS = [
         'that = "array.degrade"',
         "there is no check 'array.degrade': did you mean 'array.degraded'?",
     ),
-    ('that = "array.degraded", ', "", "step fail: a check without 'that'"),
+    ('that = "array.degraded", ', "", "step fail: a check has no 'that'"),
     ("equals = 1", "equal = 1", "unknown key 'equal': did you mean 'equals'?"),
     ("equals = 1", 'equals = "one"', "equals: Expected `int`, got `str`"),
     ('act = "array.fail"', 'act = "array.fial"', "there is no action 'array.fial': did you mean 'array.fail'?"),

@@ -61,7 +61,7 @@ def test_a_truncated_agent_source_is_not_executed() -> None:
         ),
         (
             *(255, "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed."),
-            *(MachineLost, "has changed", "ssh-keygen -R lab1,"),
+            *(MachineLost, "has changed", "run 'ssh-keygen -R lab1',"),
         ),
         (
             *(255, "No ED25519 host key is known\nHost key verification failed."),

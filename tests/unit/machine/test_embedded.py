@@ -219,8 +219,8 @@ def test_a_loss_is_reported_without_a_console_and_without_escape_sequences(tmp_p
 @pytest.mark.parametrize(
     ("options", "folder", "error", "message"),
     [
-        (EmbeddedOptions(disks=(UbdDisk(Path("/d"), "s"),) * 17), "state", SpecError, "supports 16"),
-        (EmbeddedOptions(memory_bytes=1 << 60), "state", LabError, "no room for"),
+        (EmbeddedOptions(disks=(UbdDisk(Path("/d"), "s"),) * 17), "state", SpecError, "supports at most 16"),
+        (EmbeddedOptions(memory_bytes=1 << 60), "state", LabError, "not enough space for"),
         (EmbeddedOptions(), "a state", SpecError, "cannot use the path"),
         (EmbeddedOptions(disks=(UbdDisk(Path("/d,1"), "s"),)), "state", SpecError, "cannot use the path"),
         (EmbeddedOptions(), "state", OSError, "no more processes"),
