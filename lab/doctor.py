@@ -169,7 +169,7 @@ _SSH = Program("ssh", is_required=True)
 
 
 def install_command(family: str, packages: Iterable[str], *, is_root: bool) -> str:
-    """Return the command line that installs the packages; empty without packages. The family is empty if unknown."""
+    """Return the command line that installs the packages; empty if there are none. ``family`` may be empty."""
     listed = " ".join(dict.fromkeys(packages))
     if not listed:
         return ""

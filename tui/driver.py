@@ -405,7 +405,7 @@ class TerminalDriver(LinuxDriver):
             return True
 
     def _hand_over(self, item: str | Pasted, parser: XTermParser) -> XTermParser:
-        """Pass on one item; returns the parser for the next. A failed parser is replaced, so that the app continues."""
+        """Pass on one item, and return the parser for the next: a new one if it failed, so that the app continues."""
         if isinstance(item, Pasted):
             self._paste(item)
         elif item == ESC:

@@ -88,7 +88,7 @@ class ResultSaved(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
-    """The ratio of one figure between two parts of a measurement is between ``at_least`` and ``at_most``.
+    """The ratio of a figure in one part of a measurement to that in another is between ``at_least`` and ``at_most``.
 
     With several repeats, the ratios of all pairs of repeats must agree. Otherwise the measurement is inconclusive.
     """
@@ -281,7 +281,7 @@ class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.ratio"):
-    """The ratio of one figure between two parts of a measurement."""
+    """The ratio of a figure in one part of a measurement to that in another."""
 
     is_of_result = True
     measure: str

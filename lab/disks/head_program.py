@@ -4,7 +4,7 @@ This program runs inside an agent and uses only the standard library. Its argume
 
     FIRST_BYTES LAST_BYTES DEVICE...    multiples of 4096
 
-For each device, it returns the first ``FIRST_BYTES``, the 4096 bytes that hold md's metadata of version 0.90,
+For each device, it returns the first ``FIRST_BYTES`` bytes, the 4096 bytes that hold md's metadata of format 0.90,
 and the last ``LAST_BYTES``. The bytes are compressed, because most are zeros and an embedded kernel's serial line is
 slow, and then encoded in base64. Missing and unreadable bytes are zeros.
 """

@@ -55,7 +55,7 @@ def run(
             hint="give each script only once, or rename one, because the record distinguishes scripts by their names",
         )
     if not output.absolute().parent.is_dir():
-        raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
+        raise SpecError(f"the record cannot be written: there is no folder '{output.parent}'", hint="create it first")
     targets = [_machine(context, *axes) for axes in product(kernel or ("",), mdadm or ("",))]
 
     notice, listen = context.narrator.notice, context.narrator.listen

@@ -1,9 +1,9 @@
 """The course: lesson files and translations, a lesson for one student, and the sentences that lessons share.
 
 A lesson is one TOML file, such as ``03-mirroring.toml``, which contains its structure and its English text. A
-translation is another file, such as ``03-mirroring.es.toml``, which contains only texts. Unknown keys in either are
-errors. ``lesson_problems`` checks the contents of these files, and ``lab.lessons.proof`` proves on a real lab that a
-lesson is correct. Texts may contain values drawn for the student's seed, such as ``{seed.members}``.
+translation is another file, such as ``03-mirroring.es.toml``, which contains only translated texts. Unknown keys in
+either are errors. ``lesson_problems`` checks the contents of these files, and ``lab.lessons.proof`` proves on a real
+lab that a lesson is correct. Texts may contain values drawn for the student's seed, such as ``{seed.members}``.
 
 A value is derived with SHA-256 from the lesson, the variable and the seed. It is therefore the same on every computer
 and with every version of Python, and a new variable does not change the others.

@@ -1,1 +1,1 @@
-"""The methodology guard: named rules, and checks that find violations in a plan, a recipe or a result."""
+"""The lint: named rules, and checks that find violations in a plan, a recipe or a result."""

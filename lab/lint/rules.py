@@ -1,4 +1,4 @@
-"""The rules of the methodology guard: defect, consequence, remedy; and the findings of checks. Data."""
+"""The rules of the lint: defect, consequence, remedy; and the findings of checks. Data."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Results: immutable records, the folder that stores them, and the statistics of their repeats."""
+"""Results: immutable records, the folder that stores them, and statistics over repeated measurements."""

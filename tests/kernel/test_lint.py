@@ -1,4 +1,4 @@
-"""The methodology guard on real arrays: what falsifies a measurement is seen, and a clean one is not blamed."""
+"""The lint on real arrays: what falsifies a measurement is seen, and a clean one is not blamed."""
 
 from __future__ import annotations
 

@@ -75,7 +75,12 @@ def test_however_a_value_is_written_it_is_the_same_cell() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message", "count"),
     [
-        ('"64K", "512K"', '"64K", "32M"', "raid5 of 4 disks: some disks are too small: with chunk 32 MiB a disk has", 2),
+        (
+            '"64K", "512K"',
+            '"64K", "32M"',
+            "raid5 of 4 disks: some disks are too small: with chunk 32 MiB a disk has",
+            2,
+        ),
         ('"64K", "512K"', '"512K", "4M"', "raid10 of 4 disks: with chunk 4 MiB nothing is left for data", 2),
         ("[1, 8]", '[1]\nblock = ["4K", "64M"]', "raid5 of 4 disks: workload 'rand-read-4k' needs 4 x 64 MiB", 2),
         ("[1, 8]", '[1024]\njobs = [64]\nblock = ["4K", "1M"]', "would take more than", 6),
