@@ -601,7 +601,7 @@ class ResultsScreen(ModeScreen):
             case "allow":
                 return self._is_refused
             case "resume":
-                return is_incomplete and not self.app.lab.background
+                return bool(self._shown and self._shown.can_be_resumed) and not self.app.lab.background
             case _:
                 return True
 
@@ -612,7 +612,7 @@ class ResultsScreen(ModeScreen):
     def hint(self, state: LabState) -> str | None:
         if not self._summaries:
             return "[b]3[/b] runs an experiment; its result is stored here."
-        if self._shown and self._shown.status is RunStatus.INCOMPLETE and not state.background:
+        if self._shown and self._shown.can_be_resumed and not state.background:
             return "This result is incomplete: [b]r[/b] resumes the experiment."
         if self._other:
             return "[b]v[/b] shows bars and tables of the second result; [b]m[/b] marks this one instead."

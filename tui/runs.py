@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lab.actions.arrays import workloads
 from lab.errors import LabError
-from lab.machine import parse_target
+from lab.machine import Target, parse_target
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore, ResultSummary
 from lab.units import GIB, MIB, human_bytes, human_seconds
@@ -295,13 +295,14 @@ class Experiments:
     def _work(
         self, view: ExperimentView, resumed: str | None, progress: Progress, cancelled: Cancelled
     ) -> ResultRecord:
-        from lab.experiments.run import resume_experiment, run_experiment
+        from lab.experiments.run import resume_experiment, resumed_target, run_experiment
         from lab.experiments.schema import find_experiment
 
         store = ResultStore(self._frontend.client.host.state.results)
         before = set(store.ids())
         try:
-            target = store.incomplete(resumed).conditions.target if resumed else ""
+            usual = parse_target(self._frontend.lab.target or "uml:")
+            target = resumed_target(store.incomplete(resumed), usual) if resumed else usual
             request, released = request_of(self._frontend, progress, cancelled, target)
             with released:
                 if resumed:
@@ -313,7 +314,7 @@ class Experiments:
 
 
 def request_of(
-    frontend: Frontend, progress: Progress, cancelled: Cancelled, target: str = ""
+    frontend: Frontend, progress: Progress, cancelled: Cancelled, target: Target | None = None
 ) -> tuple[RunRequest, AbstractContextManager[None]]:
     """A request that runs an experiment, and a context in which the app's lab is closed if they share the machine.
 
@@ -321,7 +322,7 @@ def request_of(
     """
     from lab.experiments.run import RunRequest
 
-    chosen = parse_target(target or frontend.lab.target or "uml:")
+    chosen = target or parse_target(frontend.lab.target or "uml:")
     request = RunRequest(chosen, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
     # raidlab starts a machine for each run if it can; any other machine exists only once, and the app has locked it.
     return request, nullcontext() if chosen.is_embedded else frontend.client.released()

@@ -28,13 +28,12 @@ from lab.cli.context import (
 )
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
-from lab.experiments.run import RunRequest, resume_experiment, run_experiment
+from lab.experiments.run import RunRequest, resume_experiment, resumed_target, run_experiment
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment, seeded
 from lab.gates.decoding import Seed
 from lab.gates.files import FileKind
 from lab.host.files import HostFiles, write_file
-from lab.machine import parse_target
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.tables import csv_of, findings_table, heading, render_result
 from lab.results.record import ResultRecord, differences, digest
@@ -88,7 +87,7 @@ def run(
         request = replace(run_request(context, bar), allowed_rules=frozenset(allow or ()))
         begun = replace(request, started_seconds=_process_started_seconds(context.host.files))
         if resume is not None and not named_target():
-            begun = replace(begun, target=parse_target(context.results.incomplete(resume).conditions.target))
+            begun = replace(begun, target=resumed_target(context.results.incomplete(resume), context.target))
         record = run_experiment(*chosen, begun, seed=seed) if chosen else resume_experiment(resume or "", begun)
         if verify_repeat and chosen:
             _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)

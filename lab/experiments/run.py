@@ -6,6 +6,7 @@ bench builds an experiment's arrays on the lab's disks, ready for measurement, a
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -58,7 +59,7 @@ from lab.gates.decoding import digits
 from lab.host.clock import Clock, utc_second_text
 from lab.lint.experiment_checks import MACHINE_CHECKS, DeviceFacts, LintedMachine, summarised
 from lab.lint.rules import LintFinding, run_checks
-from lab.machine import Host, Machine, Target
+from lab.machine import Host, Machine, Target, parse_target
 from lab.machine.state_folder import make_folder
 from lab.measure.job import (
     BackgroundLoad,
@@ -405,6 +406,21 @@ def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
     return run_experiment(experiment, earlier.experiment_toml, request, seed=earlier.seed, earlier=earlier)
 
 
+def resumed_target(record: ResultRecord, usual: Target) -> Target:
+    """Return the target on which an incomplete result was begun; ``usual`` is the one that a new run would have.
+
+    A result may come from a machine that is not trusted (provision/vagrant/results.rb), so a recorded target must not
+    make raidlab log in to a computer or run a file. Raises ExperimentError for such a target, SpecError for an invalid
+    one.
+    """
+    begun = parse_target(record.conditions.target)
+    if begun == usual or (begun.is_embedded and not any("/" in value for value in begun.options.values())):
+        return begun
+    raise ExperimentError(
+        f"result '{record.id}' was begun on {begun}", hint=f"to resume it there, add --on {shlex.quote(str(begun))}"
+    )
+
+
 def run_experiment(
     experiment: Experiment,
     text: str,
@@ -487,8 +503,8 @@ def _draft(clock: Clock, experiment: Experiment, text: str, seed: int | None, co
 
 
 def _report_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
-    for summary in store.list():
-        if summary.experiment == experiment.id and summary.can_be_resumed:
+    for summary in store.resumable():
+        if summary.experiment == experiment.id:
             request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")
 
 

@@ -31,6 +31,7 @@ from lab.gates.decoding import FormatVersion, decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, gunzip, read_inside
 from lab.gates.text import checked_name, shortened, visible
 from lab.host.files import storage_error, sync_folder, write_file
+from lab.host.signals import Interrupted
 from lab.plugins import extension, extensions
 from lab.results.record import (
     KIND,
@@ -111,7 +112,12 @@ class RunJournal(AbstractContextManager["RunJournal"]):
                 entry = msgspec.structs.replace(entry, figures=figures, raw_file=self._write_document(text))
         elif timeline:
             entry = msgspec.structs.replace(entry, timeline_file=self._write_document(encode_timeline(timeline)))
-        self._journal.append(entry)
+        try:
+            self._journal.append(entry)
+        except (KeyboardInterrupt, Interrupted):
+            # The signal may have come after the line was complete. What is stored counts.
+            self.record = _with_entries(self.record, self._journal.read())
+            raise
         self.record = _with_entries(self.record, [entry])
         return entry
 
@@ -362,12 +368,18 @@ class ResultStore:
         except OSError as error:
             raise _unreadable(f"result '{folder.name}'", error) from error
 
+    def resumable(self) -> Iterator[ResultSummary]:
+        """The results that can be resumed now, newest first: incomplete, with a measurement, and not being written."""
+        for each in self.list():
+            if each.can_be_resumed and each.measured_count and not self.runs.is_held(each.id):
+                yield each
+
     def incomplete(self, name: str) -> ResultRecord:
-        """An incomplete result measured here, as for ``load``; ``latest`` is the newest one. Raises ResultError."""
+        """Load an incomplete result; ``latest`` is the newest that can be resumed. Raises ResultError."""
         if name == LATEST:
-            name = next((each.id for each in self.list() if each.can_be_resumed), "")
+            name = next((each.id for each in self.resumable()), "")
             if not name:
-                raise ResultError("no incomplete result was measured here", hint="'raidlab results' lists the results")
+                raise ResultError("no result can be resumed", hint="list the results with 'raidlab results'")
         record = self.load(name)
         if self.is_imported(record.id):
             raise ResultError(f"result '{record.id}' was imported", hint="resume it on the computer that measured it")

@@ -16,17 +16,19 @@ from tests.unit.report.records import load
 
 QUICK = "antioquia-quick"
 BEGUN_ON = "uml:?name=class&time=virtual"
+ELSEWHERE = "ssh:lab1?config=/home/me/lab.conf"
 
 
 @pytest.fixture
 def targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The target of each run, in order; an incomplete result of ``BEGUN_ON`` is stored."""
+    """The target of each run, in order. Two incomplete results are stored, ``own`` (BEGUN_ON) and ``other``."""
     found: list[str] = []
     record = load(QUICK)
-    conditions = replace(record.conditions, target=BEGUN_ON)
-    begun = replace(record, status=RunStatus.INCOMPLETE, cells=(), rebuilds=(), conditions=conditions)
-    with ResultStore(tmp_path / "results").begin(begun):
-        pass
+    for name, target in (("own", BEGUN_ON), ("other", ELSEWHERE)):
+        conditions = replace(record.conditions, target=target)
+        begun = replace(record, id=name, status=RunStatus.INCOMPLETE, cells=(), rebuilds=(), conditions=conditions)
+        with ResultStore(tmp_path / "results").begin(begun):
+            pass
 
     def resumed(name: str, request: RunRequest) -> ResultRecord:
         found.append(str(request.target))
@@ -41,9 +43,17 @@ def targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_a_result_is_resumed_on_its_own_target_unless_another_is_named(targets: list[str], typed: Typed) -> None:
-    typed("run", "--resume", "latest")
-    typed("--on", "uml:?name=other", "run", "--resume", "latest")
+    typed("run", "--resume", "own")
+    typed("--on", "uml:?name=other", "run", "--resume", "own")
     assert targets == [BEGUN_ON, "uml:?name=other"]
+
+
+def test_a_recorded_target_makes_raidlab_neither_log_in_nor_run_a_file(targets: list[str], typed: Typed) -> None:
+    refused = typed("run", "--resume", "other", status=1).err
+    assert "was begun on ssh:lab1" in refused
+    assert f"add --on '{ELSEWHERE}'" in refused
+    typed("--on", ELSEWHERE, "run", "--resume", "other")
+    assert targets == [ELSEWHERE]
 
 
 @pytest.mark.usefixtures("targets")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lab.classroom.bundle import export_results
 from lab.errors import ResultError
+from lab.host.signals import Interrupted
 from lab.results.record import (
     CellRecord,
     MemberRates,
@@ -26,6 +27,7 @@ from lab.results.record import (
     encode_timeline,
 )
 from lab.results.store import ResultNotStored, ResultStore, decode_record, import_results
+from lab.store import Journal
 from lab.workloads.fio_output import LiveFeed
 from tests.unit.results import records
 from tests.unit.results.records import rebuild, record
@@ -92,8 +94,33 @@ def test_only_an_incomplete_result_of_this_computer_can_be_resumed(store: Result
     import_results(other, tmp_path / "x.zip")
     with pytest.raises(ResultError, match="was imported"):
         other.incomplete("20261121")
-    with pytest.raises(ResultError, match="no incomplete result was measured here"):
+    with pytest.raises(ResultError, match="no result can be resumed"):
         other.incomplete("latest")
+
+
+def test_the_newest_that_can_be_resumed_is_neither_empty_nor_being_written(store: ResultStore) -> None:
+    for day in (21, 22, 23):
+        with store.begin(draft(f"202611{day}T100000Z-x")) as journal:
+            if day != 22:
+                journal.add(cell())
+    with store.resume("20261123"):
+        assert store.incomplete("latest").id == "20261121T100000Z-x"
+    assert store.incomplete("latest").id == "20261123T100000Z-x"
+
+
+def test_a_cell_counts_if_a_signal_comes_just_after_it_was_stored(
+    store: ResultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append(journal: Journal[CellRecord], entry: CellRecord) -> None:
+        whole(journal, entry)
+        raise Interrupted(2)
+
+    whole = Journal.append
+    with store.begin(draft()) as journal:
+        monkeypatch.setattr(Journal, "append", append)
+        with pytest.raises(Interrupted):
+            journal.add(cell())
+        assert len(journal.record.done_keys) == 1
 
 
 def test_two_runs_begun_in_the_same_second_have_separate_results(store: ResultStore) -> None:
