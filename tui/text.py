@@ -538,7 +538,17 @@ def needs_machine(argv: Sequence[str]) -> bool:
     """Whether this raidlab command opens the machine that the text mode has open."""
     words = [word for word in argv if not word.startswith("-")]
     is_help = "--help" in argv and words[:1] != ["exec"]
-    return not (is_help or " ".join(words) in _ALONE or {*words[:1], " ".join(words[:2])} & _WITHOUT_MACHINE)
+    is_alone = " ".join(words) in _ALONE and not _resumes(argv)
+    return not (is_help or is_alone or {*words[:1], " ".join(words[:2])} & _WITHOUT_MACHINE)
+
+
+def _resumes(argv: Sequence[str]) -> bool:
+    return argv[:1] == ["run"] and any(word.partition("=")[0] == "--resume" for word in argv)
+
+
+def _chooses_target(argv: Sequence[str]) -> bool:
+    """Whether the command names its target, or runs on machines of its own: a sweep, or a result that is resumed."""
+    return any(word.partition("=")[0] == "--on" for word in argv) or argv[:1] == ["sweep"] or _resumes(argv)
 
 
 class TextApp(Frontend):
@@ -934,7 +944,7 @@ class TextApp(Frontend):
         except ValueError as error:
             sys.stderr.write(f"raidlab: {error}: a quote is missing\n")
             return 2
-        on = ["--on", self.client.target] if self.client.target else []
+        on = ["--on", self.client.target] if self.client.target and not _chooses_target(argv) else []
         lab = self.client.released() if needs_machine(argv) else nullcontext()
         before = sys.stdin
         # The command must not read the user's next line as an answer. Without input it refuses, and names the option to

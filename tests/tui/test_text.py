@@ -18,7 +18,7 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
 from tests.unit.drills.outcomes import put_outcome
 from tests.unit.fakes import Scripted
-from tui.text import _WITHOUT_MACHINE, needs_machine, words_wrapped
+from tui.text import _WITHOUT_MACHINE, _chooses_target, needs_machine, words_wrapped
 
 ID = "01-dropped-members"
 OUTCOME = DrillOutcome(
@@ -201,6 +201,7 @@ def test_the_machine_is_known_to_be_needed_or_not_for_every_command() -> None:
         ("--json report latest -o x.html", False),
         ("run", False),
         ("run antioquia", True),
+        ("run --resume=latest", True),
         ("lesson", False),
         ("lesson do", True),
         ("array create --help", False),
@@ -210,6 +211,22 @@ def test_the_machine_is_known_to_be_needed_or_not_for_every_command() -> None:
 )
 def test_options_and_missing_words_are_considered(words: str, needs: bool) -> None:
     assert needs_machine(words.split()) is needs
+
+
+@pytest.mark.parametrize(
+    ("words", "chooses"),
+    [
+        ("array show", False),
+        ("run antioquia", False),
+        ("run --resume latest", True),
+        ("run --resume=latest", True),
+        ("sweep levels", True),
+        ("lesson do --on uml:", True),
+        ("array show --on=uml:?name=other", True),
+    ],
+)
+def test_a_command_that_chooses_its_target_gets_no_other(words: str, chooses: bool) -> None:
+    assert _chooses_target(words.split()) is chooses
 
 
 def test_what_needs_a_process_of_its_own_is_refused(
