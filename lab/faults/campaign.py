@@ -844,27 +844,24 @@ class Campaign:
         if self.stops_at_first and self.journal.findings:
             self._over.set()
         # Not Thread.join(), because CPython 3.11 marks a running thread as ended if a signal handler raises inside it.
-        begun: list[threading.Event] = []
+        begun: list[tuple[threading.Thread, threading.Event]] = []
         try:
             for number in range(self.workers):
                 is_over = threading.Event()
                 thread = threading.Thread(target=self._work, args=(is_over,), name=f"raidlab-campaign-{number}")
-                begun.append(is_over)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    # The computer allows no more threads; nothing else would set it.
-                    is_over.set()
-                    raise
-            for is_over in begun:
+                begun.append((thread, is_over))
+                thread.start()
+            for _, is_over in begun:
                 while not is_over.wait(JOIN_SECONDS):
                     limit = self.journal.run.seconds
                     if limit and time.monotonic() - self._began > limit:
                         self._over.set()
         finally:
             self._stopped.set()
-            for is_over in begun:
-                is_over.wait()
+            for thread, is_over in begun:
+                # A thread that could not be started would be waited for endlessly.
+                if thread.ident is not None:
+                    is_over.wait()
         if self._failure:
             raise self._failure
         return self.summary()
