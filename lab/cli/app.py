@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 def serve(
     *,
-    port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0: any free port.")] = 8642,
+    port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0 selects any free port.")] = 8642,
 ) -> None:
-    """Serve the app to a browser: on loopback only, at an address with a random token, which is printed.
+    """Serve the app to a browser, on the loopback interface only.
 
-    Each tab that opens the address runs its own instance of the app. Ctrl-C ends the server. To open the app from
+    The printed address contains a random token. Each tab that opens it runs its own instance of the app. Ctrl-C ends
+    the server. To open the app from
     another computer, forward the port with ``ssh -L``.
     """
     app = extension(AppFrontend)
@@ -63,25 +64,28 @@ def _global_options(
     json: Annotated[bool, flag("Print data as JSON.")] = False,
     quiet: Annotated[bool, flag("No narration.", "--quiet", "-q")] = False,
     verbose: Annotated[bool, flag("Narrate every command.", "--verbose", "-v")] = False,
-    text: Annotated[bool, flag("The app in plain lines, for screen readers.")] = False,
+    text: Annotated[bool, flag("Run the app in plain lines, for screen readers.")] = False,
 ) -> tuple[str, ...]:
     use_options(Options(on, json, quiet, verbose, options().command, text))
     return tokens
 
 
 def read_options(app: App, arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Store the global options, and return the other arguments; None if help was printed. Raises CycloptsError."""
+    """Store the global options, and return the other arguments, or None if help was printed.
+
+    Raises CycloptsError if an option is invalid.
+    """
     read, bound, _ = app.meta.parse_args(list(arguments), exit_on_error=False, print_error=False)
     words = read(*bound.args, **bound.kwargs)
     return words if isinstance(words, tuple) else None
 
 
 def make_app(words: Collection[str] | None = None) -> App:
-    """The command with all its sub-commands.
+    """Return the command with all its sub-commands.
 
     Args:
         words: the arguments of the command line. Any sub-command that is not among them gets only its name and help,
-            and its module is not imported. None: import all modules.
+            and its module is not imported. None means that all modules are imported.
     """
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for each in _commands():
@@ -97,11 +101,11 @@ def without_command(app: App, run_line: RunLine) -> int:
     wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
     frontend = extension(AppFrontend)
     if frontend and (is_terminal or in_lines):
-        # The app queries the size of the terminal and follows its changes: a variable would fix the size.
+        # The app queries the size of the terminal and follows its changes, but a variable would fix the size.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         on = options().on
-        # After the import of the app: before it, nothing has to be closed, and an exception in it could get lost.
+        # This follows the import of the app: until then nothing has to be closed, and an exception could get lost.
         if wants_lines:
             open_text = frontend.load_text()
             signals.close_in_order()
@@ -181,7 +185,7 @@ def _load(name: str) -> Loaded:
 
 
 COMMANDS = {
-    "doctor": "What this computer can do, what is missing, and the command that fixes it.",
+    "doctor": "Show what this computer can do, what is missing, and how to fix it.",
     "kernels": "The distribution kernels that qemu: can start, and how to fetch others.",
     "mdadm": "Other versions of mdadm for uml: and qemu:, and how to fetch them.",
     "disks": "Lab disks, and every refused disk with the reason.",

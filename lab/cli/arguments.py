@@ -15,12 +15,12 @@ from lab.tomlfile import nearest
 
 
 def flag(help_text: str, *names: str) -> Parameter:
-    """An option without a value, which is off unless it is given."""
+    """Return the parameter of an option that takes no value and is off by default."""
     return Parameter(name=names or None, negative="", show_default=False, help=help_text)
 
 
 def number(kind: Any, **more: Any) -> Parameter:
-    """Restrict a value to a type of ``lab.gates.decoding``: cyclopts by itself would round 1.5 to a whole number."""
+    """Restrict a value to a type of ``lab.gates.decoding``, because cyclopts would round 1.5 to a whole number."""
     is_whole = kind.__origin__ is int
 
     def convert(_: object, tokens: Sequence[Token]) -> float:
@@ -34,12 +34,12 @@ def number(kind: Any, **more: Any) -> Parameter:
 
 
 _LISTS = ("list", "ls", "all", "show")
-"""Words that users type after a command that lists by default."""
+"""Words that users type after a command that already lists by default."""
 _LONGEST_WORD = 64
 
 
 def usage_words(error: CycloptsError) -> tuple[str, str]:
-    """The error in a command line, and a suggestion."""
+    """Describe the error in a command line, and suggest a correction."""
     chain = " ".join(error.command_chain or ())
     command = f"raidlab {chain}".rstrip()
     see = f"'{command} --help' shows its arguments and options"
@@ -53,6 +53,6 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
     if isinstance(error, UnknownCommandError):
         return f"there is no command '{command} {word}'", f"known: {', '.join(known)}; {see}"
     if word in _LISTS:
-        return f"'{command}' lists by default, without '{word}'", f"write: {command}"
+        return f"'{command}' lists by default, so '{word}' is not needed", f"write: {command}"
     words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
     return f"'{command}' does not accept {words}", f"leave that out; {see}"

@@ -1,4 +1,4 @@
-"""``raidlab array``: each verb of ``lab.actions`` as a command, the display of arrays, and the microscope."""
+"""``raidlab array`` turns each verb of ``lab.actions`` into a command, shows arrays, and contains the microscope."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _sector_text(shape: MappedArray, found: LocatedSector) -> str:
     slot = "no slot" if found.slot is None else f"slot {found.slot}"
     lines = [shape_words(shape), f"{found.member} ({found.device}, {slot}), sector {found.device_sector}: {found.area}"]
     end = found.area_start + found.area_sectors - 1
-    lines.append(f"this area goes from sector {found.area_start} to {end}")
+    lines.append(f"this area extends from sector {found.area_start} to {end}")
     if found.kind is not None:
         blocks = ", ".join(str(block) for block in found.blocks)
         if found.kind.is_parity:
@@ -129,7 +129,7 @@ def _file_text(shape: MappedArray, found: LocatedFile) -> str:
 
 
 def _picture_text(picture: StripePicture, offset: int, count: int) -> str:
-    """A stripe: the bytes of each chunk from ``offset`` on, computed and stored values, and the verdict."""
+    """Show the bytes of each chunk of a stripe from ``offset`` on, computed and stored values, and the verdict."""
     stripe, shape = picture.stripe, picture.shape
     last = (stripe.first_sector + stripe.sectors - 1) // BLOCK_SECTORS
     blocks = f"blocks {stripe.first_sector // BLOCK_SECTORS} to {last} of the array"
@@ -185,17 +185,17 @@ def _agrees(seen: SeenCell, label: str) -> str:
 
 
 def hex_text(part: bytes, start: int, wrong: frozenset[int]) -> str:
-    """Bytes in hex, differing ones prefixed with ``>``."""
+    """Return the bytes in hex, with ``>`` before each byte that differs."""
     return "".join(f"{'>' if start + at in wrong else ' '}{byte:02x}" for at, byte in enumerate(part))
 
 
 def readable(part: bytes) -> str:
-    """Printable characters as they are, dots for all others."""
+    """Return printable characters unchanged, and a dot for each other byte."""
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
 
 
 def write_text(shape: MappedArray, write: SmallWrite) -> str:
-    """How md is expected to carry out a small write, as text."""
+    """Describe how md is expected to carry out a small write."""
     lines = [shape_words(shape), *write_head(shape, write)]
     rows = [
         (
@@ -221,7 +221,7 @@ def _observed_text(seen: ObservedWrite) -> str:
 
 
 def _crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashState]) -> str:
-    """Results of reads after a crash: a row for each set of completed writes, a column for each lost member."""
+    """Tabulate what reads return after a crash, with a row for each set of completed writes."""
     singles = [read.lost for read in states[0].reads if len(read.lost) < 2]
     columns = ["all members" if not lost else f"without {shape.name_of(lost[0])}" for lost in singles]
     rows = []
@@ -245,7 +245,7 @@ def map_(
     *,
     block: Annotated[str | None, Parameter(help="A block of 4 KiB of the array, counted from 0.")] = None,
     sector: Annotated[
-        str | None, Parameter(help="A sector of 512 bytes: of the array or, with --member, of that disk.")
+        str | None, Parameter(help="A sector of 512 bytes, counted on the array or, with --member, on that disk.")
     ] = None,
     member: Annotated[str | None, Parameter(help="The disk of the array to which --sector refers.")] = None,
     file: Annotated[str | None, Parameter(help="A file on the array's file system, or a path on the machine.")] = None,
@@ -293,13 +293,13 @@ def inspect(
     ] = None,
     plan: PlanFlag = False,
 ) -> None:
-    """Show a stripe as stored on its members: computed and stored parity, the wrong member, and what md would do."""
+    """Show a stripe as stored on its members, with computed and stored parity, and what md would do."""
     steps = [word for word in (step_write, step_crash) if word is not None]
     places = [word for word in (stripe, block) if word is not None]
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):
         raise SpecError(
             "name exactly one stripe to inspect",
-            hint="use --stripe N or --block N, perhaps with --flip; or --step-write N or --step-crash N alone",
+            hint="use --stripe N or --block N, optionally with --flip, or use --step-write N or --step-crash N alone",
         )
     if really and step_write is None:
         raise SpecError("--really needs a write to carry out", hint="use --really with --step-write")
@@ -335,7 +335,7 @@ def _show(context: Context, picture: StripePicture, offset: int | None, count: i
         raise SpecError(f"{count} bytes cannot be shown", hint="request one or more")
     whole_bytes = picture.stripe.cell_sectors * SECTOR_BYTES
     if offset is not None and not 0 <= offset < whole_bytes:
-        raise SpecError(f"no chunk has a byte {offset}", hint=f"chunks have bytes 0 to {whole_bytes - 1}")
+        raise SpecError(f"byte {offset} is beyond the end of a chunk", hint=f"use a byte from 0 to {whole_bytes - 1}")
     if offset is None:
         differing = [byte for seen in picture.cells for byte in seen.differs]
         offset = min(differing, default=0) // LINE_BYTES * LINE_BYTES
@@ -343,7 +343,7 @@ def _show(context: Context, picture: StripePicture, offset: int | None, count: i
 
 
 def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str, Any]:
-    """A stripe for JSON; only the requested bytes are included, in hex."""
+    """Return a stripe for JSON, with only the requested bytes, in hex."""
     comparison = picture.comparison
 
     def part(data: bytes | None) -> str | None:
@@ -450,7 +450,7 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
 
 
 def _disks_without_booting(context: Context) -> tuple[LabDisk, ...]:
-    """The disks of the persistent embedded lab, if all are files: their nodes follow from the lab's list."""
+    """Return the disks of the persistent embedded lab if all are files, since the list then determines their nodes."""
     if not context.is_embedded:
         return ()
     with lab_folder(context.host.state, context.target.lab_name) as folder:
@@ -467,7 +467,7 @@ def _assemble(context: Context, action: Assemble, *, plan: bool = False) -> None
         if plan:
             show_plan(context, action.plan(session))
             return
-        # A failure to start an array is reported, but is not an error: the boot of a machine must not depend on it.
+        # A failure to start an array is reported but is not an error: the boot of a machine must not depend on it.
         known = {array.uuid for array in session.found.refused}
         started, refused = session.start_all(), session.found.refused
         if context.json:
@@ -526,7 +526,7 @@ app.command(inspect)
 
 @app.command
 def show(name: str | None = None) -> None:
-    """Show one array, or all, with members and the progress of a sync."""
+    """Show one array or all arrays, with their members and the progress of a sync."""
     context = current()
     with open_session(client_of(context)) as session:
         shown = [session.array(name).status()] if name else list(session.statuses())
@@ -555,6 +555,6 @@ def _resting_line(session: LabSession, found: FoundArray) -> str:
 
 
 def _found_value(session: LabSession, found: FoundArray) -> dict[str, Any]:
-    """An array that is not running: the values common to all kinds."""
+    """Return the values that are common to all kinds of arrays that are not running."""
     value = {field: msgspec.to_builtins(getattr(found, field)) for field in FoundArray.__dataclass_fields__}
     return {**value, "disks": [session.disk_name(node) for node in found.devices]}

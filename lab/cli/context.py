@@ -1,6 +1,6 @@
-"""What every sub-command uses: the target, the options, this computer's ``lab.host``, output, and plugins' additions.
+"""What every sub-command uses: target, options, this computer's ``lab.host``, output, and additions by plugins.
 
-Data go to standard output; narration and the progress of long operations go to standard error.
+Data go to standard output. Narration and the progress of long operations go to standard error.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # A file name may have bytes that are not UTF-8, which JSON cannot represent: they are escaped as on a terminal.
+        # JSON cannot represent bytes that are not UTF-8, as in file names, so they are escaped as on a terminal.
         return msgspec.json.encode(_written_out(msgspec.to_builtins(value)))
 
 
@@ -85,23 +85,23 @@ def _written_out(value: Any) -> Any:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
-    """A listing as text. ``right``: headings over numbers."""
+    """Return a listing as text. ``right`` holds the headings of columns that are aligned to the right."""
     return fitted(Table.listing(headings, rows, right=right))
 
 
 def fitted(shown: Table) -> str:
-    """A table as text that fits the terminal."""
+    """Return a table as text that fits the terminal."""
     return shown.as_text(output_columns())
 
 
 def output_columns() -> int | None:
-    """The width of the terminal; None for a file or a pipe."""
+    """Return the width of the terminal, or None for a file or a pipe."""
     is_shown = sys.stdout.isatty() or "COLUMNS" in os.environ
     return shutil.get_terminal_size().columns if is_shown else None
 
 
 def pairs(values: Mapping[str, object]) -> str:
-    """``name  value`` lines, aligned."""
+    """Return a line for each name and value, with the values aligned."""
     width = max((len(name) for name in values), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in values.items())
 
@@ -109,7 +109,7 @@ def pairs(values: Mapping[str, object]) -> str:
 def use_width() -> None:
     """Limit the width to values at which rich prints in seconds, without using gigabytes of memory.
 
-    With fewer columns rich takes minutes; a terminal that reports 0 columns has an unknown size.
+    With fewer columns rich takes minutes. A terminal that reports 0 columns has an unknown size.
     """
     for name in ("COLUMNS", "LINES"):
         typed = os.environ.pop(name, "")
@@ -121,7 +121,7 @@ def use_width() -> None:
 
 
 class ProgressBar:
-    """``with ProgressBar() as bar: bar.show("rebuild", 0.5); …``."""
+    """A progress bar on standard error: ``with ProgressBar() as bar: bar.show("rebuild", 0.5)``."""
 
     def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None) -> None:
         self._quiet = quiet
@@ -141,7 +141,7 @@ class ProgressBar:
         self.show(progress.label, progress.fraction, progress.left_seconds, progress.step_seconds)
 
     def show(self, label: str, fraction: float, left_seconds: float | None = None, step_seconds: float = 0.0) -> None:
-        """Show the step and the fraction done. Without ``left_seconds``, it is estimated from the fraction done."""
+        """Show the step and the fraction done. Without ``left_seconds``, estimate the time left from that fraction."""
         if self._quiet or not label:
             return
         if not self.is_terminal:
@@ -200,18 +200,18 @@ class Exporter(NamedTuple):
     """A way to export results."""
 
     option: str
-    """The option of ``raidlab export`` that selects it; empty: without an option."""
+    """The option of ``raidlab export`` that selects it; empty if it is the default."""
     write: Callable[[Sequence[str], Path, bool], None]
-    """Gets the names, the file or folder to write, and whether to include practice."""
+    """A function that takes the names, the file or folder to write, and whether to include practice."""
 
 
 class CollectionReport(NamedTuple):
     """A report about something that is not a single result."""
 
     write: Callable[[Sequence[str], str, Path | None, str, Host, bool], str | None]
-    """Gets names, format, output file, title, host, and whether these names are all that was requested.
+    """Takes names, format, output file, title, host, and whether nothing else was requested.
 
-    Returns the text to print, or None if the names mean nothing to it.
+    Returns the text to print, or None if it does not recognise the names.
     """
 
 
@@ -223,9 +223,9 @@ class ClusterCalls(ABC):
 
     @abstractmethod
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """The result of ``function``, which every worker must be able to import.
+        """Return the result of ``function``, which every worker must be able to import.
 
-        Raises LabError if ``function`` does.
+        Raises LabError if ``function`` raises it.
         """
 
 
@@ -233,17 +233,17 @@ class Cluster(NamedTuple):
     """Access to clusters."""
 
     calls_on: Callable[[str, Host, Callable[[str], None]], AbstractContextManager[ClusterCalls]]
-    """Gets the cluster as ``--cluster`` names it, and a function that reports problems."""
+    """A function that takes the value of ``--cluster``, and a function that reports problems."""
 
 
 ON_VARIABLE = "RAIDLAB_ON"
 _FOLDED = 4
-"""Minimum length of a sequence of commands, equal except for the last argument, that is reported in one line."""
+"""Sequences of at least this many commands that differ only in the last argument are reported in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The global options as typed."""
+    """The global options, as the user typed them."""
 
     on: str | None = None
     json: bool = False
@@ -254,13 +254,13 @@ class Options:
 
 
 class _Run:
-    """Consecutive commands of a plan that differ only in the last argument: one line reports them."""
+    """Consecutive commands of a plan that differ only in the last argument, and so are reported in one line."""
 
     def __init__(self, commands: Sequence[tuple[str, ...]]) -> None:
         self._left, self._lasts, self._seconds = {*commands}, list[str](), 0.0
 
     def lines_after(self, result: CommandResult) -> list[str]:
-        """The lines to print after a command: none until the last command has run, or one has failed."""
+        """Return the lines to print after a command: none until the last command has run or one has failed."""
         if result.status:
             self._left.clear()
             return [*self._line(result.argv), f"$ {shlex.join(result.argv)}  {_how(result)}"]
@@ -283,7 +283,7 @@ def _how(result: CommandResult) -> str:
 
 
 class Narrator:
-    """Reports progress on standard error: the commands of announced plans, or all commands if ``verbose``."""
+    """Reports the commands of announced plans on standard error, or all commands if ``verbose`` is set."""
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self._quiet = quiet
@@ -339,14 +339,14 @@ class Context:
         return ResultStore(self.host.state.results)
 
     def out(self, value: Any, text: str) -> None:
-        """Print a result: ``value`` with --json, otherwise ``text``."""
+        """Print the result as ``value`` with --json, otherwise as ``text``."""
         if self.json:
             out_json(value)
         else:
             out(text)
 
     def announce_foreign(self, name: str | Path, kind: FileKind, lines: Sequence[str] = ()) -> None:
-        """Report, even if ``quiet``, what a file not shipped with raidlab may do, before anything in it runs."""
+        """Before a file not shipped with raidlab runs, report what it may do, even if ``quiet`` is set."""
         note = foreign_note(Path(name), kind, lines) if str(name).endswith(".toml") else ""
         if note:
             err(f"raidlab: {note}")
@@ -373,17 +373,17 @@ def use_opener(opener: Opener | None) -> None:
 
 
 def options() -> Options:
-    """The global options."""
+    """Return the global options."""
     return _options.get()
 
 
 def named_target() -> str:
-    """The target that the user named with --on or in the environment; empty if there is none."""
+    """Return the target that the user named with --on or in the environment, or an empty string."""
     return options().on or os.environ.get(ON_VARIABLE, "")
 
 
 def current() -> Context:
-    """The context of this invocation. Raises SpecError for an invalid target."""
+    """Return the context of this invocation. Raises SpecError if the target is invalid."""
     from lab.machine import Host, default_target, parse_target
     from lab.results.store import ResultStore
 
@@ -394,18 +394,18 @@ def current() -> Context:
     text = named_target() or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
     # Every command removes the leftovers of a killed one, even if it opens no machine. An unusable state folder is
-    # reported by the code that uses it; 'doctor' lists it too.
+    # reported by the code that uses it and by 'doctor'.
     with suppress(LabError):
         for notice in (*ResultStore(host.state.results).runs.remove_leftovers(), *host.state.sweep()):
             narrator.notice(notice)
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
 
-CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's address; default: in this process."
+CLUSTER_HELP = "Spread the work: local[:N], ssh:HOST,HOST, or a scheduler's address. The default is this process."
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:
-    """Raises SpecError for files that a cluster cannot prove: its workers have only the files shipped with raidlab."""
+    """Raises SpecError if a file is not shipped with raidlab, since the workers of a cluster would not have it."""
     if not is_proof:
         raise SpecError("--cluster requires --prove", hint="add --prove, or omit --cluster")
     own = {path.resolve() for path in known}
@@ -417,7 +417,7 @@ def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bo
 
 @contextmanager
 def calls_on(cluster: str, context: Context) -> Iterator[ClusterCalls | None]:
-    """The object that calls functions on a cluster; None without a cluster. Raises SpecError."""
+    """Return the object that calls functions on a cluster, or None without a cluster. Raises SpecError."""
     if not cluster:
         yield None
         return
@@ -429,5 +429,5 @@ def calls_on(cluster: str, context: Context) -> Iterator[ClusterCalls | None]:
 
 
 def is_terminal() -> bool:
-    """Whether the user can be prompted: standard input and standard error are terminals."""
+    """Whether standard input and standard error are terminals, so that the user can be prompted."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,6 +1,6 @@
-"""``raidlab disks``: the disks that the lab may write to, and those that it refuses.
+"""``raidlab disks`` shows and changes the disks that the lab may write to, and shows those that it refuses.
 
-``raidlab disks calibrate`` measures a real drive, and stores the model for emulated ones.
+``raidlab disks calibrate`` measures a real drive, and stores a model of it for emulated drives.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ app = App(name="disks", help_format="plaintext")
 
 @app.command(name="calibrate")
 def calibrate_drive(
-    device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb; it is only read.")],
+    device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb, which is only read.")],
     *,
     name: Annotated[str, Parameter(help="Name of the new drive model, such as my-drive.")],
 ) -> None:
-    """Measure a rotating drive, and store its properties as a model for emulated drives.
+    """Measure a rotating drive, and store a model of it for emulated drives.
 
     The drive is read for about half a minute, and never written to. Nothing else should use it during this time.
     """
@@ -60,7 +60,7 @@ def calibrate_drive(
         found = _device(lab, device)
         model, cache = (f"/sys/block/{found.name}/{file}" for file in ("device/model", "queue/write_cache"))
         attributes = lab.machine.read([model, cache])
-        context.narrator.notice(f"reading {found.node} here and there for about half a minute")
+        context.narrator.notice(f"reading {found.node} at many positions for about half a minute")
         made = calibrate(
             reader(lab.machine, found.node),
             found.size_bytes,
@@ -86,7 +86,7 @@ def _device(lab: Lab, word: str) -> BlockDevice:
 def _show(made: Calibration) -> None:
     mechanics = made.model.mechanics
     if mechanics is None:
-        raise LabError("the calibrated drive shows no sign of rotating")
+        raise LabError("the calibrated drive does not behave like a rotating drive")
     seeks = [
         (f"{share:.1%}", human_seconds(seconds), human_seconds(mechanics.seek_seconds(share * mechanics.cylinders)))
         for share, seconds in made.seeks
@@ -111,7 +111,7 @@ def _show(made: Calibration) -> None:
 
 @app.default
 def show() -> None:
-    """List the lab's disks, and all others with the reasons why the lab does not write to them."""
+    """List the lab's disks, and say for each other disk why the lab does not write to it."""
     context = current()
     with open_session(client_of(context)) as session:
         lab = session.lab
@@ -154,7 +154,7 @@ def _uses(disk: LabDisk, device: BlockDevice | None, session: LabSession) -> str
 
 
 def _carried(session: LabSession, devices: Mapping[str, BlockDevice]) -> dict[str, tuple[str, ...]]:
-    """Node -> types of signatures; unused disks that may hold data are searched with wipefs too."""
+    """Map each node to the types of its signatures. Unused disks that may hold data are also searched with wipefs."""
     guard, found = session.lab.guard, dict(session.found.carried)
     idle = [disk.node for disk in session.disks if (device := devices.get(disk.kernel_name)) and not device.holders]
     try:
@@ -165,7 +165,7 @@ def _carried(session: LabSession, devices: Mapping[str, BlockDevice]) -> dict[st
 
 
 def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> str:
-    """The content of a disk, and the array to which its metadata belong unless it is running."""
+    """Describe the contents of a disk, and name the array that its metadata belong to if that array is not running."""
     holder = session.found.holder_of(disk.node)
     array = holder or session.found.former_holder_of(disk.node)
     if holder and holder in session.found.started:
@@ -180,16 +180,16 @@ def add(
     *,
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
     count: Annotated[int, number(DiskCount, help="Number of disks.")] = 1,
-    size: Annotated[str, Parameter(help="Size of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
-    model: Annotated[str | None, Parameter(help="Drive model of a spindle: see 'raidlab disks models'.")] = None,
+    size: Annotated[str, Parameter(help="Size of each disk, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
+    model: Annotated[str | None, Parameter(help="Drive model of a spindle; 'raidlab disks models' lists them.")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,
 ) -> None:
     """Add disks to the lab."""
     context, asked = current(), known_word(DiskKind, kind, "kind of disk")
     if (path is not None) != (asked is DiskKind.PHYSICAL):
         raise SpecError(
-            "kind 'physical' needs a path, and no other kind accepts one",
-            hint="use a path with it: raidlab disks add /dev/sdX --kind physical",
+            "kind 'physical' needs a path, and no other kind takes one",
+            hint="give a path only with this kind: raidlab disks add /dev/sdX --kind physical",
         )
     if asked is DiskKind.PHYSICAL and path:
         _confirm_physical(path, confirm)
@@ -217,13 +217,13 @@ def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
 @app.command
 def reset(
     *names: Annotated[str, Parameter(help="Names of disks.")],
-    all_disks: Annotated[bool, flag("All disks of the lab, with their arrays.", "--all")] = False,
+    all_disks: Annotated[bool, flag("Reset all disks of the lab, and remove their arrays.", "--all")] = False,
 ) -> None:
-    """Make disks blank."""
+    """Make disks blank, so that new arrays can use them."""
     if not all_disks:
         _require(names)
     context = current()
-    # Arrays must be known to be stopped. Other machines do not start arrays by themselves, but some may be running.
+    # The lab must know which arrays are stopped. Other machines start none by themselves, but some may be running.
     with open_session(client_of(context), start_arrays=not (all_disks and context.is_embedded)) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(session.reset_all() if all_disks else session.reset(chosen))
@@ -245,13 +245,13 @@ def pull(name: str, *, break_array: BreakArrayFlag = False, plan: PlanFlag = Fal
 
 @app.command
 def plug_in(name: str, *, plan: PlanFlag = False) -> None:
-    """Bring a pulled disk back; it does not join an array by itself."""
+    """Plug a pulled disk back in; it does not rejoin an array by itself."""
     _act(current(), lambda session: breaking.plug_in(session, name), "plugged in", name, plan=plan)
 
 
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
-    """Cut a spindle's power for an instant: data held only in its write cache are lost."""
+    """Cut a spindle's power for an instant; data held only in its write cache are lost."""
     _act(current(), lambda session: operations.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
@@ -264,7 +264,7 @@ def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: 
         session.run(made)
         if session.is_embedded:
             context.narrator.notice(
-                "emulated drives live in the embedded kernel's memory: the effect ends with the command"
+                "emulated drives exist in the embedded kernel's memory, so the effect ends with the command"
             )
     _report(context, what, [name])
 
@@ -284,7 +284,7 @@ def models() -> None:
 
 def _require(names: tuple[str, ...]) -> None:
     if not names:
-        raise SpecError("no disk was named", hint="'raidlab disks' lists them")
+        raise SpecError("no disk was specified", hint="specify at least one; 'raidlab disks' lists them")
 
 
 def _report(context: Context, what: str, names: list[str]) -> None:
@@ -304,14 +304,14 @@ def _confirm_physical(path: str, again: str | None) -> None:
 
 
 def _add_to_machine(context: Context, spec: DiskSpec, count: int) -> list[str]:
-    """Attach disks on a machine that retains them between commands."""
+    """Attach disks to a machine that keeps them between commands."""
     with context.open_lab() as lab:
         made = lab.attach(new_specs([disk.name for disk in lab.disks], spec, count))
     return [disk.name for disk in made]
 
 
 def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
-    """Add disks to the list of the embedded lab; the next start creates them."""
+    """Add disks to the list of the embedded lab, whose next start creates them."""
     if context.target.is_virtual_time:
         require_time_of(spec.kind)
     with _folder(context) as folder:
@@ -324,7 +324,7 @@ def _add_to_folder(context: Context, spec: DiskSpec, count: int) -> list[str]:
 
 
 def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
-    """Remove disks from the list of the embedded lab. Raises DeviceRefused for disks that are not blank."""
+    """Remove disks from the list of the embedded lab. Raises DeviceRefused if a disk is not blank."""
     with _folder(context) as folder:
         known = {spec.name: spec for spec in folder.specs}
         for name in names:
@@ -333,7 +333,7 @@ def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
             _require_blank_image(folder, known[name])
         left = [spec for spec in folder.specs if spec.name not in names]
         if not left:
-            raise SpecError("a lab needs at least one disk", hint="keep at least one")
+            raise SpecError("a lab needs at least one disk", hint="remove fewer disks")
         folder.save(left)
     return list(dict.fromkeys(names))
 

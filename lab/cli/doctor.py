@@ -1,4 +1,4 @@
-"""``raidlab doctor``: capabilities of this computer and the machine, missing requirements, and commands to fix them."""
+"""``raidlab doctor`` shows what this computer and the machine can do, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def doctor(*, machine: bool = False) -> int:
     Parameters
     ----------
     machine
-        Also open a machine on this computer (uml:, local:), to check its drivers and what its md can do.
+        Also open a machine on this computer (uml:, local:), to check its drivers and the capabilities of its md.
     """
     context = current()
     reports = [check_computer(context.host, target=str(context.target))]
@@ -35,7 +35,7 @@ def _text(report: DoctorReport) -> str:
         need = f"needed for {', '.join(check.required_for)}" if check.required_for else ", ".join(check.useful_for)
         lines.append(f"missing: {check.title} ({need})" + (f"\n  next: {check.fix}" if check.fix else ""))
     if report.install_command:
-        lines.append(f"all missing packages at once:\n  {report.install_command}")
+        lines.append(f"to install all missing packages:\n  {report.install_command}")
     if report.subject is Subject.COMPUTER:
         kinds = [
             (kind.target, "yes" if is_ready else "no", kind.starts_in, kind.shows, kind.does_not_show)

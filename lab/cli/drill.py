@@ -1,4 +1,4 @@
-"""``raidlab drill``: disasters for practice. Between these commands, the student can use any other command."""
+"""``raidlab drill`` sets up disasters for practice. The student can use any other command between its commands."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
     chosen = ready(drill, path, word)
     folder = _folder(context)
     if verb.exam is not None:
-        # Before any disk is made blank.
+        # This check comes before any disk is made blank.
         require_attempt(context.host, chosen.id, minutes=verb.exam, again=verb.again)
     arrival, is_open = read_arrival(folder), False
     store_arrival(folder, None)

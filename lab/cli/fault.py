@@ -1,4 +1,4 @@
-"""``raidlab fault``: scenarios, power cuts at crash points and campaigns, each with a verdict and its evidence."""
+"""``raidlab fault`` runs scenarios, power cuts and campaigns, and reports their verdicts with the evidence."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from lab.units import counted
 
 app = App(name="fault", help_format="plaintext")
 _MOST_NARRATED = 3
-"""With more scenarios than this, each is reported in one line, unless details are requested (--verbose)."""
+"""If more scenarios than this run, each is reported in one line, unless --verbose requests details."""
 
 RACE_REPLAYS = 10
-"""Replays of a history on a stock kernel, where a race between processors is not seen each time."""
+"""How often a history is replayed on a stock kernel, where a race between processors is not seen every time."""
 Names = Annotated[str, Parameter(help="Scenarios, by number or id.")]
 
 
@@ -69,8 +69,8 @@ def list_scenarios(*names: Names) -> None:
 def run(
     *names: Names,
     every: Annotated[bool, flag("All scenarios.", "--all")] = False,
-    seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
-    keep: Annotated[bool, flag("Store all output of the machine, beside the outcomes.")] = False,
+    seed: Annotated[int, number(Seed, help="Seed for the oracle's writes, the cuts and random histories.")] = 1,
+    keep: Annotated[bool, flag("Also store all output of the machine.")] = False,
 ) -> int:
     """Run scenarios with tiny arrays on a separate machine, and check that each ends as expected.
 
@@ -105,7 +105,7 @@ def show(
     name: Annotated[str, Parameter(help="A run: its id, a prefix of it, or 'latest'.")] = LATEST,
     *scenarios: Annotated[str, Parameter(help="Scenarios of the run whose evidence to show, by number or id.")],
 ) -> int:
-    """Show stored outcomes again: the table of a run, or some of its scenarios with all their evidence."""
+    """Show the stored outcomes of a run as a table, or some of its scenarios with all their evidence."""
     context = current()
     return _shown(context, scenario_run.load_run(context.host, name), [find_scenario(each).id for each in scenarios])
 
@@ -122,7 +122,7 @@ def _shown(context: Context, stored: scenario_run.StoredScenarios, detailed: Seq
 
 
 def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
-    """The exit status. A lost machine takes precedence over a verdict, and a verdict over a scenario not tried."""
+    """Return the exit status. A lost machine takes precedence over a verdict, and a verdict over an untried one."""
     verdicts = {outcome.verdict for outcome in stored.outcomes}
     if FaultVerdict.MACHINE_LOST in verdicts:
         return ExitCode.MACHINE_LOST
@@ -132,7 +132,7 @@ def exit_code(stored: scenario_run.StoredScenarios) -> ExitCode:
 
 
 def _hooks(notice: Callable[[str], None], journal: scenario_run.ScenarioJournal | None) -> scenario_run.ScenarioHooks:
-    """Report each scenario, variant and step; ``journal`` receives all output of the machine."""
+    """Return hooks that report each scenario, variant and step, and write all output of the machine to ``journal``."""
 
     def on_step(step: scenario_run.StepOutcome) -> None:
         for line in scenario_run.step_lines(step):
@@ -154,7 +154,7 @@ ALL = "all"
 def campaign(
     *,
     seeds: Annotated[
-        int | None, number(PointCount, help="Number of histories; 1000 unless --minutes is given.")
+        int | None, number(PointCount, help="Number of histories: 1000 unless --minutes is given.")
     ] = None,
     minutes: Annotated[float | None, number(Seconds, help="Stop after this many minutes.")] = None,
     first: Annotated[int, number(Seed, help="The first seed.")] = 1,
@@ -163,15 +163,16 @@ def campaign(
         str, Parameter(help="Only this consistency policy: resync, bitmap, ppl, journal or write-back.")
     ] = "",
     planted: Annotated[
-        str, Parameter(help="Plant this bug in md, and stop when it is found; 'all': each bug in turn.")
+        str, Parameter(help="Plant this bug in md, and stop when it is found; 'all' plants each bug in turn.")
     ] = "",
     resume: Annotated[str | None, Parameter(help="Continue a campaign: its id, or 'latest'.")] = None,
     shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int:
-    """Run random fault histories, each generated from its seed, on tiny arrays; judge them by the level's arithmetic.
+    """Run random fault histories, each generated from its seed, on tiny arrays, and judge their data.
 
-    A violation is stored as a finding, with an id to replay it, and is shrunk to the fewest operations and writes.
+    The level's arithmetic says which data must survive. A violation is shrunk to the fewest operations and writes, and
+    is stored as a finding, with an id to replay it.
     """
     context = current()
     if resume is not None:
@@ -216,7 +217,7 @@ def _run(
 
 
 def _print_campaigns(context: Context, summaries: list[campaigns.CampaignSummary], *, is_hunt: bool) -> int:
-    """Returns the exit status: a finding is a failure, and so is a planted bug that a hunt has not found."""
+    """Return the exit status. A finding is a failure, and so is a planted bug that a hunt has not found."""
     if context.json:
         out_json(summaries if len(summaries) > 1 else summaries[0])
     else:
@@ -246,7 +247,7 @@ def _table(records: tuple[campaigns.FindingRecord, ...]) -> str:
 
 @app.command
 def findings(
-    name: Annotated[str | None, Parameter(help="A finding; by default all stored findings are listed.")] = None,
+    name: Annotated[str | None, Parameter(help="A finding; without one, all stored findings are listed.")] = None,
     *,
     forget: Annotated[bool, flag("Remove the finding.")] = False,
 ) -> None:
@@ -285,19 +286,19 @@ def replay(
     name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
     *,
     times: Annotated[
-        int | None, number(PointCount, help="How many times to replay it; by default once, on a stock kernel 10 times.")
+        int | None, number(PointCount, help="How many times to replay it: by default once, on a stock kernel 10 times.")
     ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
     ] = None,
 ) -> int:
-    """Replay a history and judge it; in virtual time the verdict is the same each time.
+    """Replay a history and judge it; in virtual time the verdict is always the same.
 
-    On a stock kernel (--on qemu:) it prints in how many runs the finding was seen, and with how many processors.
+    On a stock kernel (--on qemu:), it prints in how many runs the finding was seen, and with how many processors.
     """
     context = current()
     if output is not None and output.exists():
-        raise SpecError(f"'{output}' already exists", hint="name a folder that does not exist yet")
+        raise SpecError(f"'{output}' already exists", hint="specify a folder that does not exist yet")
     finding_id, history, earlier = _found(context, name)
     arena = campaigns.Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
     repeats = None
@@ -325,10 +326,10 @@ def replay(
 
 
 def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
-    """The id of a finding, its history, and the histories before it on the same machine.
+    """Return the id of a finding, its history, and the histories before it on the same machine.
 
-    They are taken from the stored finding if there is one, since this version may not be able to generate its history;
-    otherwise they are generated from the id.
+    The histories are taken from the stored finding if there is one, since this version may not be able to generate
+    them. Otherwise they are generated from the id.
     """
     stored: campaigns.StoredFinding | None = campaigns.FindingStore(context.host).find(name)
     if stored is None:
@@ -348,7 +349,7 @@ def _print_replays(
     stored = campaigns.FindingStore(context.host).find(str(finding_id))
     kind = stored.record.kind if stored else ""
     verdict = repeats.verdict(kind) if repeats else ""
-    # Runs that did not reach the history show nothing about it.
+    # Runs that did not reach the history say nothing about it.
     reached = [outcome for outcome in outcomes if outcome.is_reached]
     first = (reached or outcomes)[0]
     differences = [[(each.kind, each.act, each.text) for each in outcome.differences] for outcome in reached]
@@ -405,22 +406,22 @@ _HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement)
 @app.command
 def points(
     *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or prefixes of names.")],
-    count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
-    every: Annotated[bool, flag("Every crash point of a short recording.")] = False,
+    count: Annotated[int, number(PointCount, help="Crash points for each configuration, chosen by the seed.")] = POINTS,
+    every: Annotated[bool, flag("Try every crash point of a short recording.")] = False,
     operations: Annotated[
-        int | None, number(PointCount, help="Number of operations of the load; by default that of the configuration.")
+        int | None, number(PointCount, help="Number of operations in the load; by default the configuration's.")
     ] = None,
-    seed: Annotated[str, Parameter(help="Seed of the load and of the choice of crash points.")] = "1",
+    seed: Annotated[str, Parameter(help="Seed for the load and the choice of crash points.")] = "1",
     cut: Annotated[
-        str | None, Parameter(help="Try this crash point again, named as it was printed; mdadm starts the array.")
+        str | None, Parameter(help="Try this crash point again, by the name that was printed; mdadm starts the array.")
     ] = None,
     recording: Annotated[
-        str | None, Parameter(help="The id of a stored recording: try its crash points again, on this machine.")
+        str | None, Parameter(help="The id of a stored recording, whose crash points are tried again on this machine.")
     ] = None,
     listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
-    """Cut the power at many points during a load, for each member separately, and judge the result by md's promises."""
+    """Cut the power at many points during a load, for each member separately, and check that md keeps its promises."""
     context = current()
     if listed:
         show_list(context)
@@ -479,7 +480,7 @@ def _tried(
 
 
 def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfiguration]:
-    """Configurations with these name prefixes; all if none is given. Raises SpecError for a name without a match."""
+    """Return the configurations with these name prefixes, or all. Raises SpecError if a prefix matches none."""
     known = crash_points.all_configurations()
     chosen = list(known) if not names else []
     for name in names:
@@ -488,7 +489,7 @@ def chosen_configurations(names: Sequence[str]) -> list[crash_points.CutConfigur
 
 
 def points_exit_code(found: Sequence[crash_points.Explored]) -> int:
-    """The exit status: a lost machine comes before a broken promise, and a broken promise before a point not tried."""
+    """Return the exit status. A lost machine takes precedence over a broken promise, and that over an untried point."""
     errors = [each.error for each in found if each.error]
     if any(isinstance(error, MachineLost) for error in errors):
         return ExitCode.MACHINE_LOST
@@ -538,7 +539,7 @@ def _show_outcome(context: Context, found: list[crash_points.Explored], seed: st
             each.tally.points,
             *(each.tally.judgements[word] or "" for word in PointJudgement),
             each.tally.refused or "",
-            "" if not each.error else "not to its end" if each.tally.points else "could not be tried",
+            "" if not each.error else "not completed" if each.tally.points else "could not be tried",
         )
         for each in sorted(found, key=lambda each: each.configuration.name)
     ]
@@ -565,7 +566,7 @@ def _one_cut(
 
 
 def asked_cut(word: str) -> Cut:
-    """The crash point with the printed name ``word``. Raises SpecError if there cannot be one."""
+    """Return the crash point with the printed name ``word``. Raises SpecError if ``word`` is not such a name."""
     try:
         return cut_of(word)
     except ValueError:
@@ -575,7 +576,7 @@ def asked_cut(word: str) -> Cut:
 
 
 def stored_cuts(context: Context, stored: crash_points.StoredRecording, word: str | None) -> int:
-    """Judge the crash points of a stored recording, or only the one named ``word``; mdadm starts the array."""
+    """Let mdadm start the array at each crash point of a stored recording, or only at ``word``, and judge its data."""
     recording = crash_points.recording_of(stored)
     cuts = [asked_cut(each) for each in ((word,) if word else stored.cuts)]
     for cut in cuts:

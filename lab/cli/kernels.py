@@ -1,4 +1,4 @@
-"""``raidlab kernels`` and ``raidlab mdadm``: what the lab's machines can run, stored here or yet to be fetched."""
+"""``raidlab kernels`` and ``raidlab mdadm`` list and fetch the versions that the lab's machines can use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.machine.stock_kernels import find_stock_kernel, packaged_kernels, stock
 
 app = App(name="kernels")
 mdadm_app = App(name="mdadm")
-All = Annotated[bool, flag("Also those that can be fetched; needs the network.", "--all")]
+All = Annotated[bool, flag("Also list versions that can be fetched (needs the network).", "--all")]
 
 
 @app.command(name="list")
@@ -30,7 +30,7 @@ def list_kernels(*, all_: All = False) -> None:
 
 @app.command(name="images")
 def list_images() -> None:
-    """List the root images that 'qemu:?root=IMAGE' can start; 'make root-image ARCH=arm64' builds one."""
+    """List the root images that 'qemu:?root=IMAGE' can start ('make root-image ARCH=arm64' builds one)."""
     images = list(root_images())
     rows = [(each.name, each.facts.release, each.facts.system, str(each.folder)) for each in images]
     current().out(
@@ -41,11 +41,11 @@ def list_images() -> None:
 
 @app.command(name="get")
 def get(
-    release: Annotated[str, Parameter(help="A release or a prefix, such as 6.12: the newest that matches is fetched.")],
+    release: Annotated[str, Parameter(help="A release or a prefix, such as 6.12; the newest match is fetched.")],
 ) -> None:
     """Fetch a distribution's kernel from this computer's package sources, without root.
 
-    apt verifies it. It takes 80 to 250 MB in the cache folder; nothing else on this computer changes.
+    apt verifies it. It takes 80 to 250 MB in the cache folder, and nothing else on this computer changes.
     """
     kernel = find_stock_kernel(_fetch(packaged_kernels(), release))
     current().out(
@@ -56,18 +56,18 @@ def get(
 
 @mdadm_app.command(name="list")
 def list_mdadms(*, all_: All = False) -> None:
-    """List the versions of mdadm that machines can use instead of this computer's, the newest first."""
+    """List the versions of mdadm that machines can use instead of this computer's own, the newest first."""
     here = [(folder.name, folder) for folder in mdadm_versions()]
     _list(packaged_mdadms(), here, ("mdadm", "where", "folder, or command"), "version", is_all=all_)
 
 
 @mdadm_app.command(name="get")
 def get_mdadm(
-    version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4: the newest that matches is fetched.")],
+    version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4; the newest match is fetched.")],
 ) -> None:
     """Fetch a version of mdadm with its libraries from this computer's package sources, without root.
 
-    apt verifies it. It is stored in the cache folder, and only the lab's machines use it: --on 'uml:?mdadm=4.4'.
+    apt verifies it. It is stored in the cache folder. Only the lab's machines use it, with --on 'uml:?mdadm=4.4'.
     """
     found = _fetch(packaged_mdadms(), version)
     current().out(

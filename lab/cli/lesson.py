@@ -1,6 +1,6 @@
-"""``raidlab lesson``: the course, command by command, as text for a terminal; and proofs of lessons and drills.
+"""``raidlab lesson`` presents the course as text on a terminal, and proves lessons and drills.
 
-Between these commands, the student can use any other command.
+The student can use any other command between its commands.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Unproved:
 
 
 def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved:
-    """Carry out one proof. A failure is returned and not raised, so that the other proofs continue."""
+    """Carry out one proof. Return a failure instead of raising it, so that the other proofs continue."""
     try:
         return job()
     except RequirementMissing:
@@ -83,7 +83,7 @@ def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved
 
 
 class _ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for a proof, sent to a cluster's worker, which has the same course and drills."""
+    """A request for a proof, for a cluster's worker, which has the same course and drills."""
 
     id: str
     is_drill: bool
@@ -96,7 +96,7 @@ class _ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prove_requested(payload: bytes) -> bytes:
-    """On a worker: carry out the proof, and return it or the reason why it was not completed."""
+    """Carry out a proof on a worker, and return it or the reason why it was not completed."""
     request = decode_json(payload, _ProofRequest)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(request.target), host)
@@ -128,7 +128,7 @@ def prove_and_print(
     seeds: Sequence[str] | None,
     cluster: str = "",
 ) -> None:
-    """Prove these lessons and drills with each seed. Raises LessonError for failed proofs."""
+    """Prove these lessons and drills with each seed. Raises LessonError if a proof failed."""
     words = seeds or PROOF_SEEDS
     target = quickest(context.target, context.host.processes, context.host.files)
     time = "virtual time" if target.is_virtual_time else "real time"
@@ -175,7 +175,7 @@ _PIPE_COLUMNS = 100
 
 
 def print_page(markdown: str) -> None:
-    """Print a page of Markdown: formatted on a terminal, as plain text elsewhere."""
+    """Print a page of Markdown, formatted on a terminal and as plain text elsewhere."""
     if not sys.stdout.isatty():
         from lab.plain_page import page_lines
 
@@ -188,7 +188,7 @@ def print_page(markdown: str) -> None:
 
 
 def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
-    """Print the files without errors (id, path, kind, shell lines), and what those not from raidlab would run."""
+    """Print the files without errors (id, path, kind, shell lines), with the shell lines of files not from raidlab."""
     notes = {path: foreign_note(path, kind, lines) for _, path, kind, lines in files}
     foreign = [(name, foreign_lines(lines)) for name, path, _, lines in files if notes[path]]
     if context.json:
@@ -205,7 +205,7 @@ def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Seq
 
 
 def show_lesson(opened: LessonSession) -> None:
-    """Print the student's position: the result of the last step, why it is so, and the current task."""
+    """Print the result of the last step with its explanation, and the current task."""
     words, lesson = opened.words, opened.lesson
     step, done = opened.step, opened.done_count
     if done:
@@ -243,7 +243,7 @@ def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
 
 
 def _check_line(words: LessonWords, check: DisplayedCheck) -> str:
-    """One check as text, for example ``✗ md0 is raid5; now: md0 is raid0``."""
+    """Return a check as text, for example ``✗ md0 is raid5; now: md0 is raid0``."""
     line = f"{PASSED if check.is_passed else OPEN} {check.required}"
     if not check.found:
         return line
@@ -251,7 +251,7 @@ def _check_line(words: LessonWords, check: DisplayedCheck) -> str:
 
 
 def check_lines(opened: LessonSession, view: StepView) -> list[str]:
-    """All checks of a view, and the recognised mistake."""
+    """Return the lines for all checks of a view, and for the recognised mistake."""
     described = displayed(opened.words, view)
     lines = [_check_line(opened.words, each) for each in described.checks]
     if described.mistake:
@@ -260,7 +260,7 @@ def check_lines(opened: LessonSession, view: StepView) -> list[str]:
 
 
 def lesson_value(opened: LessonSession) -> dict[str, Any]:
-    """The student's position, for JSON."""
+    """Return the student's position in the course for JSON."""
     step = opened.step
     return {
         "lesson": opened.lesson.id,
@@ -291,7 +291,7 @@ def _step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
 
 
 def view_value(opened: LessonSession, view: StepView | None) -> dict[str, Any]:
-    """A view for JSON."""
+    """Return the result of the step's checks for JSON."""
     if view is None:
         return {"lesson": opened.lesson.id, "is_lesson_done": True}
     described = displayed(opened.words, view)
@@ -313,7 +313,7 @@ app = App(name="lesson", help_format="plaintext")
 
 @app.default
 def default() -> None:
-    """Show where you are or, if no lesson is open, the course."""
+    """Show the current step or, if no lesson is open, the course."""
     context = current()
     if Student(context.host).open_lesson() is None:
         _list(context, verbs.ListLessons())
@@ -415,7 +415,7 @@ def _do(context: Context, verb: verbs.DoStep) -> int:
         return _print_results(context, opened, None)
     if verb.plan or not step.do:
         if verb.plan and step.do:
-            # The commands are the last hint.
+            # The last hint consists of the commands.
             opened.take_all_hints()
         lines = [action.by_hand() for action in step.do]
         if lines or context.json:
@@ -466,7 +466,7 @@ def verify(
     seed: Annotated[list[str] | None, Parameter(help="Prove with these seeds; by default with two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Check lessons, and list all problems with file, step and remedy."""
+    """Check lessons, and list each problem with its file, step and remedy."""
     context = current()
     course = built_in_course()
     files = [Path(name) if is_path(name) else course.find(name).path for name in names]
@@ -496,7 +496,7 @@ def verify(
 
 
 def _require_here(context: Context, opened: LessonSession) -> None:
-    """Raises LessonError if the lesson was started on another machine or in another lab than this command uses."""
+    """Raises LessonError if the lesson was started on a different machine or in a different lab."""
     started_on = opened.progress.target
     if started_on != str(context.target):
         raise LessonError(
@@ -517,7 +517,7 @@ def _show(context: Context, opened: LessonSession) -> None:
 
 
 def _print_results(context: Context, opened: LessonSession, view: StepView | None) -> int:
-    """Print the results of the checks, and the next step if this one is done. Returns the exit status."""
+    """Print the results of the checks, and the next step if this one is done. Return the exit status."""
     is_done = view is None or view.is_done
     if context.json:
         out_json(view_value(opened, view))
@@ -548,6 +548,6 @@ def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:
 
 
 def _language_of_environment() -> str:
-    """The user's language according to the locale: ``es`` for ``es_CO.UTF-8``."""
+    """Return the language of the locale, for example ``es`` for ``es_CO.UTF-8``."""
     words = (os.environ.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     return next((word[:2] for word in words if word), SOURCE_LANGUAGE)

@@ -1,4 +1,4 @@
-"""``raidlab load``, ``workloads`` and ``watch``: one workload on one array, the catalogue, and arrays live."""
+"""``raidlab load`` runs a workload on an array, ``workloads`` lists the catalogue, and ``watch`` shows arrays live."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ LINE_INTERVAL_SECONDS = 1.0
 def watch(
     name: str | None = None,
     *,
-    count: Annotated[int | None, number(LookCount, help="Stop after this many samples; default: until Ctrl-C.")] = None,
+    count: Annotated[int | None, number(LookCount, help="Stop after this many samples; otherwise at Ctrl-C.")] = None,
 ) -> None:
     """Show arrays, members and rebuilds as they change. On uml:, syncs advance only while a command like this runs."""
     context = current()
@@ -164,20 +164,20 @@ def watch(
 
 
 def _start_pending_syncs(session: LabSession) -> None:
-    """Start the pending sync of a newly assembled array, which otherwise waits for the first write."""
+    """Start the pending sync of each newly assembled array, which would otherwise wait for the first write."""
     for status in session.statuses() if session.is_embedded else ():
         if status.awaits_resync or status.awaits_rebuild:
             session.run(session.array(status.name).awake(status))
 
 
 def _rates_of(snapshots: Sequence[Snapshot], device: str) -> tuple[float, float] | None:
-    """Bytes read and written per second between the last two snapshots."""
+    """Return the bytes read and written per second between the last two snapshots."""
     rates = rates_between(snapshots[-2], snapshots[-1], device) if len(snapshots) > 1 else None
     return (rates.read_bytes_per_second, rates.write_bytes_per_second) if rates else None
 
 
 def text_of(session: LabSession, snapshots: list[Snapshot]) -> str:
-    """All arrays with their members."""
+    """Describe all arrays and their members."""
     blocks = []
     for status in snapshots[-1].arrays:
         rows = []
@@ -207,7 +207,7 @@ def _line_of(snapshots: list[Snapshot], status: ArrayStatus) -> str:
 
 
 def value_of(session: LabSession, snapshots: list[Snapshot]) -> dict[str, Any]:
-    """One snapshot for JSON."""
+    """Return the last snapshot for JSON."""
     arrays = []
     for status in snapshots[-1].arrays:
         value, sync = status_value(session, status), sync_pace(snapshots, status.name)

@@ -1,4 +1,4 @@
-"""The ``raidlab`` command: runs one command line, from its arguments to its exit status."""
+"""The ``raidlab`` command, which runs one command line, from its arguments to its exit status."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from lab.host.files import advice
 _MAX_COMMAND_CHARACTERS = 200
 _DEFAULT_HINT = "use --verbose to show commands, or 'raidlab doctor' to check requirements"
 _MAX_ERROR_CHARACTERS = 2000
-"""Maximum length of an error: it may repeat user input of any length."""
+"""Maximum length of an error, which may repeat user input of any length."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status.
 
     Args:
-        arguments: those after ``raidlab``. None: those of this process, which is prepared for its one command.
+        arguments: the arguments after ``raidlab``. With None, this process is prepared, and its own are used.
     """
     is_process = arguments is None
     if arguments is None:
         _prepare_process()
         arguments = sys.argv[1:]
-    # The command identifies the process that holds a lab: one line is enough.
+    # The command identifies the process that holds a lab, for which one line is enough.
     line = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
     use_options(Options(json="--json" in arguments, command=line))
     status: int | None = ExitCode.DONE
     try:
         try:
             if list(arguments) == ["--version"]:
-                # Before any import: scripts request the version frequently.
+                # This comes before any import, because scripts request the version frequently.
                 out(__version__)
             else:
                 require_utf8(arguments)
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
                     status = without_command(app, run)
             streams.finish()
         finally:
-            # Everything is closed, and an exception while the interpreter exits would merely be printed.
+            # Everything is closed by now, and an exception while the interpreter exits would only be printed.
             if is_process:
                 signals.nothing_is_open()
     except (Exception, signals.Interrupted) as error:
@@ -65,7 +65,7 @@ def _prepare_process() -> None:
     streams.prepare()
     signals.nothing_is_open()
     signals.install()
-    # Registered first, so called last, after all threads have been joined.
+    # This is registered first, so it is called last, after all threads have been joined.
     atexit.register(signals.ignore)
 
 
@@ -81,7 +81,7 @@ def _failure(error: BaseException) -> int:
         return ExitCode.DONE
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        otherwise = "fix its permissions, or choose another state folder with RAIDLAB_STATE=FOLDER"
+        otherwise = "fix its permissions, or choose a different state folder with RAIDLAB_STATE=FOLDER"
         return _report(f"{about}{error.strerror or error}", advice(error, otherwise), "SystemError", ExitCode.FAILED)
     if isinstance(error, MemoryError):
         hint = "close other programs, or allow more memory (ulimit -v)"

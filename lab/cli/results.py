@@ -1,4 +1,4 @@
-"""``raidlab results``, ``lint``, ``compare``, ``report``, ``export``: stored results, checks of them, and documents."""
+"""The commands that show, check, compare and export stored results, and write reports about them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ app = App(name="results", help_format="plaintext")
 
 @app.default
 def show_list() -> None:
-    """List all results, newest first: those measured here, then those imported, then those that cannot be read."""
+    """List measured results, then imported results, then unreadable results, each with the newest first."""
     context = current()
     found = context.results.list()
     if context.json:
@@ -75,11 +75,11 @@ def show_list() -> None:
         measured = "" if each.problem else f"{each.measured_count}/{each.planned_count}"
         status = f"damaged: {each.problem}" if each.problem else str(each.status or RunStatus.INCOMPLETE)
         status += ", imported" if each.is_imported else ""
-        # The id of a foreign result may be any name.
+        # An imported result may have any name as its id.
         has_name = bool(each.problem) or each.experiment in each.id
         status += "" if has_name else f", {each.experiment} of {each.created_utc[:10]}"
         rows.append((each.id, target_words(each.target), measured, status))
-    # The id of a result of this computer has the date and the experiment.
+    # The id of a result measured here contains the date and the experiment.
     out(table(("id", "on", "measured", "status"), rows, right=("measured",)))
 
 
@@ -87,10 +87,10 @@ def show_list() -> None:
 def show(
     name: str = LATEST,
     *,
-    markdown: Annotated[bool, flag("As Markdown, for a document.")] = False,
+    markdown: Annotated[bool, flag("Write Markdown, for a document.")] = False,
     csv: Annotated[bool, flag("Write CSV, with the columns of the result's study.")] = False,
 ) -> None:
-    """Show one result by id, a prefix of an id, or 'latest': the newest that was measured here."""
+    """Show one result, specified by an id, a prefix of an id, or 'latest' (the newest that was measured here)."""
     context = current()
     record = as_shown(context.results.load(name))
     if context.json:
@@ -113,9 +113,9 @@ def path(name: str = LATEST) -> None:
 def delete(name: str) -> None:
     """Delete one result."""
     context = current()
-    # The word refers to another result after each run.
+    # The word refers to a different result after each run.
     if name == LATEST:
-        raise ResultError("'latest' cannot be deleted", hint="give the id: 'raidlab results' lists the ids")
+        raise ResultError("'latest' cannot be deleted", hint="give the id; 'raidlab results' lists the ids")
     deleted = context.results.delete(name)
     context.out({"deleted": deleted}, f"deleted: {deleted}")
 
@@ -123,10 +123,10 @@ def delete(name: str) -> None:
 @app.command(name="import")
 def take_in(
     source: Annotated[
-        Path, Parameter(help="A file of 'raidlab export', or a folder of results from another computer.")
+        Path, Parameter(help="A file from 'raidlab export', or a folder of results from another computer.")
     ],
 ) -> None:
-    """Import results from elsewhere; all are checked before any is stored."""
+    """Import results from another computer; all are checked before any is stored."""
     context = current()
     new, known = import_results(context.results, source)
     if context.json:
@@ -140,28 +140,28 @@ def take_in(
 
 @app.command
 def raw(name: str, file: str) -> None:
-    """Print fio's document for a cell, verbatim; 'show --json' names the files."""
+    """Print fio's output for a cell, verbatim; 'show --json' names the files."""
     store = current().results
     out(store.raw_json(store.find(name), file).rstrip("\n"))
 
 
 def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
-    to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
-    fio_plot: Annotated[bool, flag("fio's documents in folders, as fio-plot reads them.")] = False,
-    practice: Annotated[bool, flag("Also all lessons and ended drills; only these if no result is named.")] = False,
+    to: Annotated[Path, Parameter(help="The file to write, such as results.zip, or with --fio-plot the folder.")],
+    fio_plot: Annotated[bool, flag("Write folders of fio's output for fio-plot.")] = False,
+    practice: Annotated[bool, flag("Also export lessons and ended drills; only these if no result is named.")] = False,
 ) -> None:
-    """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
+    """Write results with fio's output and checksums to one file, which 'raidlab results import' reads back.
 
-    With --practice, the file also has the work in lessons and drills, to hand in; 'raidlab class' reads it.
-    With --fio-plot, it writes a folder: for each array and workload, fio's document for the repeat with the median
-    IOPS, unchanged, and the commands that draw the plots.
+    With --practice, the file also contains the work in lessons and drills, to hand in; 'raidlab class' reads it.
+    With --fio-plot, a folder is written. It contains fio's unchanged output for the repeat with the median IOPS of each
+    array and workload, and the commands that draw the plots.
     """
     option = "--fio-plot" if fio_plot else ""
     exporter = next((each for each in extensions(Exporter) if each.option == option), None)
     if exporter is None:
         words = f"export {option}".rstrip()
-        raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install all of raidlab")
+        raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install the complete raidlab")
     exporter.write(names, to, practice)
 
 
@@ -175,11 +175,11 @@ def lint(
         str | None,
         Parameter(
             help="An experiment, a result, or a file: .toml experiment or workload, .fio job, .sh recipe, "
-            "record.json, .zip bundle; by default the rules are listed."
+            "record.json, .zip bundle. By default the rules are listed."
         ),
     ] = None,
     *,
-    explain: Annotated[str | None, Parameter(help="Explain one rule: why it exists, what to do, its source.")] = None,
+    explain: Annotated[str | None, Parameter(help="Explain one rule: its reason, its remedy and its source.")] = None,
 ) -> int:
     """List what makes a measurement untrustworthy, and what is not checked. Exits with status 1 if a rule is broken."""
     context = current()
@@ -200,7 +200,7 @@ def lint(
 
 
 def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
-    """The findings for ``name``, of any kind. Raises LabError if its kind is unknown or it cannot be read."""
+    """Return the findings for ``name``. Raises LabError if it is of an unknown kind or cannot be read."""
     path = Path(name)
     added = {each.suffix: each.lint for each in extensions(FileLint)}
     lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added.get(path.suffix)
@@ -234,7 +234,7 @@ def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
 
 
 def _is_workload(path: Path) -> bool:
-    """Whether the file is a workload, not an experiment: it has a key that only workloads have."""
+    """Whether the file is a workload and not an experiment, because it contains a key that only workloads have."""
     return "direction" in parse_toml(toml_text(path), source=str(path))
 
 
@@ -278,19 +278,19 @@ def compare(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."),
     ],
     platforms: Annotated[
-        bool, flag("Compare machines, in ratios only; always on for bundles and for more than two.")
+        bool, flag("Compare machines, in ratios only. This is implied by bundles and by more than two results.")
     ] = False,
     allow: Annotated[
         list[str] | None,
-        Parameter(negative="", help=f"A difference to allow: {', '.join(CONDITIONS)} or all. May be repeated."),
+        Parameter(negative="", help=f"A difference to allow: {', '.join(CONDITIONS)} or all. Repeatable."),
     ] = None,
-    margin: Annotated[float, number(Margin, help="Ratios this close to 1 count as no difference.")] = DEFAULT_MARGIN,
+    margin: Annotated[float, number(Margin, help="Ratios this close to 1 are no difference.")] = DEFAULT_MARGIN,
 ) -> None:
-    """Compare results: two from one machine cell by cell, those from several machines by ratios.
+    """Compare two results from one machine cell by cell, or results from several machines by ratios.
 
-    For two results, it shows by how much the second is faster or slower. For several machines, it compares no raw
-    figures, but the speed-up over each machine's own single disk, the share of theory, the order of the levels, the
-    CPU cost and the rebuild rate. It also shows which conclusions of the first machine hold on the others.
+    For two results, show by how much the second is faster or slower. For several machines, do not compare raw figures,
+    but the speed-up over each machine's own single disk, the share of the theoretical value, the order of the levels,
+    the CPU cost and the rebuild rate. Also show which conclusions from the first machine hold on the others.
     """
     if platforms or len(names) != 2 or any(map(is_file_name, names)):
         _show_platforms(names, margin)
@@ -336,13 +336,13 @@ def _row(each: Compared) -> tuple[str, ...]:
         ratio = f"{each.ratio.median:.2f}"
         covered = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} ({100 * each.ratio.coverage:.0f} %)"
         interval = covered if each.ratio.has_enough else TOO_FEW
-    # From 10,000 on, four significant digits would need an exponent.
+    # From 10,000 on, four significant digits would be printed with an exponent.
     medians = (f"{value:.0f}" if value >= 9999.5 else f"{value:.4g}" for value in (each.first, each.second))
     return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
 
 
 def _show_platforms(names: Sequence[str], margin: float) -> None:
-    """Compare results experiment by experiment. Raises ResultError if none can be compared; reports other problems."""
+    """Compare results experiment by experiment, and report problems. Raises ResultError if none can be compared."""
     context = current()
     named = list(find_results(names, context.results))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
@@ -376,14 +376,14 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
 
 
 def _compare_plain(found: PlatformComparison) -> dict[str, object]:
-    """A comparison for JSON, without the records themselves, which are in the bundles."""
+    """Return a comparison for JSON, without the records themselves, which are in the bundles."""
     names = [{"name": each.name, "result": each.record.id} for each in found.platforms]
     value = {"rows": found.rows, "agreements": found.agreements, "conclusions": found.conclusions}
     return {"platforms": names, **msgspec.to_builtins(value)}
 
 
 def _platforms_text(experiment: str, found: PlatformComparison) -> str:
-    """The comparison as text. Machines are abbreviated to letters, to keep the tables narrow."""
+    """Return the comparison as text, with letters for the machines to keep the tables narrow."""
     letters = [chr(ord("A") + place) if place < _LETTERS else str(place + 1) for place in range(len(found.platforms))]
     machines = [f"{letter}: {each.name}" for letter, each in zip(letters, found.platforms, strict=True)]
     tables = [
@@ -424,18 +424,18 @@ def report(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
     ],
     format: Annotated[  # noqa: A002 - the word for it on a command line
-        Format | None, Parameter(help="Format; by default that of the file's extension, else text.")
+        Format | None, Parameter(help="Format; by default that of the file's extension, or text.")
     ] = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
     title: Annotated[str, Parameter(help="The report's title.")] = "",
     faults: Annotated[
-        str | None, Parameter(help="Also the verdicts of a run of fault scenarios: its id, or 'latest'.")
+        str | None, Parameter(help="Also include the verdicts of this run of fault scenarios (an id, or 'latest').")
     ] = None,
 ) -> None:
-    """Write a report: figures with intervals, beside theory and published numbers; plots, conditions and cautions.
+    """Write a report with figures, intervals, theory, published numbers, plots, conditions and cautions.
 
-    An HTML report is one self-contained file. Results that cannot be read are named in the report, which
-    covers the rest. More than twelve results are shown as distributions.
+    An HTML report is one self-contained file. Results that cannot be read are only named. More than twelve
+    results are shown as distributions.
     """
     from lab.faults.scenario_run import load_run, outcome_table
     from lab.report.collected import collect, each_result
@@ -480,8 +480,8 @@ def _is_of_collection(
     *,
     has_faults: bool,
 ) -> bool:
-    """Write the report if it is that of a collection, such as a sweep; returns whether it is."""
-    # With --json, without a format or output file, the report is the collection's own JSON document.
+    """Write the report if it covers a collection, such as a sweep, and return whether it does."""
+    # With --json and without a format or an output file, the report is the collection's own JSON document.
     kind = chosen or ("json" if context.json and output is None else "")
     reports = (
         each.write(names, kind, output, title, context.host, not has_faults) for each in extensions(CollectionReport)

@@ -1,7 +1,7 @@
-"""``raidlab run``: experiments, with progress on standard error and tables or JSON on standard output.
+"""``raidlab run`` runs experiments, with progress on standard error and tables or JSON on standard output.
 
-``raidlab run seeds`` runs every built-in study, one after the other, and shows published numbers beside theory and
-measurement.
+``raidlab run seeds`` runs all built-in studies one after the other, and shows published numbers beside theory and
+measurements.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ MOST_DIFFERENCES = 5
 
 def run(
     name: Annotated[
-        str | None, Parameter(help="An experiment, or the path of a .toml file; default: list them.")
+        str | None, Parameter(help="An experiment, or the path of a .toml file. By default all experiments are listed.")
     ] = None,
     *,
-    quick: Annotated[bool, flag("The experiment's short form.")] = False,
+    quick: Annotated[bool, flag("Run the experiment's short form.")] = False,
     resume: Annotated[str | None, Parameter(help="Resume an incomplete result: its id, or 'latest'.")] = None,
-    plan: Annotated[bool, flag("Print what would be measured, in order; do nothing.")] = False,
-    csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
+    plan: Annotated[bool, flag("Only print what would be measured, in order.")] = False,
+    csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, as the study's CSV.")] = None,
     seed: Annotated[
-        int | None, number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more.")
+        int | None, number(Seed, help="Seed for addresses and order, instead of the experiment's own; 0 or more.")
     ] = None,
     verify_repeat: Annotated[
         bool, flag("Run it twice, and fail unless both results are identical (virtual time).")
     ] = False,
     allow: Annotated[
-        list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
+        list[str] | None, Parameter(negative="", help="A lint rule that may be violated. Repeatable.")
     ] = None,
 ) -> int:
     """Run an experiment in a separate lab, store the result and print its tables.
 
-    'seeds' runs all built-in studies, one after the other.
+    The name 'seeds' runs all built-in studies, one after the other.
     """
     context = current()
     if name == SEEDS:
         if resume or csv or seed is not None or verify_repeat or allow:
             hint = "use --resume, --seed, --csv, --verify-repeat and --allow only with a single experiment"
-            raise SpecError("'seeds' stands for several experiments", hint=hint)
+            raise SpecError("'seeds' runs several experiments", hint=hint)
         return _run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
     _require_fitting(name, resume, seed, csv, verify_repeat=verify_repeat, is_plan=plan)
@@ -96,18 +96,18 @@ def run(
             write_file(csv, csv_of(record).encode())
         context.out(record, render_result(record, most_columns=output_columns()))
     finally:
-        # Also if the output cannot be written: the result is stored.
+        # Print this even if the output cannot be written, because the result is stored.
         context.narrator.notice(f"stored as {record.id} in {context.results.root / record.id}")
     return ExitCode.DONE
 
 
 def run_request(context: Context, bar: ProgressBar) -> RunRequest:
-    """The request of this command; ``bar`` shows its progress."""
+    """Return the request of this command, whose progress ``bar`` shows."""
     return RunRequest(context.target, context.host, bar.show_run, context.narrator.notice, context.narrator.listen)
 
 
 def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) -> None:
-    """Delete the second of two identical results. Raises ExperimentError with the first differences otherwise."""
+    """Delete the second of two identical results. Raises ExperimentError with their first differences."""
     found = list(differences(first, second))
     if not found:
         context.results.delete(second.id)
@@ -118,7 +118,7 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
     hint = f"both are stored: raidlab compare {first.id} {second.id}"
     raise ExperimentError(
         f"two runs differ in {len(found)} values: {'; '.join(found[:MOST_DIFFERENCES])}{rest}",
-        hint=hint if is_exact else f"in real time they always do; choose uml:?time=virtual. {hint}",
+        hint=hint if is_exact else f"in real time they always do, so use --on uml:?time=virtual; {hint}",
     )
 
 
@@ -126,7 +126,7 @@ def _require_fitting(
     name: str | None, resume: str | None, seed: int | None, csv: Path | None, *, verify_repeat: bool, is_plan: bool
 ) -> None:
     if resume is not None and not resume.strip():
-        raise SpecError("--resume needs a result", hint="give its id, or 'latest'; 'raidlab results' lists the ids")
+        raise SpecError("--resume needs a result", hint="give its id or 'latest'; 'raidlab results' lists the ids")
     if name and resume:
         raise SpecError(
             "--resume cannot be combined with the name of an experiment",
@@ -141,13 +141,13 @@ def _require_fitting(
     if seed is not None and not name and not resume:
         raise SpecError("--seed needs an experiment", hint="name one: raidlab run NAME --seed 7")
     if resume and seed is not None:
-        raise SpecError("--resume keeps the seed of the result", hint="leave --seed out")
+        raise SpecError("--resume keeps the seed of the result", hint="omit --seed")
     if csv is not None and (name or resume) and not csv.parent.is_dir():
         raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="create it first")
 
 
 def _process_started_seconds(files: HostFiles) -> float | None:
-    """The start of this command on the monotonic clock: field 22 of /proc/self/stat, in ticks since boot (proc(5))."""
+    """Return when this command started, from field 22 of /proc/self/stat (ticks since boot; see proc(5))."""
     fields = (files.read("/proc/self/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) / TICKS_PER_SECOND if len(fields) > 19 else None
 
@@ -173,9 +173,9 @@ def _print_plan(experiment: Experiment, context: Context) -> None:
 
 
 def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
-    """Run every study; a failed one is reported, and the others are still run. Returns the exit status.
+    """Run every study, even after one has failed, and return the exit status.
 
-    Raises ExperimentError at the end if any failed; with --json the failures are in the document instead.
+    Raises ExperimentError at the end if a study failed. With --json, the document lists the failures instead.
     """
     suffix = QUICK if is_quick else ""
     names = [f"{study}{suffix}" for study in study_names() if f"{study}{suffix}" in built_in_names()]
@@ -215,7 +215,7 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
 
 
 def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
-    """All studies in one document, including the names of failed ones."""
+    """Write a document about all studies, which also names the failed ones, and return its path."""
     from lab.report.collected import collect, loaded
     from lab.report.page.build import write_report
     from lab.results.store import FoundResult

@@ -1,4 +1,4 @@
-"""Commands on an open lab, generated from verbs (``lab.actions.action``): they print or run plans, wait, and report."""
+"""Generates commands from verbs (``lab.actions.action``). They print or run plans in an open lab, wait, and report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lab.lessons.student import LessonSession
 
 Runner = Callable[..., int | None]
-"""Runs a verb: receives the context, the verb and, as ``plan`` and ``wait``, the additional options."""
+"""A function that runs a verb, given the context, the verb and, as ``plan`` and ``wait``, the additional options."""
 
 
 def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
@@ -53,9 +53,9 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
 
 
 def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
-    """A function with the verb's signature and help, from which cyclopts makes a command that runs the verb.
+    """Return a function with the verb's signature and help, from which cyclopts makes a command that runs the verb.
 
-    The function raises SpecError for invalid values.
+    The function raises SpecError if a value is invalid.
     """
     signature = inspect.Signature([*_parameters(kind)])
 
@@ -72,9 +72,9 @@ def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
-    """The verb for these arguments; None for other commands, or with options that only the command has.
+    """Return the verb for these arguments, or None for other commands and for options that only the command has.
 
-    Raises SpecError.
+    Raises SpecError if a value is invalid.
     """
     if not words or words[0].startswith("-"):
         return None
@@ -90,7 +90,7 @@ def typed_verb(app: App, words: list[str]) -> Verb | None:
 
 
 def _besides(kind: type[Verb]) -> tuple[str, ...]:
-    """Options of the command that are not fields of the verb."""
+    """Return the options of the command that are not fields of the verb."""
     return ("plan", "wait") if issubclass(kind, PlanAction) else ()
 
 
@@ -115,7 +115,7 @@ def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
 
 
 def _annotation(field: Field) -> Any:
-    """The type for cyclopts: enumerations are parsed by ``_values``, whose errors have hints."""
+    """Return the type for cyclopts. Enumerations are left to ``_values``, whose errors have hints."""
     plain = _plain(field.type)
     argument = field.argument
     name, help_text = [argument.option or f"--{field.name.replace('_', '-')}"], argument.help
@@ -132,13 +132,13 @@ def _annotation(field: Field) -> Any:
 
 
 def _plain(kind: Any) -> Any:
-    """The class of a value, without constraints and without None."""
+    """Return the class of a value, without constraints and without None."""
     kind = _bounded(kind)
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _bounded(kind: Any) -> Any:
-    """The type of a value without None."""
+    """Return the type of a value without None."""
     if get_origin(kind) in (Union, UnionType):
         return next(each for each in get_args(kind) if each is not NoneType)
     return kind
@@ -147,8 +147,8 @@ def _bounded(kind: Any) -> Any:
 def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
     """The given fields, converted to their types.
 
-    Raises SpecError, which suggests the nearest value, for an unknown value of an enumeration. Also raises it for an
-    empty string where that would mean "omitted", since an empty string usually comes from an unset shell variable.
+    Raises SpecError, which suggests the nearest value, if a value is not one of its enumeration. Also raises it for an
+    empty string that would mean "omitted", since such a string usually comes from an unset shell variable.
     """
     found: dict[str, Any] = {}
     for field in fields_of(kind):
@@ -167,12 +167,12 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _POLL_SECONDS = 0.5
-PlanFlag = Annotated[bool, flag("Print the commands with their reasons; do nothing.")]
-BreakArrayFlag = Annotated[bool, flag("Even if an array loses its data.")]
+PlanFlag = Annotated[bool, flag("Only print the commands, with their reasons.")]
+BreakArrayFlag = Annotated[bool, flag("Proceed even if an array loses its data.")]
 
 
 def client_of(context: Context, *, watches: bool = True) -> Client:
-    """The command as a client of the lab; with ``watches``, it follows an open drill and the open lesson."""
+    """Return the command as a client of the lab. With ``watches``, it follows an open drill and the open lesson."""
 
     @contextmanager
     def watching(session: LabSession) -> Iterator[None]:
@@ -187,10 +187,10 @@ def client_of(context: Context, *, watches: bool = True) -> Client:
 
 
 def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: bool | None = None) -> None:
-    """Make the plan in an open lab; print it, or run it, wait if requested, and report the array's state."""
+    """Make the plan in an open lab, and either print it, or run it, wait if requested, and report the array's state."""
     name = str(getattr(action, "array", ""))
     if action.is_volatile and context.is_embedded and not plan:
-        context.narrator.notice("the setting lasts only while the lab is open: here, until this command ends")
+        context.narrator.notice("the setting lasts only while the lab is open, so it ends with this command")
     with open_session(client_of(context)) as session:
         made, array = action.plan(session), session.array(name)
         if plan:
@@ -200,7 +200,7 @@ def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: 
             context.narrator.notice(made.title)
         session.run(made)
         if session.found.array(name):
-            # The array may have another name now.
+            # The array may have a different name now.
             array = session.array(name)
         if action.waits_for and not array.waits_itself:
             _wait_or_report(context, session, array.name, action.waits_for, wait=wait)
@@ -210,7 +210,7 @@ def run_plan(context: Context, action: PlanAction, *, plan: bool = False, wait: 
 def print_array(
     context: Context, array: Array, status: ArrayStatus | None, made: Plan, *, is_long: bool = False
 ) -> None:
-    """Report an array's state: in one line, or with all details."""
+    """Report an array's state, in one line or with all details."""
     if context.json:
         out_json({"array": array.value(status) if status else None, "plan": plan_value(made)})
     elif status is None:
@@ -220,7 +220,7 @@ def print_array(
 
 
 def array_text(array: Array, status: ArrayStatus) -> str:
-    """All details of one array."""
+    """Describe an array with all details."""
     facts, tables = array.text(status)
     return "\n\n".join([pairs(facts), *map(fitted, tables)])
 
@@ -247,7 +247,7 @@ def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -
 
 
 def show_plan(context: Context, plan: Plan) -> None:
-    """Print a plan without running it: commands on standard output, their reasons on standard error."""
+    """Print a plan without running it, with commands on standard output and their reasons on standard error."""
     if context.json:
         out_json(plan_value(plan))
         return
@@ -260,7 +260,7 @@ def show_plan(context: Context, plan: Plan) -> None:
 
 
 def plan_value(plan: Plan) -> dict[str, Any]:
-    """A plan for JSON."""
+    """Return a plan for JSON."""
     keys = ("stdin_text", "why", "undo", "danger", "writes_devices")
     steps = [
         {"argv": step.argv, "line": step.shell_line(), **{key: getattr(step, key) for key in keys}}
@@ -280,7 +280,7 @@ def _noted(context: Context, what: str) -> Iterator[None]:
 
 @contextmanager
 def _drilled(context: Context, session: LabSession) -> Iterator[None]:
-    """Record writes and typed commands while the lab is open; problems with this are only reported."""
+    """Record writes and typed commands while the lab is open. Report problems without raising errors."""
     # Avoid the cost of the import if no drill is open.
     if not (session.folder / "drill" / "case.json").exists():
         yield
@@ -301,7 +301,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
     finally:
         is_over.set()
         follower.join()
-        # The counters of a lost machine cannot be read any more.
+        # The counters of a lost machine can no longer be read.
         with _noted(context, "the drill cannot be read"), suppress(MachineLost):
             desk.update(is_last=True)
 
@@ -321,7 +321,7 @@ def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
 
 @contextmanager
 def _watched(context: Context, session: LabSession) -> Iterator[None]:
-    """Check the open lesson's step after a command; problems are only reported."""
+    """Check the open lesson's step after a command. Report problems without raising errors."""
     # Avoid the cost of the import if no lesson is open.
     if not (context.host.state.root / "lessons" / "desk.json").exists():
         yield

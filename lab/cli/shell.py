@@ -1,4 +1,4 @@
-"""``raidlab shell``, a terminal on the machine as root while the lab is open; ``raidlab exec``, a single command."""
+"""``raidlab shell`` opens a root terminal on the machine, and ``raidlab exec`` runs a single command there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINE_ENDS = b"\r\n"
 
 
 class WayOut:
-    """Detects Enter ~ . in the input, as ssh(1) does; Enter ~ ~ sends one ``~``."""
+    """Detects Enter ~ . in the input, the way ssh(1) does. Enter ~ ~ sends one ``~``."""
 
     def __init__(self) -> None:
         self._is_at_start = True
@@ -31,7 +31,7 @@ class WayOut:
         self.is_taken = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """The part of the input to send; empty after ``~ .``."""
+        """Return the part of the input to send, which is empty after ``~ .``."""
         typed = bytearray()
         for code in data:
             if self._has_tilde:
@@ -49,7 +49,7 @@ class WayOut:
 
 
 def shell() -> int:
-    """Open a terminal on the machine with its arrays running, as root; exits with bash's status."""
+    """Open a root terminal on the machine with its arrays running, and exit with bash's status."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SpecError(
             "a shell needs a terminal", hint="for a single command or in a script, use: raidlab exec -- COMMAND"
@@ -101,10 +101,10 @@ def _show(terminal: Terminal, console: Console, failures: list[BaseException]) -
 def execute(
     *words: Annotated[
         str,
-        Parameter(allow_leading_hyphen=True, help="The command, after '--'; a single argument is run by the shell."),
+        Parameter(allow_leading_hyphen=True, help="The command, after '--'. The shell runs a single argument."),
     ],
 ) -> int:
-    """Run a command on the machine with its arrays running; prints its output and exits with its status."""
+    """Run a command on the machine with its arrays running; print its output, and exit with its status."""
     if not words:
         raise SpecError("no command was given", hint="give one after '--': raidlab exec -- cat /proc/mdstat")
     context = current()
@@ -117,8 +117,8 @@ def execute(
         unseen = _unseen(session, line, result.output) if result.status and context.is_embedded else ""
     if unseen:
         err(
-            f"raidlab: '{visible(unseen)}' is on this computer, not in the machine, which sees only the system's files"
-            f"\n  next: show it to the machine: --on '{context.target.kind}:?show=PATH'"
+            f"raidlab: '{visible(unseen)}' is on this computer, but the machine sees only the system's files"
+            f"\n  next: show it to the machine with --on '{context.target.kind}:?show=PATH'"
         )
     if context.json:
         out_json({"line": line, "status": result.status, "output": result.output, "seconds": result.seconds})
@@ -126,7 +126,7 @@ def execute(
 
 
 def _unseen(session: LabSession, line: str, output: str) -> str:
-    """A file on this computer that the line names and the machine does not have; empty if there is none."""
+    """Return a file of this computer that the line names and the machine lacks, or an empty string."""
     if "No such file" not in output:
         return ""
     try:

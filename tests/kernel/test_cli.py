@@ -43,7 +43,7 @@ def test_a_file_is_reported_as_outside_only_if_the_machine_has_none(place: Place
     outside = place.root / "outside"
     outside.touch()
     output = raidlab(place, "exec", "--", "ls", str(outside), status=2)
-    assert f"'{outside}' is on this computer, not in the machine" in output.stderr
+    assert f"'{outside}' is on this computer, but the machine sees only" in output.stderr
 
 
 def test_an_array_lives_from_command_to_command(place: Place) -> None:

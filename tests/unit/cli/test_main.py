@@ -194,9 +194,9 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("results list", "'raidlab results' lists by default, without 'list'", "write: raidlab results"),
-        ("disks ls", "'raidlab disks' lists by default, without 'ls'", "write: raidlab disks"),
-        ("workloads list", "'raidlab workloads' lists by default, without 'list'", "write: raidlab workloads"),
+        ("results list", "'raidlab results' lists by default, so 'list' is not needed", "write: raidlab results"),
+        ("disks ls", "'raidlab disks' lists by default, so 'ls' is not needed", "write: raidlab disks"),
+        ("workloads list", "'raidlab workloads' lists by default, so 'list' is not needed", "write: raidlab workloads"),
         ("reslts", "there is no command 'raidlab reslts'", "did you mean 'raidlab results'?"),
         ("array shwo", "there is no command 'raidlab array shwo'", "did you mean 'raidlab array show'?"),
         ("drill lst", "there is no command 'raidlab drill lst'", "did you mean 'raidlab drill list'?"),
@@ -212,7 +212,7 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine
         ("array stop d0", "'d0' is not an array name", ""),
         ("disks add --kind floppy", "floppy", ""),
         ("disks add --kind physical", "needs a path", ""),
-        ("disks remove", "no disk was named", "'raidlab disks' lists them"),
+        ("disks remove", "no disk was specified", "'raidlab disks' lists them"),
         ("fault points raid5 --cut x", "--cut needs exactly one configuration", "give its full name"),
         ("fault points raid5/ppl/idle/mixed --cut x", "'x' is not a crash point", "copy it exactly"),
     ],

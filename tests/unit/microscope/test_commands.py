@@ -177,7 +177,7 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
         (["inspect", "md0", "--stripe", "1", "--really"], 2, "--really needs a write to carry out"),
         (["inspect", "md0", "--stripe", "1", "--plan"], 2, "this command changes nothing"),
         (["inspect", "md0", "--stripe", "1", "--bytes", "0"], 2, "0 bytes cannot be shown"),
-        (["inspect", "md0", "--stripe", "1", "--offset", "4096"], 2, "no chunk has a byte 4096"),
+        (["inspect", "md0", "--stripe", "1", "--offset", "4096"], 2, "byte 4096 is beyond the end of a chunk"),
         (["inspect", "md0", "--stripe", "99"], 1, "there is no stripe 99"),
         (["inspect", "md0", "--stripe", "1", "--flip", "disk01"], 2, "byte 'disk01' is not a whole number"),
         (["inspect", "md0", "--stripe", "1", "--flip", "disk01:5000"], 1, "byte 5000 lies outside stripe 1 on disk01"),
