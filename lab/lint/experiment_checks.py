@@ -33,31 +33,31 @@ MOST_CACHED_FRACTION = 0.05
 MOST_WAITED_FRACTION = 0.10
 """A measurement was disturbed if the machine waited longer than this for a processor."""
 LEAST_SHARE_MEASURED = 0.8
-"""Minimum share of the requested time; if fio's documents are late, there is less time between them."""
+"""Minimum share of the requested time that was measured. It is smaller if fio's status documents come late."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """The state of one member, or array, on the machine."""
+    """The state of one member or array on the machine."""
 
     name: str
     size_bytes: int
     is_counted: bool = True
     """queue/iostats."""
     loop_direct: bool | None = None
-    """loop/dio; None if it is not a loop device."""
+    """Whether loop/dio is set; None if it is not a loop device."""
     holders: tuple[str, ...] = ()
     sync_action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LintedMachine:
-    """State of the machine, read immediately before measuring."""
+    """The state of the machine, read immediately before measuring."""
 
     devices: tuple[DeviceFacts, ...]
     debug_options: tuple[str, ...] = ()
     expected_holders: dict[str, str] = field(default_factory=dict)
-    """Device -> its expected array."""
+    """The array that each device is expected to belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class CellFacts:
     share_measured: float = 1.0
     steady: SteadyFigures | None = None
     fewest_ios: int | None = None
-    """I/Os of the direction with the fewest; None if there are no percentiles."""
+    """Number of I/Os in the direction with the fewest; None if there are no percentiles."""
     is_cold: bool = True
     declared_cold: bool = True
 
@@ -160,7 +160,7 @@ def _member_reused(machine: LintedMachine) -> Iterator[Seen]:
 
 
 def _if_any(is_wrong: Callable[[DeviceFacts], bool], observed: str, needed: str) -> Check[LintedMachine]:
-    """A check of each device; ``observed`` is the same text for all."""
+    """Return a check that applies to each device, with the same text ``observed`` for all."""
 
     def check(machine: LintedMachine) -> Iterator[Seen]:
         for device in machine.devices:
@@ -194,14 +194,14 @@ MACHINE_CHECKS: Mapping[str, Check[LintedMachine]] = {
 
 
 AGREEMENT_FRACTION = 0.05
-"""An interval within this distance of theory agrees with it."""
+"""An interval that comes within this fraction of theory agrees with it."""
 BUSY_FRACTION = 0.85
-"""From this fraction on, a processor counts as the limit. Not 1: /proc/stat counts whole ticks, and a machine waiting
-for its own interrupts is idle."""
+"""From this fraction on, a processor counts as the limit. It is below 1, because /proc/stat counts whole ticks, and a
+machine waiting for its own interrupts is idle."""
 DRAIN_FRACTION = 0.02
-"""The drain of a queue within this fraction of the measured time is not reported."""
+"""The drain of a queue is not reported if it takes up to this fraction of the measured time."""
 REBUILD = "rebuild"
-"""Takes the place of the workload in the name of a rebuild's figure."""
+"""Replaces the workload in the name of a rebuild's figure."""
 PROBE_REQUEST_BYTES = MIB
 """Request size of the measurement of a drive's pace (workload seq-read-1m), on which a rebuild's prediction is
 based."""
@@ -212,13 +212,13 @@ _TOO_SHORT = "too-short-for-latency"
 _RUNTIME = re.compile(r"^runtime=([0-9]{1,12})(ms|s)?\s*$", re.MULTILINE)
 _RAMP = re.compile(r"^ramp_time=", re.MULTILINE)
 _SHARES = (1e-6, 1e6)
-"""Limits of measured ÷ predicted; values outside are not realistic, such as in a record from an unknown source."""
+"""Limits of measured ÷ predicted. A record from an unknown source may contain unrealistic values outside them."""
 _WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
 
 
 @dataclass(frozen=True, slots=True)
 class BesideTheory:
-    """All repeats of one array, workload and phase with their prediction; both directions of a mix together."""
+    """All repeats of one array, workload and phase with their prediction. A mix counts as one, with both directions."""
 
     array: str
     workload: str
@@ -226,7 +226,7 @@ class BesideTheory:
     share: Estimate
     """Measured ÷ predicted."""
     limiters: tuple[str, ...] = ()
-    """Possible causes, the best supported first; none if the figure agrees with theory."""
+    """Possible causes, the best supported ones first. There are none if the figure agrees with theory."""
 
     @property
     def is_off(self) -> bool:
@@ -242,12 +242,12 @@ class BesideTheory:
 
     @property
     def words(self) -> str:
-        """The figure as text: ``0.80 [0.78–0.83] of theory; likely: …``."""
+        """The figure as text, such as ``0.80 [0.78–0.83] of theory; likely: …``."""
         return f"{self.share.text()} of theory; likely: {'; or '.join(self.limiters)}"
 
 
 def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """All figures with both a measurement and a prediction, in the order of the record."""
+    """Return all figures with both a measurement and a prediction, in the order of the record."""
     predicted = [
         cell
         for cell in record.cells
@@ -263,7 +263,7 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
 
 
 def _by_load(cells: Iterable[CellRecord]) -> dict[tuple[str, str, str], list[CellRecord]]:
-    """Array, workload and phase -> all repeats."""
+    """Group the repeats by array, workload and phase."""
     return grouped(cells, lambda cell: (cell.array, cell.workload, cell.phase))
 
 
@@ -274,7 +274,7 @@ def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
 
 
 def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
-    """The pace of every rebuild with a prediction, in the order of the record."""
+    """Return the pace of every rebuild with a prediction, in the order of the record."""
     predicted = [
         each
         for each in record.rebuilds
@@ -303,7 +303,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
 
 
 def _total_iops(cell: CellRecord) -> float:
-    """IOPS of reads and writes together: a prediction covers both."""
+    """Return the IOPS of reads and writes together, because a prediction covers both."""
     return sum(section.iops for section in cell.figures.sections.values())
 
 
@@ -336,7 +336,7 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
     if drains:
         asked, counted = median(asked for asked, _ in drains), median(counted for _, counted in drains)
         if counted > asked * (1 + DRAIN_FRACTION):
-            # Without a ramp the I/Os of the drain are counted too, so the loss cannot be computed this simply.
+            # Without a ramp, the I/Os of the drain are counted too, so the loss cannot be computed so simply.
             has_ramp = all(_RAMP.search(cell.job_text) for cell in cells)
             by_itself = f", which by itself gives {asked / counted:.2f}" if has_ramp else ""
             yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s{by_itself}"
@@ -345,9 +345,9 @@ def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str
 
 
 def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
-    """Busy fraction of the machine's processors during the measurement; None without CPU accounting.
+    """Return the busy fraction of the machine's processors during the measurement; None without CPU accounting.
 
-    Computed from the cost of one I/O, since the samples of the accounting do not cover the measured time exactly.
+    It is computed from the cost of one I/O, since the samples of the accounting do not cover the measured time exactly.
     """
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not conditions.cpu_count:
@@ -357,7 +357,7 @@ def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
 
 
 def _md_threads(cell: CellRecord) -> float | None:
-    """Processors kept busy by the array's kernel threads."""
+    """Return how many processors the array's kernel threads kept busy."""
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not cpu.cpu_seconds_total:
         return None
@@ -365,9 +365,9 @@ def _md_threads(cell: CellRecord) -> float | None:
 
 
 def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
-    """The time during which I/Os were issued, and the time over which fio counted them.
+    """Return the time during which I/Os were issued, and the time over which fio counted them.
 
-    fio waits for I/Os still in flight.
+    The second is longer, because fio waits for I/Os that are still in flight.
     """
     found = _RUNTIME.search(cell.job_text)
     if found is None or not int(found[1]):
@@ -379,7 +379,7 @@ def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
 
 def _has_mechanics(conditions: Conditions) -> bool:
     for name in {disk.model for disk in conditions.disks if disk.model}:
-        # A drive model that exists only on another user's computer.
+        # A drive model may exist only on another user's computer.
         with suppress(LabError):
             if find_drive_model(name).mechanics:
                 return True
@@ -403,7 +403,7 @@ def is_without_service_time(conditions: Conditions) -> bool:
 
 
 def processor_bound(record: ResultRecord) -> Iterator[Seen]:
-    """The embedded kernel on disks without a service time: the figures measure its own processor."""
+    """Find figures of the embedded kernel on disks without a service time, which only measure its processor."""
     if not is_without_service_time(record.conditions):
         return
     busy: dict[str, list[float]] = {}
@@ -426,7 +426,7 @@ _NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
 
 
 def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
-    """All findings for a stored result, including its stamps."""
+    """Return all findings for a stored result, including its stamps."""
     found = [*run_checks(SHOWN_CHECKS, record), *run_checks(CONDITION_CHECKS, record.conditions)]
     found += run_checks(RESULT_CHECKS, record)
     for cell in record.cells:
@@ -437,14 +437,14 @@ def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
 
 
 def worked_out_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """Findings of the current rules for the figures of a result, regardless of its stamps at measurement time."""
+    """Return what the current rules find in the figures of a result, regardless of the stamps that it already has."""
     return summarised(run_checks(SHOWN_CHECKS, record), shown=_MOST_SHOWN)
 
 
 def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
-    """The stamps to display for a result: its own, and findings of the current rules for an older result.
+    """Return the stamps to display for a result: its own, and for an older result the findings of the current rules.
 
-    Stamps computed from the record come first, in the current wording; every display of a result uses these. Stamps
+    Every display of a result uses these. Stamps computed from the record come first, in the current wording, and stamps
     that limit the whole result precede all others.
     """
     origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
@@ -458,13 +458,13 @@ def _rule_of(stamp: str) -> str:
 
 
 def as_shown(record: ResultRecord) -> ResultRecord:
-    """The record with the stamps to display."""
+    """Return the record with the stamps to display."""
     stamps = shown_stamps(record)
     return record if stamps == record.stamps else msgspec.structs.replace(record, stamps=stamps)
 
 
 def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
-    """Stamps of known rules as findings."""
+    """Yield the stamps of known rules as findings."""
     for stamp in stamps:
         rule_id, _, sentence = stamp.partition(": ")
         if rule_id in all_rules():
@@ -476,7 +476,7 @@ def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
 
 
 def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
-    """Stamps for a result: for each rule, its first ``shown`` violations and the number of the others."""
+    """Return stamps for a result: for each rule, its first ``shown`` violations, and the number of the others."""
     stamps = []
     for group in grouped(findings, lambda finding: finding.rule_id).values():
         stamps += [finding.stamp for finding in group[:shown]]
@@ -486,11 +486,11 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
 
 
 def _facts_of_cell(cell: CellRecord) -> CellFacts:
-    """The facts that a stored cell still contains about its measurement."""
+    """Return the facts that a stored cell still contains about its measurement."""
     return CellFacts(
         name=cell.key,
         phase=cell.phase,
-        # Only the plan stated whether both directions were intended: runs are checked for it when they are measured.
+        # Only the plan says whether both directions were intended, so runs are checked for it when they are measured.
         is_mix=True,
         steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
         waited_fraction=cell.waited_fraction,
@@ -501,7 +501,7 @@ def _facts_of_cell(cell: CellRecord) -> CellFacts:
 
 
 def fewest_ios(figures: JobFigures) -> int | None:
-    """The smallest number of I/Os among the directions with percentiles; None if no direction has percentiles."""
+    """Return the smallest number of I/Os among the directions with percentiles, or None if there are none."""
     counts = (section.total_ios for section in figures.sections.values() if section.p99_seconds is not None)
     return min(counts, default=None)
 
@@ -598,9 +598,9 @@ def _busy_before(record: ResultRecord) -> Iterator[Seen]:
 
 
 def same_addresses(record: ResultRecord) -> Iterator[Seen]:
-    """One finding for each load whose repeats all used the same addresses.
+    """Yield a finding for each load whose repeats all used the same addresses.
 
-    For older records this is derived from their jobs.
+    For older records, this is derived from their jobs.
     """
     for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
@@ -617,7 +617,7 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
 
 
 def _resumed(record: ResultRecord) -> Iterator[Seen]:
-    """In virtual time, a run resumed on a new machine differs from an uninterrupted run on one machine."""
+    """Find resumed runs in virtual time, which differ from an uninterrupted run on one machine."""
     if record.conditions.is_virtual_time and record.resumed_after:
         done = ", ".join(map(str, record.resumed_after))
         yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "a run in one go")
@@ -629,7 +629,7 @@ SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "off-theory": _off_theory,
     "resumed": _resumed,
 }
-"""Computed from a record whenever it is displayed."""
+"""Rules whose findings are computed from a record whenever it is displayed."""
 SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
 
 

@@ -1,8 +1,8 @@
-"""Lint of fio jobs, from command lines and from job files, which are parsed as in fio (init.c). Pure.
+"""Lint of fio jobs from command lines and from job files, which are parsed the way fio does (init.c). Pure.
 
-Sources: fio's HOWTO, "Job file format" and "Command line options". The table of options is data (fio_options.toml).
-Values are parsed as in fio (parse.c; compared with fio 3.33): ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is 4,000
-unless ``kb_base=1000``, and only the first number of an expression counts.
+The sources are "Job file format" and "Command line options" in fio's HOWTO. fio_options.toml is the table of options.
+Values are parsed the way fio does (parse.c; compared with fio 3.33): ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is
+4,000 unless ``kb_base=1000``, and only the first number of an expression counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FioGroup(StrEnum):
     REACHES = "reaches"
     """Runs a command, loads code, or opens something other than the job's own target."""
     CHANGES = "changes"
-    """Changes the load, and raidlab's own loads have no such option."""
+    """Changes the load in a way that raidlab's own loads do not support."""
     PLAYED = "played"
     """raidlab's own loads support it too."""
     SILENT = "silent"
@@ -69,7 +69,7 @@ class _CommandLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class FioTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The content of fio_options.toml."""
+    """The contents of fio_options.toml."""
 
     format_version: FormatVersion
     options: tuple[_Entry, ...]
@@ -100,17 +100,17 @@ class FioTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @cache
 def fio_table() -> FioTable:
-    """The whole table."""
+    """Return the whole table, which is read only once."""
     return read_toml(OPTIONS_FILE, FioTable)
 
 
 def canonical(name: str) -> str:
-    """The canonical name of an option."""
+    """Return the canonical name of an option."""
     return fio_table().aliases.get(name, name)
 
 
 def spelled_out(word: str) -> str | None:
-    """The option that getopt_long(3) selects for ``word``: itself, or the only one with that prefix; else None."""
+    """Return the option that getopt_long(3) selects for ``word`` (itself or the only one with that prefix), or None."""
     spellings = fio_table().spellings
     if word in spellings:
         return word
@@ -119,7 +119,7 @@ def spelled_out(word: str) -> str | None:
 
 
 def group_of(name: str, value: str) -> tuple[FioGroup, str]:
-    """The effect of an option with this value, and the reason, as a clause. ``name`` is canonical."""
+    """Return the effect of an option with this value, and the reason as a clause. ``name`` is canonical."""
     table = fio_table()
     entry = table.by_name.get(name)
     if entry is None:
@@ -164,7 +164,7 @@ def _is_variable(value: str) -> bool:
 
 
 def _why_not_understood(name: str, value: str) -> str:
-    """Why the value of an option cannot be checked, as a clause; empty if it can. ``name`` is canonical."""
+    """Say in a clause why the value of an option cannot be checked; empty if it can. ``name`` is canonical."""
     if _is_variable(value):
         return "depends on a variable"
     kind = fio_table().kind_by_name.get(name)
@@ -174,25 +174,25 @@ def _why_not_understood(name: str, value: str) -> str:
 
 
 def bytes_of(text: str, kib_base: int = KIB_BASE) -> int | None:
-    """Parse a size as fio does; None if it is not a size, such as a percentage."""
+    """Parse a size the way fio does. Return None if it is not a size, for example a percentage."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         return None
     number, prefix, binary, unit = found.groups()
-    # "kib" has the opposite meaning of "k" and "kb"; "ki" does not.
+    # The meaning of "kib" is the opposite of that of "k" and "kb", but the meaning of "ki" is not.
     base = {1024: 1000, 1000: 1024}.get(kib_base, kib_base) if binary and unit else kib_base
     return (number_of(number) or 0) * int(base ** " kmgtp".index(prefix.lower() or " "))
 
 
 def sizes_of(text: str, kib_base: int = KIB_BASE) -> tuple[int, ...] | None:
-    """The sizes of ``4k``, ``128k,`` or ``4k-8k,16k``, for reads, writes and trims; None if one is not a size."""
+    """Parse ``4k``, ``128k,`` or ``4k-8k,16k``, for reads, writes and trims. Return None if one is not a size."""
     words = [word for word in re.split(r"[,/:-]", text) if word.strip()]
     found = [bytes_of(word, kib_base) for word in words]
     return tuple(each for each in found if each is not None) if words and None not in found else None
 
 
 def seconds_of(text: str) -> float | None:
-    """Parse a time as fio does, in seconds if it has no unit; None if it is not a time."""
+    """Parse a time the way fio does, in seconds if it has no unit. Return None if it is not a time."""
     found = _TIME.fullmatch(text.strip())
     if found is None or found[2].lower() not in _SECONDS:
         return None
@@ -200,7 +200,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def number_of(text: str) -> int | None:
-    """Parse a whole number, decimal or with ``0x``; None if it is not one."""
+    """Parse a whole number, decimal or with ``0x``. Return None if it is not one."""
     if not re.fullmatch(_NUMBER, text.strip()):
         return None
     return int(text, 16 if text.strip()[:2].lower() == "0x" else 10)
@@ -223,7 +223,7 @@ DEFAULT_ENGINE = "psync"
 _READS, _WRITES = {"read", "randread"}, {"write", "randwrite", "trim", "randtrim", "trimwrite", "randtrimwrite"}
 _MIXES = {"rw", "readwrite", "randrw"}
 _LONGEST_LINE = 4095
-"""fio reads this many bytes at a time: the rest of a longer line, even of a comment, becomes a separate line."""
+"""fio reads this many bytes at a time, so the rest of a longer line, even of a comment, becomes a separate line."""
 _BLANK = "".join(map(chr, range(33))) + "\x7f"
 _STDIN = ("-", "/dev/stdin")
 
@@ -240,14 +240,14 @@ class FioSetting:
 
 @dataclass(frozen=True)
 class FioSection:
-    """One job with [global] applied."""
+    """One job, with the options of [global] applied."""
 
     name: str
     options: Mapping[str, str]
     after_wall: bool
-    """Starts only after the preceding sections have ended."""
+    """Whether it starts only after the preceding sections have ended."""
     where: str = ""
-    """Prefix of messages about the section, if several jobs are checked."""
+    """The prefix of messages about the section if several jobs are checked."""
 
     @property
     def subject(self) -> str:
@@ -257,7 +257,7 @@ class FioSection:
         return self.options.get(name, default)
 
     def is_on(self, name: str) -> bool | None:
-        """Whether a switch is on; None if this depends on a variable."""
+        """Whether a switch is on, or None if this depends on a variable."""
         value = self.value(name, "0")
         return None if _is_variable(value) else number_of(value) != 0
 
@@ -266,7 +266,7 @@ class FioSection:
 
     @cached_property
     def direction(self) -> str:
-        """The direction: ``read``, ``write`` or ``mix``; empty if unknown."""
+        """The direction, ``read``, ``write`` or ``mix``; empty if it is unknown."""
         word = self.value("rw", "read").partition(":")[0]
         return "read" if word in _READS else "write" if word in _WRITES else "mix" if word in _MIXES else ""
 
@@ -299,7 +299,7 @@ class FioSection:
 
     @property
     def verifies(self) -> bool:
-        """Whether written data are verified: such a job ends when all data have been verified."""
+        """Whether written data are verified. Such a job ends when all data have been verified."""
         return self.value("verify", "0") not in ("0", "null") or self.is_on("verify_only") is True
 
     @property
@@ -318,9 +318,9 @@ class FioJob:
     settings: list[FioSetting] = field(default_factory=list)
     sections: tuple[FioSection, ...] = ()
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Parts that are not checked: location, and a sentence with the reason."""
+    """The location of each part that is not checked, and a sentence with the reason."""
     reaches: list[tuple[str, str]] = field(default_factory=list)
-    """Accesses to anything outside the job by means other than a job's option: location and means."""
+    """The location and means of each access to anything outside the job by means other than a job's option."""
     files: list[str] = field(default_factory=list)
     """Job files named on a command line; ``-`` is standard input."""
     has_jobs: bool = False
@@ -346,7 +346,7 @@ def read_job(text: str, where: str = "") -> FioJob:
 
 
 def _lines(text: str, where: str) -> Iterator[tuple[str, str]]:
-    """Each line that is not a comment, split as fio does, with its position."""
+    """Yield each line that is not a comment, split the way fio does, with its position."""
     for number, whole in enumerate(text.split("\n"), 1):
         data = whole.encode(errors="surrogateescape")
         for start in range(0, max(1, len(data)), _LONGEST_LINE):
@@ -364,7 +364,7 @@ class _Gathered:
         self.has_section = False
 
     def begin(self, name: str) -> None:
-        """Begin a section; fio treats every section whose name begins with "global" as the global one."""
+        """Begin a section. fio treats every section whose name begins with "global" as the global one."""
         self.has_section = True
         if name.startswith("global"):
             self._target = self._shared
@@ -378,7 +378,7 @@ class _Gathered:
         return FioSetting(name, value, place, written)
 
     def sections(self, job: FioJob) -> tuple[FioSection, ...]:
-        # Each section is compared with all preceding ones.
+        # The number is limited because each section is compared with all preceding ones.
         if len(self.found) > MOST_LINES:
             job.skipped.append((f"{self._where}the file", f"not analysed: it has more than {MOST_LINES} sections"))
             return ()
@@ -389,7 +389,7 @@ class _Gathered:
 
 
 def read_command(words: Sequence[str], where: str = "") -> FioJob:
-    """Parse the words after ``fio`` on a command line; ``where`` is a prefix such as ``line 7: ``."""
+    """Parse the words after ``fio`` on a command line. ``where`` is a prefix such as ``line 7: ``."""
     job, gathered, table = FioJob(), _Gathered(where), fio_table()
     own = table.command_line
     gathered.begin("")
@@ -423,7 +423,7 @@ def read_command(words: Sequence[str], where: str = "") -> FioJob:
 
 
 def _of_command(sections: tuple[FioSection, ...]) -> tuple[FioSection, ...]:
-    """The sections of a command line: options before the first ``--name`` belong to that job."""
+    """Return the sections of a command line. Options before the first ``--name`` belong to that job."""
     if len(sections) < 2:
         return sections if sections and sections[0].options else ()
     first, *others = sections
@@ -434,8 +434,7 @@ def _of_command(sections: tuple[FioSection, ...]) -> tuple[FioSection, ...]:
 
 
 _JOB_FORM = (
-    "a job has its name in brackets, such as [random-reads], and fio's options below it, one a line; check that it is "
-    "this file"
+    "begin each job with its name in brackets, such as [random-reads], and put one fio option on each line below it"
 )
 _OWN_TARGET = "options that affect only the job's own target"
 
@@ -444,12 +443,12 @@ def lint_job_file(text: str) -> Iterator[LintFinding]:
     """Check a fio job file from any source. Raises SpecError if it contains no job."""
     job = read_job(text)
     if not job.has_jobs:
-        raise SpecError("it contains no fio job, that is, no [section] other than [global]", hint=_JOB_FORM)
+        raise SpecError("it contains no fio job, that is, no [section] besides [global]", hint=_JOB_FORM)
     yield from lint_job(job)
 
 
 def lint_job(job: FioJob) -> Iterator[LintFinding]:
-    """Check a job file or a command line from any source: all defects, and the parts that are not checked."""
+    """Check a job file or a command line from any source. Report all defects, and the parts that were not checked."""
     yield from run_checks(JOB_CHECKS, job)
     yield from run_checks(FIO_CHECKS, job.sections)
 
@@ -470,7 +469,7 @@ def _foreign_command(job: FioJob) -> Iterator[Seen]:
 
 
 def _not_played(job: FioJob) -> Iterator[Seen]:
-    yield from _in_group(job, FioGroup.CHANGES, "run it with fio itself: raidlab cannot run it")
+    yield from _in_group(job, FioGroup.CHANGES, "run it with fio itself, because raidlab cannot run it")
 
 
 def _in_group(job: FioJob, group: FioGroup, required: str) -> Iterator[Seen]:
@@ -517,7 +516,7 @@ def _depth_without_async(sections: _Sections) -> Iterator[Seen]:
 def _runtime_short(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
         is_timed = section.is_on("time_based") is not False and "runtime" in section.options
-        # These end by themselves: when everything is verified or read, when a trace ends, or after a number of durable
+        # These end by themselves when everything is verified or read, when a trace ends, or after a number of durable
         # writes.
         ends_by_itself = (
             section.verifies
@@ -544,7 +543,7 @@ def _fio_zero_data(sections: _Sections) -> Iterator[Seen]:
 def _fio_buffered(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
         has_cache = section.engine in ENGINES and not section.discards_only
-        # None: the value depends on a variable.
+        # is_on() is None if the value depends on a variable.
         past_cache = section.is_on("direct") is not False or section.value("buffered") == "0" or section.is_on("atomic")
         flushes = ("fsync", "fdatasync", "end_fsync", "sync")
         flushed = any(section.value(name, "0") not in ("0", "none") for name in flushes)

@@ -1,4 +1,4 @@
-"""The rules of the lint: defect, consequence, remedy; and the findings of checks. Data."""
+"""The rules of the lint (defect, consequence, remedy), and the findings of checks. Data."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Effect(StrEnum):
     """The consequence of a violation."""
 
     REFUSE = "refuse"
-    """Does not start, or is not computed, unless the defect is intentional."""
+    """The run does not start, or the figure is not computed, unless the defect is intentional."""
     STAMP = "stamp"
-    """Runs, and the result carries the rule's name."""
+    """The run takes place, and its result is stamped with the rule's name."""
     NOTE = "note"
-    """No defect: reports the parts that the lint does not check."""
+    """Nothing is wrong, but the lint does not check this part."""
 
 
 class LintStage(StrEnum):
@@ -42,7 +42,7 @@ class LintStage(StrEnum):
 
 
 class LintRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule."""
+    """A rule, as rules.toml defines it."""
 
     id: str
     effect: Effect
@@ -61,12 +61,12 @@ class _RulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def all_rules() -> Mapping[str, LintRule]:
-    """Every rule by its name, in the order of the file."""
+    """Return every rule by its name, in the order of the file."""
     return {rule.id: rule for rule in read_toml(RULES_FILE, _RulesFile).rules}
 
 
 def find_rule(name: str) -> LintRule:
-    """A rule by name. Raises SpecError, which suggests the nearest name, for an unknown one."""
+    """Return a rule by name. Raises SpecError, which suggests the nearest name, if there is no such rule."""
     rules = all_rules()
     if name not in rules:
         raise unknown_word("rule", name, rules)
@@ -75,7 +75,7 @@ def find_rule(name: str) -> LintRule:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One observation of a check: the object, its actual state, and the required state."""
+    """An observation of a check, with the object, its actual state and the required state."""
 
     subject: str
     observed: str
@@ -105,7 +105,7 @@ class LintFinding:
 
     @property
     def stamp(self) -> str:
-        """The form in which a result stores the finding: ``rule: sentence``."""
+        """The form in which a result stores the finding, ``rule: sentence``."""
         return f"{self.rule_id}: {self.sentence}"
 
     @property
@@ -114,18 +114,18 @@ class LintFinding:
 
 
 Check = Callable[[T], Iterable[Seen]]
-"""Yields violations; none if the rule is satisfied or cannot be checked."""
+"""A function that yields violations, and none if the rule is satisfied or cannot be checked."""
 
 
 def run_checks(checks: Mapping[str, Check[T]], facts: T) -> Iterator[LintFinding]:
-    """All findings of all checks, rule by rule."""
+    """Yield the findings of all checks, rule by rule."""
     for rule_id, check in checks.items():
         for seen in check(facts):
             yield LintFinding(rule_id, seen.subject, seen.observed, seen.required)
 
 
 def distinct(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
-    """Findings without duplicates, in order; the first one per rule and object is used, regardless of its text."""
+    """Return only the first finding for each rule and object, regardless of its text, in the order of the findings."""
     unique: dict[tuple[str, str], LintFinding] = {}
     for finding in findings:
         unique.setdefault((finding.rule_id, finding.subject), finding)
@@ -137,7 +137,7 @@ class FileLint(NamedTuple):
 
     suffix: str
     lint: Callable[[str], Iterable[LintFinding]]
-    """Gets the text of the file. Raises SpecError if it cannot be read."""
+    """A function that takes the text of the file. Raises SpecError if it cannot parse the text."""
 
 
 class PublicationLint(NamedTuple):
@@ -145,4 +145,4 @@ class PublicationLint(NamedTuple):
 
     names: Callable[[], Sequence[str]]
     lint: Callable[[str], Sequence[LintFinding]]
-    """Gets the name of a study. Raises SpecError for an unknown one."""
+    """A function that takes the name of a study. Raises SpecError if the study is unknown."""

@@ -1,1 +1,1 @@
-"""Reports: tables that the command line and the app show, and that are written to files."""
+"""Reports, whose tables the command line and the app show, and which are written to files."""

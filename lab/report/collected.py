@@ -1,4 +1,4 @@
-"""The input of a report, read one result at a time: in full for a few results, as summaries for many."""
+"""The input of a report. It is read one result at a time, in full for a few results and as summaries for many."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One result whose figures are all finite and above 0."""
+    """A result whose figures are all finite and above 0."""
 
     record: ResultRecord
     source: str
@@ -45,7 +45,7 @@ class Loaded:
         return platform_words(self.record)
 
     def timeline(self, rebuild: RebuildRecord) -> Timeline | None:
-        """The timeline of a rebuild, or None if none was stored. Raises ResultError if it cannot be read."""
+        """Read the timeline of a rebuild; None if none was stored. Raises ResultError if it cannot be read."""
         if not rebuild.timeline_file:
             return None
         source = f"{self.record.id}/{rebuild.timeline_file}"
@@ -56,7 +56,7 @@ class Loaded:
 
 
 def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | str]:
-    """Each readable result once, and an error message for each of the others."""
+    """Yield each readable result once, and an error message for each of the others."""
     seen: set[str] = set()
     for found in find_results(names, store):
         if isinstance(found, str):
@@ -67,7 +67,7 @@ def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | s
 
 
 def loaded(found: FoundResult) -> Loaded:
-    """A result without invalid figures; ``problems`` lists what was removed."""
+    """Return a result without invalid figures. Its ``problems`` list what was removed."""
     record = found.record
     cells = tuple(cleaned for cell in record.cells if (cleaned := _cleaned(cell)))
     rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
@@ -77,7 +77,7 @@ def loaded(found: FoundResult) -> Loaded:
 
 
 def _shortened(record: ResultRecord) -> Iterator[str]:
-    """A message for each bad repeat; if many cells are missing, as in an interrupted run, only their number."""
+    """Yield a message for each bad repeat, but only one for all missing cells if there are many."""
     missing = record.missing_keys
     if len(missing) <= _MOST_NAMED:
         yield from bad_repeats(record)
@@ -117,7 +117,7 @@ class RatioDistribution:
         return f"{self.array} ÷ {self.baseline}"
 
     def quantile(self, fraction: float) -> float:
-        """A quantile, interpolated linearly between the two nearest values."""
+        """Return a quantile, interpolated linearly between the two nearest values."""
         place = fraction * (len(self.values) - 1)
         low = math.floor(place)
         high = min(low + 1, len(self.values) - 1)
@@ -125,7 +125,7 @@ class RatioDistribution:
 
 
 def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> Table:
-    """Median, quartiles and range of each distribution."""
+    """Tabulate the median, the quartiles and the range of each distribution."""
     columns = (Column("ratio", False), Column("of", False), Column("results"), Column("median", form=".2f"))
     body = tuple(
         (
@@ -143,7 +143,7 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
 
 
 MOST_DETAILED = 12
-"""Maximum number of results shown in full; above it, each is one line and each experiment a distribution."""
+"""Up to this many results are shown in full. Above, each is one line, and each experiment a distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ class Collected:
     detailed: tuple[Loaded, ...]
     """All results, or none if there are more than ``MOST_DETAILED``."""
     problems: tuple[str, ...]
-    """Messages about unreadable or incomparable results, and figures left out."""
+    """Messages about unreadable or incomparable results, and about figures left out."""
     comparisons: Mapping[str, PlatformComparison] = field(default_factory=dict)
     distributions: Mapping[str, tuple[RatioDistribution, ...]] = field(default_factory=dict)
-    """Experiment -> ratios over all its results, if there are more than ``MOST_DETAILED``."""
+    """For each experiment, the ratios over all its results, if there are more than ``MOST_DETAILED``."""
     others: tuple[Table, ...] = ()
     """Tables that do not belong to a result, such as verdicts on faults."""
 
@@ -231,7 +231,7 @@ def _listed(each: Loaded) -> Listed:
 
 
 def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparison], list[str]]:
-    """The comparison of each experiment with at least two results, and messages about those that are not comparable."""
+    """Compare each experiment with at least two results. Also return messages about those that are not comparable."""
     found: dict[str, PlatformComparison] = {}
     problems: list[str] = []
     for experiment, group in by_experiment([platform_of(each.record) for each in detailed]).items():

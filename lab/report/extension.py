@@ -1,4 +1,4 @@
-"""Extension points for reports."""
+"""The extension points of reports."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class StudyReport(NamedTuple):
 
 
 def study_report(study: str) -> StudyReport | None:
-    """The report of a plugin for this study, or None."""
+    """Return the report that a plugin adds for this study, or None."""
     return next((each for each in extensions(StudyReport) if each.study == study), None)

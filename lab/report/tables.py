@@ -1,8 +1,8 @@
 """The tables of a result: those of its study, if it belongs to one, or the general ones.
 
 General tables show figures, rebuilds, time spent, and comparisons of machines. The findings of a study are ratios
-beside theory and the published figures, each with a verdict. The antioquia study has its own tables: array details (its
-Fig. 4), performance (its Fig. 5), ratios between levels.
+beside theory and the published figures, each with a verdict. The antioquia study has its own tables for array details
+(its Fig. 4), performance (its Fig. 5), and ratios between levels.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ from lab.workloads.workload import Direction, Workload
 
 
 def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
-    """The first row of the healthy array in this direction."""
+    """Return the first row of the healthy array in this direction, or None."""
     key = (array, direction, HEALTHY)
     return next((row for row in all_rows if (row.array, row.direction, row.phase) == key), None)
 
 
 _WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
 _LARGE_BLOCK_BYTES = 128 * 1024
-"""Mean size of an I/O at and above which throughput is shown in place of IOPS."""
+"""From this mean size of an I/O on, throughput is shown instead of IOPS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ResultLabels:
         return self.arrays.get(name) or name
 
     def workload(self, name: str) -> str:
-        """The title of a workload, such as ``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
+        """Return the title of a workload, such as ``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
         found = self.workloads.get(name)
         if found is None or found.recipe or found.trace:
             return found.title if found else name
@@ -99,13 +99,13 @@ class ResultLabels:
         return f"{title}, queue depth {found.queue_depth}{jobs}"
 
     def in_flight(self, name: str) -> int | None:
-        """Number of I/Os that the workload keeps in flight, or None if unknown."""
+        """Return the number of I/Os that the workload keeps in flight, or None if it is unknown."""
         found = self.workloads.get(name)
         return found.depth_total if found and not found.recipe and not found.trace else None
 
 
 def _experiment_of(record: ResultRecord) -> Experiment | None:
-    """The experiment, or None if another version of raidlab wrote it, with keys that this one does not know."""
+    """Return the experiment, or None if another version of raidlab wrote it with keys that this one does not know."""
     try:
         return decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
     except LabError:
@@ -113,7 +113,7 @@ def _experiment_of(record: ResultRecord) -> Experiment | None:
 
 
 def labels_of(record: ResultRecord) -> ResultLabels:
-    """The labels from the experiment file in the record; only ids if this raidlab version cannot read the file."""
+    """Return the labels from the experiment file in the record, or only ids if this version cannot read the file."""
     experiment = _experiment_of(record)
     if experiment is None:
         return ResultLabels(record.experiment)
@@ -132,7 +132,7 @@ def labels_of(record: ResultRecord) -> ResultLabels:
 
 
 def is_large(row: Row) -> bool:
-    """Whether the mean I/O of the row is so large that throughput is shown in place of IOPS."""
+    """Whether the row's mean I/O is so large that throughput is shown instead of IOPS."""
     section = row.section(row.cells[0])
     return section.total_ios > 0 and section.io_bytes / section.total_ios >= _LARGE_BLOCK_BYTES
 
@@ -143,7 +143,7 @@ OFF_THEORY = "off-theory"
 
 
 def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
-    """The median and its interval: ``5.93k [5.1k–6.2k]``."""
+    """Return the median and its interval, such as ``5.93k [5.1k–6.2k]``."""
     if found is None:
         return NOTHING
     low, middle, high = (_rate(value, digits) for value in (found.low, found.median, found.high))
@@ -159,7 +159,7 @@ def _rate(value: float, digits: int) -> str:
 
 
 def figures_table(record: ResultRecord) -> Table:
-    """IOPS, throughput, latency and CPU cost of all rows, with the predictions of theory."""
+    """Tabulate the IOPS, throughput, latency and CPU cost of all rows, with the predictions of theory."""
     all_rows = rows(record)
     theory = {(each.array, each.workload, each.phase): each for each in beside_theory(record)}
     columns = {
@@ -188,7 +188,7 @@ def figures_table(record: ResultRecord) -> Table:
 
 
 def theory_notes(record: ResultRecord) -> tuple[str, ...]:
-    """A note for each figure that deviates from theory, with the possible reason."""
+    """Return a note for each figure that deviates from theory, with the possible reason."""
     return _notes_of((*beside_theory(record), *rebuilds_beside_theory(record)))
 
 
@@ -200,7 +200,7 @@ def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
 
 
 def _outlier_notes(all_rows: tuple[Row, ...]) -> Iterator[str]:
-    """A note for each outlier among the repeats. Outliers count like the other repeats."""
+    """Yield a note for each outlier among the repeats. Outliers count like the other repeats."""
     for row in all_rows:
         values = row.values(lambda section: section.iops)
         for place in outliers(values):
@@ -215,7 +215,7 @@ def _theory_text(found: BesideTheory | None) -> str:
 
 
 def interval_note(all_rows: Iterable[Row]) -> str:
-    """The note on the coverage of the intervals."""
+    """Return the note on the coverage of the intervals."""
     coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
     if not coverages:
         return "one repeat: no interval can be given"
@@ -223,7 +223,7 @@ def interval_note(all_rows: Iterable[Row]) -> str:
 
 
 def rebuild_table(record: ResultRecord) -> Table | None:
-    """Rebuild times with their predictions, and the data checks; None if there was no rebuild."""
+    """Tabulate rebuild times with their predictions and the data checks. Return None if there was no rebuild."""
     if not record.rebuilds:
         return None
     groups = grouped(record.rebuilds, lambda rebuild: (rebuild.array, rebuild.under_workload))
@@ -246,7 +246,7 @@ def rebuild_table(record: ResultRecord) -> Table | None:
 def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[Value, ...]:
     seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
     predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
-    # A foreign record may have a rebuild that took no time.
+    # An imported record may contain a rebuild that took no time.
     timed = [rebuild for rebuild in group if is_speed(rebuild.rebuild_seconds)]
     rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in timed]) if timed else None
     return (
@@ -261,7 +261,7 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: 
 
 
 def integrity_text(group: list[RebuildRecord]) -> str:
-    """The result of the data checks, such as ``intact (3 of 3)``."""
+    """Return the result of the data checks, such as ``intact (3 of 3)``."""
     checked = [rebuild for rebuild in group if rebuild.data_unchanged is not None]
     intact = [rebuild for rebuild in checked if rebuild.data_unchanged]
     if not checked:
@@ -271,7 +271,7 @@ def integrity_text(group: list[RebuildRecord]) -> str:
 
 
 def timings_table(record: ResultRecord) -> Table:
-    """The wall-clock time by activity."""
+    """Tabulate the wall-clock time by activity."""
     timings, names = record.timings, {"resync": "resync and rebuild", "other": "everything else"}
     parts = [
         (word, names.get(word, word), getattr(timings, f"{word}_seconds"))
@@ -286,12 +286,12 @@ def timings_table(record: ResultRecord) -> Table:
 
 
 def ratio_text(found: Estimate | None) -> str:
-    """The estimate and its interval, ``0.53 [0.50–0.56]``, or a dash."""
+    """Return the estimate and its interval, such as ``0.53 [0.50–0.56]``, or a dash."""
     return found.text() if found else NOTHING
 
 
 def paired_note(found: Iterable[Estimate | None]) -> str:
-    """The note that explains ratios from paired repeats and their intervals."""
+    """Return the note that explains ratios from paired repeats and their intervals."""
     coverages = [each.coverage for each in found if each is not None and each.n > 1]
     what = "ratio: Hodges-Lehmann estimate over the paired repeats"
     if not coverages:
@@ -310,7 +310,7 @@ RATIO_NOTE = (
 
 
 def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[str] | None = None) -> Iterator[Table]:
-    """The tables of a comparison that have rows. ``names`` are short names of the platforms, in their order."""
+    """Yield those tables of a comparison that have rows. ``names`` are short names of the platforms, in order."""
     whole = [platform.name for platform in found.platforms]
     names = whole if names is None else names
     if found.rows:
@@ -336,14 +336,14 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
 
 
 def _covered_text(found: Estimate | None) -> str:
-    """``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if there are too few repeats for a useful interval."""
+    """Return ``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if there are too few repeats for a useful interval."""
     if found is None or found.has_enough:
         return ratio_text(found)
     return f"{found.median:.2f} ({counted(found.n, 'repeat')})"
 
 
 def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """One row for each conclusion that some platform can check, one row for all others, and notes on the reasons."""
+    """Return a row for each conclusion that some platform can check, one for all others, and notes on the reasons."""
     undecided = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
     rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in undecided]
     if undecided:
@@ -369,7 +369,7 @@ def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ..
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
-    """Number of conclusions by their outcome on a further platform, such as ``confirmed 3, flips 1``.
+    """Count the conclusions by their outcome on a further platform, as in ``confirmed 3, flips 1``.
 
     ``place`` is the index of the platform after the first.
     """
@@ -378,7 +378,7 @@ def transfer_counts(found: PlatformComparison, place: int) -> str:
 
 
 def _claim(conclusion: Conclusion) -> str:
-    """The conclusion on the first platform, such as ``raid0 is faster than raid5``."""
+    """Return the conclusion on the first platform, such as ``raid0 is faster than raid5``."""
     outcome = conclusion.verdicts[0].outcome
     if outcome is RatioOutcome.CANNOT_TELL:
         return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
@@ -394,7 +394,7 @@ def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
 
 
 _UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
-"""Rates of a disk in arbitrary units: ratios do not depend on the disks' speed if the disks are the limit."""
+"""Rates of a disk in arbitrary units. If the disks are the limit, ratios do not depend on their speed."""
 
 NO_CPU_TIME = "CPU cost is undefined in virtual time: the clock does not advance while the processor works"
 
@@ -404,9 +404,9 @@ class Holds(StrEnum):
 
     YES = "holds"
     ORDER_ONLY = "the order holds"
-    """The direction of the difference is confirmed; its size differs from the published one."""
+    """The direction of the difference is confirmed, but its size differs from the published one."""
     ORDER_AT_LEAST = "the order holds; closeness unknown"
-    """The direction is confirmed; the ratio is shown neither to be near the published one nor to differ from it."""
+    """The direction is confirmed. Whether the ratio is near the published one is undecided."""
     NO = "does not hold"
     CANNOT_TELL = "cannot tell"
     NOT_MEASURED = "not measured"
@@ -427,7 +427,7 @@ class ComparedFinding:
 
 
 def compared_findings(record: ResultRecord, published: Published) -> tuple[ComparedFinding, ...]:
-    """All findings of the study, in its order."""
+    """Compare all findings of the study, in its order."""
     by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
 
     def paired(finding: PublishedFinding) -> RatioTest | None:
@@ -454,7 +454,7 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
 
 
 def findings_table(record: ResultRecord, published: Published) -> Table | None:
-    """Published, predicted and measured ratios of the findings; None for a study without findings."""
+    """Tabulate published, predicted and measured ratios. Return None if the study has no findings."""
     found = compared_findings(record, published)
     if not found:
         return None
@@ -486,7 +486,7 @@ def _outcome_text(each: ComparedFinding) -> str:
 
 
 def published_text(finding: PublishedFinding) -> str:
-    """The published ratio: ``0.53``, ``0.50 (calculated)``, or a relation in words."""
+    """Return the published ratio, such as ``0.53`` or ``0.50 (calculated)``, or a relation in words."""
     if finding.ratio is None:
         return finding.relation.value
     calculated = " (calculated)" if finding.basis is Basis.CALCULATED else ""
@@ -516,10 +516,10 @@ def is_another(each: ComparedFinding) -> bool:
 
 
 def _paired(ours: Row | None, base: Row | None, quantity: Quantity = Quantity.IOPS) -> RatioTest | None:
-    """The test of a ratio, or None if a row is missing or the rows have no repeat in common."""
+    """Return the test of a ratio, or None if a row is missing or the rows have no repeat in common."""
     if ours is None or base is None:
         return None
-    # A repeat without I/O has no speed, so no ratio can be made of it.
+    # A repeat without I/O has no speed, so it gives no ratio.
     above, below = (
         {number: value for number, value in _values(row, quantity).items() if is_speed(value)} for row in (ours, base)
     )
@@ -530,7 +530,7 @@ def _paired(ours: Row | None, base: Row | None, quantity: Quantity = Quantity.IO
 
 
 def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Ratio, Holds, str]]:
-    """Ratios and verdicts. All findings, and their closeness to the published ratios, are one family of tests."""
+    """Yield ratios and verdicts. All findings, with their closeness to published ratios, are one family of tests."""
     near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
     orders = [_order_p_values(finding.relation, test) for finding, test in asked]
     family = [*orders, *(difference_p_values(test, at=ratio) for ratio, test in near)]
@@ -552,7 +552,7 @@ def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[R
 
 
 def _order_p_values(relation: Relation, test: RatioTest) -> PValues:
-    """The p-values of the finding (claim) and of its opposite; one-sided, as the direction was stated beforehand."""
+    """Return the p-values of the finding (the claim) and its opposite, one-sided because the direction was given."""
     margin = 1 + DEFAULT_MARGIN
     match relation:
         case Relation.MORE:
@@ -576,7 +576,7 @@ def _order(relation: Relation, measured: Ratio, sure: PValues) -> tuple[Holds, s
 
 
 def _capacity(finding: PublishedFinding, theory: Theory) -> ComparedFinding:
-    """The verdict on a ratio of capacities, which is exact and needs no statistics."""
+    """Judge a ratio of capacities, which is exact and needs no statistics."""
     expected = theory.capacity_ratio(finding)
     ratio = theory.size_ratio(finding)
     if ratio is None:
@@ -602,7 +602,7 @@ def _points(finding: PublishedFinding, measured: Ratio) -> bool:
 
 
 def _values(row: Row, quantity: Quantity) -> dict[int, float]:
-    """Number of the repeat -> value of the quantity."""
+    """Map the number of each repeat to the value of the quantity."""
     match quantity:
         case Quantity.IOPS:
             return row.by_repeat(lambda section: section.iops)
@@ -613,7 +613,7 @@ def _values(row: Row, quantity: Quantity) -> dict[int, float]:
         case Quantity.CAPACITY:
             return {}
         case Quantity.CPU_PER_GIB:
-            # CPU time is counted in ticks of 10 ms, less that of the idle machine, so a short job may show none.
+            # CPU time is counted in ticks of 10 ms, minus that of the idle machine, so a short job may show none.
             return {repeat: cost for repeat, cost in row.cpu_by_repeat("cpu_seconds_per_gib").items() if cost > 0}
 
 
@@ -625,23 +625,23 @@ class Theory:
         self._experiment = _experiment_of(record)
 
     def ratio(self, finding: PublishedFinding) -> float | None:
-        """The predicted ratio of a finding, or None if theory does not cover it."""
+        """Return the predicted ratio of a finding, or None if theory does not cover it."""
         if finding.quantity is Quantity.CPU_PER_GIB:
             return None
         above, below = (self._iops(name, finding.workload) for name in (finding.array, finding.beside))
         if not above or not below:
             return None
-        # Little's law, with the same number of I/Os in flight on both arrays.
+        # This is Little's law, with the same number of I/Os in flight on both arrays.
         return below / above if finding.quantity is Quantity.MEAN_LATENCY else above / below
 
     def size_ratio(self, finding: PublishedFinding) -> float | None:
-        """The ratio of the sizes of the arrays that were created, or None."""
+        """Return the ratio of the sizes of the arrays that were created, or None."""
         sizes = {array.name: array.size_bytes for array in self._record.arrays}
         ours, theirs = sizes.get(finding.array), sizes.get(finding.beside)
         return ours / theirs if ours and theirs else None
 
     def capacity_ratio(self, finding: PublishedFinding) -> float | None:
-        """The ratio of the arrays' capacities without metadata, or None."""
+        """Return the ratio of the arrays' capacities without metadata, or None."""
         if self._experiment is None:
             return None
         try:
@@ -667,7 +667,7 @@ class Theory:
         return stored or self.relative_iops(array, job)
 
     def relative_iops(self, array: str, job: str) -> float | None:
-        """Predicted IOPS in arbitrary units, for ratios between arrays of equal disks; None without a prediction."""
+        """Predict IOPS in arbitrary units, for ratios between arrays of equal disks; None without a prediction."""
         if self._experiment is None or self._experiment.disks.pools:
             # ``_UNIT_DISK`` stands for disks that are all equal.
             return None
@@ -695,13 +695,13 @@ _DETAILS = (
 
 
 def title_of(array_id: str) -> str:
-    """The title of an array: ``RAID 5`` for ``raid5``, ``RAID 0 (3 disks)`` for ``raid0-3``."""
+    """Return the title of an array, such as ``RAID 5`` for ``raid5`` and ``RAID 0 (3 disks)`` for ``raid0-3``."""
     level, _, members = array_id.removeprefix("raid").partition("-")
     return f"RAID {level} ({members} disks)" if members else f"RAID {level}"
 
 
 def details_table(record: ResultRecord, published: Published) -> Table:
-    """The output of mdadm for each array beside the published values (Fig. 4)."""
+    """Tabulate mdadm's output for each array beside the published values (Fig. 4)."""
     columns, texts = [Column("", False)], [[label for _, label in _DETAILS]]
     for array in record.arrays:
         columns.append(Column(title_of(array.name)))
@@ -729,7 +729,7 @@ def _agreement(arrays: tuple[ArrayRecord, ...], published: Published) -> str:
 
 
 def performance_table(record: ResultRecord, published: Published) -> Table:
-    """Fig. 5 with the published IOPS, extended by p99, CPU cost, rebuild time, data check, repeats and intervals."""
+    """Tabulate Fig. 5 and the published IOPS, with p99, CPU cost, rebuild time, data check, repeats and intervals."""
     all_rows, names = rows(record), [array.name for array in record.arrays]
     found = {way: [row_for(all_rows, name, way) for name in names] for way in (READ, WRITE)}
     columns: dict[Column, list[Value]] = {Column("level", False): [title_of(name) for name in names]}
@@ -773,9 +773,9 @@ def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
 
 
 def ratio_table(record: ResultRecord, published: Published) -> Table:
-    """Ratios between levels, each with its interval; unlike absolute figures, they can be compared between systems.
+    """Tabulate ratios between levels with intervals. Unlike absolute figures, they can be compared between systems.
 
-    The table has the study's own pairs, and fair pairs, which have equal numbers of members or of data disks.
+    The table contains the study's own pairs, and fair pairs, with equal numbers of members or of data disks.
     """
     all_rows = rows(record)
     names = [array.name for array in record.arrays]
@@ -820,7 +820,7 @@ def _members(record: ResultRecord, name: str, base: str) -> str:
 
 
 def csv_text(record: ResultRecord) -> str:
-    """The study's CSV: median IOPS, and the rebuild time in seconds, which is empty without redundancy."""
+    """Return the study's CSV, with median IOPS, and the rebuild time in seconds, which is empty without redundancy."""
     all_rows = rows(record)
     body: list[list[object]] = []
     for array in record.arrays:
@@ -853,19 +853,19 @@ class _StudyKeys(msgspec.Struct):
 
 def _study_keys(record: ResultRecord) -> _StudyKeys:
     try:
-        # Other keys are ignored: a different version of raidlab may have written keys that this one does not know.
+        # Other keys are ignored, because another version of raidlab may have written keys that this one does not know.
         return convert(parse_toml(record.experiment_toml), _StudyKeys)
     except (SpecError, msgspec.ValidationError):
         return _StudyKeys()
 
 
 def study_of(record: ResultRecord) -> str:
-    """The study of the result's experiment; empty if it belongs to none."""
+    """Return the study that the result's experiment belongs to, or an empty string if there is none."""
     return _study_keys(record).study
 
 
 def tables_of(record: ResultRecord) -> tuple[Table, ...]:
-    """All tables of a result, in the order of the report."""
+    """Return all tables of a result, in the order of the report."""
     study = study_of(record)
     published = find_published(study)
     tables: list[Table] = []
@@ -882,14 +882,14 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
 
 
 def csv_of(record: ResultRecord) -> str:
-    """The result as CSV: in the columns of its study, or one line per cell and direction."""
+    """Return the result as CSV, with the columns of its study, or with one line per cell and direction."""
     if study_of(record) == STUDY_ANTIOQUIA:
         return csv_text(record)
     return as_csv(*figure_lines(record))
 
 
 def figure_lines(record: ResultRecord) -> tuple[tuple[str, ...], list[list[object]]]:
-    """A header with units, and one line per repeat and direction."""
+    """Return a header with units, and one line per repeat and direction."""
     place = ("array", "workload", "phase", "direction", "repeat", "iops", "bytes_per_second")
     more = ("p50_seconds", "p95_seconds", "p99_seconds", "p999_seconds", "predicted_iops", "cpu_microseconds_per_io")
     body: list[list[object]] = []
@@ -907,7 +907,7 @@ def figure_lines(record: ResultRecord) -> tuple[tuple[str, ...], list[list[objec
 
 
 def heading(record: ResultRecord) -> str:
-    """One line that identifies the result, its machine and its tools."""
+    """Return a line that identifies the result, its machine and its tools."""
     conditions = record.conditions
     state = "" if record.status is RunStatus.COMPLETE else f", INCOMPLETE ({len(record.missing_keys)} cells missing)"
     return (
@@ -917,7 +917,7 @@ def heading(record: ResultRecord) -> str:
 
 
 def foremost(record: ResultRecord) -> str:
-    """A sentence to show before all figures, because it determines how they must be read; empty if there is none.
+    """Return a sentence that determines how all figures must be read, to show before them, or an empty string.
 
     It says that the processor, not the disks, limited the speed, or else why the experiment is done in this way.
     """
@@ -929,7 +929,7 @@ def foremost(record: ResultRecord) -> str:
 
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False, most_columns: int | None = None) -> str:
-    """Heading, tables and warnings of a result, as Markdown, or for a terminal of ``most_columns``."""
+    """Render the heading, tables and warnings of a result as Markdown, or for a terminal of ``most_columns``."""
     tables = (table.as_document(is_markdown, most_columns) for table in tables_of(record))
     first_stamp = foremost(record)
     parts = [as_line(heading(record), is_markdown)]

@@ -1,1 +1,1 @@
-"""Results: immutable records, the folder that stores them, and statistics over repeated measurements."""
+"""Immutable records of results, the folder that stores them, and statistics over repeated measurements."""

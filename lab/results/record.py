@@ -1,7 +1,7 @@
 """The record of one run (conditions, every repeat of every cell, rebuilds, integrity, timings), and its timelines.
 
-Records never change once written. A change of meaning increases ``SCHEMA_VERSION``; new fields with defaults do not.
-Two results of one experiment in virtual time have the same ``digest``.
+Records never change once written. ``SCHEMA_VERSION`` increases when the meaning of a field changes, but not when a
+field with a default is added. Two results of one experiment in virtual time have the same ``digest``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ HEALTHY, DEGRADED, REBUILDING, RESTORED = PHASES = ("healthy", "degraded", "rebu
 SCHEMA_VERSION = 2
 MOST_CELLS = 10_000
 MOST_ARRAYS = 200
-"""The largest experiment of the catalogue has 1,146 cells of 41 arrays; every pair of a record's arrays is compared."""
+"""Every pair of arrays is compared. The largest experiment of the catalogue has 1,146 cells on 41 arrays."""
 Word = Annotated[str, msgspec.Meta(max_length=300)]
-"""A name. It is limited because the widest word of a column sets the width of a table."""
+"""A name. Its length is limited because the widest word of a column sets the width of a table."""
 Line = Annotated[str, msgspec.Meta(max_length=4000)]
 Lines = Annotated[tuple[Line, ...], msgspec.Meta(max_length=2 * MOST_CELLS)]
 _SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
@@ -48,7 +48,7 @@ class RunStatus(StrEnum):
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
-    """Interrupted or still running; the measured cells are stored and the run can be resumed."""
+    """The run was interrupted or is still going on. The measured cells are stored, and the run can be resumed."""
 
 
 class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,9 +81,9 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     disks: tuple[DiskRecord, ...] = ()
     host_cache_notes: Lines = ()
     tunables: dict[Word, Line] = {}
-    """Path under /sys or /proc -> value during the measurement."""
+    """Values under /sys and /proc during the measurement, by path."""
     depends_on: dict[Word, Word] = {}
-    """In virtual time, kernel, programs and raidlab -> SHA-256: equal sums give equal figures."""
+    """SHA-256 of the kernel, the programs and raidlab, in virtual time only. Equal sums give equal figures."""
 
     @property
     def is_stock(self) -> bool:
@@ -92,7 +92,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_cpu_time(self) -> bool:
-        """Whether CPU time is meaningful: a virtual clock does not advance while the processor works."""
+        """Whether CPU time is meaningful, since a virtual clock does not advance while the processor works."""
         return not self.is_virtual_time
 
 
@@ -112,18 +112,18 @@ class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     commands: Lines = ()
     """The commands that built it."""
     details: dict[Word, Line] = {}
-    """What mdadm and sysfs output about it, verbatim."""
+    """What mdadm and sysfs report about it, verbatim."""
     content_sums: dict[Word, Word] = {}
-    """Disk -> SHA-256 of its size and its non-blank pages, when the array was last stopped; in virtual time only."""
+    """For each disk, the SHA-256 of its size and its non-blank pages at the last stop, in virtual time only."""
 
 
 class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """CPU time of one cell over all CPUs and kernel threads, minus that of the idle machine."""
 
     cpu_seconds_total: Figure
-    """Job, md's kernel threads and everything else, minus the idle baseline."""
+    """The CPU time of the job, md's kernel threads and everything else, minus the idle baseline."""
     job_cpu_seconds: Figure | None = None
-    """Only in results of earlier versions, whose digests cover it."""
+    """This occurs only in results of earlier versions, whose digests cover it."""
     md_thread_cpu_seconds: Figure
     cpu_microseconds_per_io: Figure | None = None
     cpu_seconds_per_gib: Figure | None = None
@@ -133,17 +133,17 @@ class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SteadyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Steady-state check over five equal rounds of the measured interval; fractions are of the rounds' mean."""
+    """A steady-state check over five equal rounds of the measured interval, with fractions of the rounds' mean."""
 
     range_fraction: Figure
-    """Largest minus smallest round."""
+    """The difference between the largest and the smallest round."""
     slope_fraction: Figure
-    """Absolute change of the best-fit line from the first round to the last."""
+    """The absolute change of the best-fit line from the first round to the last."""
     is_steady: bool
 
 
 class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="cell"):
-    """One measured fio job: one array, workload, phase and repeat."""
+    """One measured fio job, on one array, with one workload, phase and repeat."""
 
     array: Word
     workload: Word
@@ -154,20 +154,19 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Position in the order of measurement."""
     started_utc: Word
     figures: JobFigures
-    """In stored records ``raw_json`` is empty and its text is in ``raw_file``."""
+    """Empty in stored records, whose ``raw_file`` names the file that holds the text."""
     cpu: CpuFigures | None = None
     steady: SteadyFigures | None = None
-    """None: too few I/Os or samples."""
+    """None if there were too few I/Os or samples."""
     cache_events: Lines = ()
     job_text: str = ""
     file_bytes: SizeBytes | None = None
     addresses: Word = ""
     """Fingerprint of a random load's addresses (lab.workloads.jobs); empty for others, and in older records."""
     waited_fraction: Figure | None = None
-    """Fraction of the time in which the machine was runnable while the computer ran other work on its processor; None
-    if unknown."""
+    """Fraction of the time in which the machine was runnable but its processor did other work; None if unknown."""
     disturbed_before: SizeBytes = 0
-    """Number of earlier measurements of this cell that were discarded because the computer ran other work."""
+    """Number of earlier measurements of this cell that were discarded because the computer was doing other work."""
     predicted_iops: Figure | None = None
     prediction_reason: Line = ""
     stamps: Lines = ()
@@ -190,7 +189,7 @@ class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rebuild"):
-    """One rebuild, and the integrity of the data."""
+    """One rebuild, and whether the data were intact."""
 
     array: Word
     repeat: RepeatNumber
@@ -201,15 +200,15 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     request_bytes: Figure | None = None
     """Mean request size at the members; None with a background load, or if not measured."""
     under_workload: Word = ""
-    """Workload that ran during the rebuild; empty: none."""
+    """The workload that ran during the rebuild; empty if there was none."""
     checksum_before: Word = ""
     checksum_after: Word = ""
     data_unchanged: bool | None = None
-    """None: not checked."""
+    """None if the data were not checked."""
     phases: tuple[PhaseRecord, ...] = ()
     stamps: Lines = ()
     timeline_file: Word = ""
-    """Path of its timeline in the result's folder (lab.results.record); empty: none was stored."""
+    """Path of its timeline in the result's folder (lab.results.record); empty if none was stored."""
 
     @property
     def key(self) -> str:
@@ -217,7 +216,7 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Wall time of the run by activity, in seconds of the client's computer."""
+    """Wall time of the run by activity, in seconds on the client's clock."""
 
     fio_seconds: Figure = 0.0
     mkfs_seconds: Figure = 0.0
@@ -226,7 +225,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     other_seconds: Figure = 0.0
     total_seconds: Figure = 0.0
     simulated_seconds: dict[Word, Figure] = {}
-    """In virtual time, by the machine's clock: ``fio``, ``mkfs``, ``mdadm``, ``resync``, ``other`` and ``total``."""
+    """In virtual time, times on its own clock: ``fio``, ``mkfs``, ``mdadm``, ``resync``, ``other`` and ``total``."""
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,7 +240,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     experiment: Word
     experiment_toml: str
     seed: int | None = None
-    """Overrides the seed of the file; None: the file's seed."""
+    """Replaces the seed in the file, unless it is None."""
     status: RunStatus = RunStatus.INCOMPLETE
     conditions: Conditions
     arrays: Annotated[tuple[ArrayRecord, ...], msgspec.Meta(max_length=MOST_ARRAYS)] = ()
@@ -251,12 +250,12 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
     planned_cells: Lines = ()
     """Keys of all cells that the experiment requests."""
     resumed_after: Annotated[tuple[PartCount, ...], msgspec.Meta(max_length=MOST_CELLS)] = ()
-    """Number of stored cells and rebuilds each time the run was resumed."""
+    """How many cells and rebuilds were stored each time that the run was resumed."""
     stamps: Lines = ()
     """Names of rules and notes that lower trust in the whole result."""
 
     def __post_init__(self) -> None:
-        # Records of version 0.1 have CPU figures in virtual time, of a single stray tick per cell.
+        # Records of version 0.1 contain CPU figures in virtual time, each from a single stray tick.
         if not self.conditions.has_cpu_time and any(cell.cpu for cell in self.cells):
             cells = tuple(msgspec.structs.replace(cell, cpu=None) for cell in self.cells)
             msgspec.structs.force_setattr(self, "cells", cells)
@@ -267,25 +266,25 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Further files of the result's folder: fio documents and timelines of rebuilds."""
+        """The further files of the result's folder, which are fio documents and timelines of rebuilds."""
         named = (*(cell.raw_file for cell in self.cells), *(rebuild.timeline_file for rebuild in self.rebuilds))
         return tuple(name for name in named if name)
 
     @property
     def missing_keys(self) -> tuple[str, ...]:
-        """Keys of planned cells that are not yet measured, in planned order; a resumed run measures these."""
+        """Keys of the planned cells that a resumed run still has to measure, in the planned order."""
         done = self.done_keys
         return tuple(key for key in self.planned_cells if key not in done)
 
 
 def encode_record(record: ResultRecord) -> bytes:
-    """A record as the bytes of its file, indented for readers."""
+    """Return the bytes of the record's file, indented for human readers."""
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 _ESCAPES = (rb"\u", rb"\b", rb"\f", rb"\r", b"\x7f")
 _MOST_CHANGED_BYTES = 4 * MIB
-"""Limit for files of earlier versions: decoded to a tree they take fifty times as much memory."""
+"""Limit for files of earlier versions, which take fifty times as much memory when decoded to a tree."""
 _OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
 Kind = TypeVar("Kind")
 
@@ -295,24 +294,24 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
     if version > known:
         raise ResultError(
             f"'{source}' has {what} format {version}; this raidlab supports formats up to {known}",
-            hint="read it with a newer raidlab",
+            hint="install a newer raidlab to read it",
         )
 
 
 def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
-    """Decode JSON to ``kind``; control characters become visible (lab.gates.text), so that all text can be printed.
+    """Decode JSON to ``kind``, and make control characters visible (lab.gates.text), so that all text can be printed.
 
-    ``change`` is applied to the tree first. Raises msgspec's errors.
+    ``change`` is first applied to the tree. Raises msgspec's errors.
     """
     if change is not None:
         if len(data) > _MOST_CHANGED_BYTES:
             raise msgspec.ValidationError("too large for its format")
         return convert(change(_visible(msgspec.json.decode(data))), kind)
-    # Decode to the type first: unknown fields of any size are dropped.
+    # Decode to the type first, because this drops unknown fields of any size.
     found = decode_json(data, kind)
     # Separate searches take a tenth of the time of one regular expression.
     if data.isascii() and not any(escape in data for escape in _ESCAPES):
-        # The usual case: it cannot contain control characters other than line feeds and tabs.
+        # In this usual case, the text cannot contain control characters other than line feeds and tabs.
         return found
     return convert(_visible(msgspec.to_builtins(found)), kind)
 
@@ -334,7 +333,7 @@ Column = Annotated[tuple[Figure | None, ...], msgspec.Meta(max_length=MOST_SAMPL
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """A named interval of the time axis: healthy, degraded, rebuilding, restored."""
+    """An interval of the time axis, named healthy, degraded, rebuilding or restored."""
 
     name: Word
     start_seconds: Figure
@@ -350,9 +349,9 @@ class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The course of one rebuild, sampled.
+    """Samples taken during one rebuild.
 
-    Each value is that of the interval that ends at its time; the first is None, because no interval ends there.
+    Each value covers the interval that ends at its time. The first is None, because no interval ends there.
     """
 
     format_version: FormatVersion = FORMAT_VERSION
@@ -362,7 +361,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """IOPS at the array, as its users see them."""
     write_iops: Column
     wait_seconds: Column
-    """Mean time of the array's I/Os; None without I/O."""
+    """Mean time of the array's I/Os; None if there were none."""
     rebuilt_fraction: Column
     """None while md runs no rebuild."""
     busy_fraction: Column
@@ -379,7 +378,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_timeline(timeline: Timeline) -> str:
-    """Encode for storage; times are rounded to a thousandth of a second."""
+    """Encode a timeline for storage, with times rounded to a thousandth of a second."""
     return msgspec.json.encode(_rounded(msgspec.to_builtins(timeline))).decode()
 
 
@@ -395,7 +394,7 @@ def _rounded(value: object) -> object:
 
 
 def decode_timeline(text: str, *, source: str) -> Timeline:
-    """A stored timeline. Raises ResultError if it is damaged, or was written by a newer raidlab."""
+    """Decode a stored timeline. Raises ResultError if it is damaged, or was written by a newer raidlab."""
     try:
         found = decode_visible(text.encode(), Timeline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -413,19 +412,19 @@ _COMPUTERS = frozenset(
 
 
 def _measured_part(record: ResultRecord) -> dict[str, Any]:
-    """The reproducible part of a record: all but names, dates and the computer's own time."""
+    """Return the reproducible part of a record, without names, dates and the computer's own time."""
     part: dict[str, Any] = _without(msgspec.to_builtins(record), _CHANCE)
     part["timings"] = _without(part["timings"], _COMPUTERS)
     return part
 
 
 def digest(record: ResultRecord) -> str:
-    """SHA-256 of the measured part, in hexadecimal digits."""
+    """Return the SHA-256 of the measured part, in hexadecimal digits."""
     return hashlib.sha256(msgspec.json.encode(_measured_part(record), order="deterministic")).hexdigest()
 
 
 def differences(first: ResultRecord, second: ResultRecord) -> Iterator[str]:
-    """One line for each value that differs: its path in the record and both values."""
+    """Yield a line for each value that differs, with its path in the record and both values."""
     yield from _differences("", _measured_part(first), _measured_part(second))
 
 

@@ -1,4 +1,4 @@
-"""The rows of a result: all repeats of one array, workload, phase and direction, with their estimates."""
+"""The rows of a result. Each contains all repeats of one array, workload, phase and direction, with estimates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ K = TypeVar("K")
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items by their key, in the order of their first appearance."""
+    """Group the items by key, in the order in which the keys first appear."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -33,17 +33,17 @@ class Row:
     direction: str
     cells: tuple[CellRecord, ...]
     looks: tuple[InterimLook, ...] = ()
-    """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
+    """The looks, if measurement continued until the intervals were narrow. The intervals allow for them."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
         return cell.figures.sections[self.direction]
 
     def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
-        """One figure of each repeat that has it."""
+        """Return the picked figure of each repeat that has it."""
         return list(self.by_repeat(pick).values())
 
     def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
-        """Number of the repeat -> figure; rows of one result are paired by this number."""
+        """Map the number of each repeat to its figure. Rows of one result are paired by this number."""
         return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
 
     def estimate(self, values: Sequence[float]) -> Estimate:
@@ -58,24 +58,24 @@ class Row:
         return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
 
     def latency_seconds(self, name: str) -> Estimate | None:
-        """A latency by field name, such as ``p99_seconds``; None if no repeat has it."""
+        """Return a latency by field name, such as ``p99_seconds``, or None if no repeat has it."""
         values = self.values(lambda section: getattr(section, name))
         return self.estimate(values) if values else None
 
     @property
     def cpu_microseconds_per_io(self) -> Estimate | None:
-        """CPU time of the whole machine per I/O, without the CPU time of the idle machine; None if not measured."""
+        """CPU time of the whole machine per I/O, minus that of the idle machine; None if it was not measured."""
         values = [*self.cpu_by_repeat("cpu_microseconds_per_io").values()]
         return self.estimate(values) if values else None
 
     def cpu_by_repeat(self, name: str) -> dict[int, float]:
-        """Number of the repeat -> a CPU figure by field name, of the repeats that have it."""
+        """Map the number of each repeat that has the named CPU figure to the figure."""
         figures = {cell.repeat: getattr(cell.cpu, name) for cell in self.cells if cell.cpu}
         return {repeat: value for repeat, value in figures.items() if value is not None}
 
     @property
     def predicted_iops(self) -> float | None:
-        """The predicted IOPS of this direction; a mixed load is predicted as a whole, and this is its share."""
+        """The predicted IOPS of this direction, which for a mixed load is its share of the prediction for the whole."""
         cell, ours = self.cells[0], self.section(self.cells[0])
         if cell.predicted_iops is None or len(cell.figures.sections) < 2:
             return cell.predicted_iops
@@ -84,7 +84,7 @@ class Row:
 
 
 def rows(record: ResultRecord) -> tuple[Row, ...]:
-    """All rows of a record: arrays in the record's order, reads before writes."""
+    """Return all rows of a record, with arrays in the record's order and reads before writes."""
     found: dict[tuple[str, str, str, str], list[CellRecord]] = {}
     for cell in sorted(record.cells, key=lambda cell: cell.repeat):
         for direction in cell.figures.sections:

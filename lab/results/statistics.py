@@ -1,8 +1,8 @@
 """Statistics of repeats: medians, ratios of two configurations, and verdicts on families of ratios.
 
-Medians have order-statistic confidence intervals, also under sequential sampling. Ratios are Hodges-Lehmann estimates,
-with confidence intervals from inverting exact rank tests; scipy, which takes a second to load, is loaded only for them.
-Verdicts are: faster, slower, the same, or undecided.
+Medians have order-statistic confidence intervals, even under sequential sampling. Ratios are Hodges-Lehmann estimates,
+with confidence intervals from inverting exact rank tests. Only these need scipy, which takes a second to load.
+Verdicts are faster, slower, the same, or undecided.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from lab.errors import SpecError
 from lab.gates.decoding import MOST_REPEATS, convert, parse_toml
 
 REQUIRED_COVERAGE = 0.95
-"""Reached with six or more repeats; five give 93.75 %."""
+"""Six or more repeats reach this coverage; five give 93.75 %."""
 _MISSES = 1 - REQUIRED_COVERAGE
 FEWEST_FOR_INTERVAL = 6
 DEFAULT_REPEATS = FEWEST_FOR_INTERVAL
-"""The smallest number of repeats whose range covers the median with 95 %."""
+"""The smallest number of repeats whose range covers the median with a probability of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +42,30 @@ class InterimLook:
 
 
 class _Lengths(msgspec.Struct, frozen=True):
-    """Numbers of repeats in an experiment's file; all other keys are ignored."""
+    """The keys of an experiment's file that set numbers of repeats. All other keys are ignored."""
 
     repeats: int = DEFAULT_REPEATS
     most_repeats: int = 0
 
 
 def order_statistic_coverage(n: int, k: int) -> float:
-    """Probability that the k-th smallest and the k-th largest of ``n`` independent samples enclose the median."""
+    """The probability that the k-th smallest and the k-th largest of ``n`` independent samples enclose the median."""
     if not 1 <= k <= (n + 1) // 2:
         raise SpecError(
             f"there is no order statistic {k} from both ends of {n} samples", hint="use 1 ≤ k ≤ (n + 1) / 2"
         )
-    # Integers until the last division, so that large n do not overflow a float.
+    # All values are integers until the last division, so that large n do not overflow a float.
     outside = 2 * sum(math.comb(n, below) for below in range(k))
     return max(0.0, 1 - outside / (1 << n))
 
 
 @cache
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
-    """The looks that decide whether a cell needs more repeats: first, last and one between; () if the number is fixed.
+    """Return the looks that decide whether a cell needs more repeats, or () if the number is fixed.
 
-    The range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 % of the 5 % allowed. Half of
-    this is for the second look, the rest for the last. The second look lies between the geometric and the arithmetic
-    mean of the other two, where it uses its share best.
+    There are three. At the first, the range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 %
+    of the 5 % allowed. The second look gets half of this, and the last look the rest. The second look lies between the
+    geometric and the arithmetic mean of the other two, where it uses its share best.
     """
     if most_repeats <= repeats:
         return ()
@@ -86,11 +86,11 @@ def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
 
 @cache
 def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
-    """The looks of an experiment, given the text of its file; () for a fixed number of repeats."""
+    """Return the looks of an experiment, given the text of its file, or () if its number of repeats is fixed."""
     try:
         lengths = convert(parse_toml(experiment_toml), _Lengths)
     except (SpecError, msgspec.ValidationError):
-        # Written by another version of raidlab in a different format.
+        # Another version of raidlab wrote it in a different format.
         return ()
     if not 1 <= lengths.repeats <= lengths.most_repeats <= MOST_REPEATS:
         return ()
@@ -98,11 +98,11 @@ def looks_of(experiment_toml: str) -> tuple[InterimLook, ...]:
 
 
 def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, float]:
-    """The order statistic that bounds the interval of ``n`` repeats, and the coverage.
+    """Return the order statistic that bounds the interval of ``n`` repeats, and the coverage.
 
-    Before the first look no decision has been made, so the number of repeats counts as fixed. With a number
-    between those of two looks (lost repeats, an interrupted run), the interval may miss the median as often as that of
-    the next look.
+    Before the first look no decision has been made, so the number of repeats counts as fixed. If the number lies
+    between those of two looks (because repeats were lost or the run was interrupted), the interval may miss the median
+    as often as that of the next look.
     """
     if not planned or n < planned[0].n:
         k = _largest(n, _MISSES).k
@@ -113,7 +113,7 @@ def order_statistic(n: int, planned: Sequence[InterimLook] = ()) -> tuple[int, f
 
 
 def _largest(n: int, misses: float) -> InterimLook:
-    """The narrowest interval that misses the median with probability at most ``misses``; min..max if there is none."""
+    """Return the narrowest interval that misses the median with probability at most ``misses``, else the full range."""
     found = InterimLook(n, 1)
     while found.k + 1 <= (n + 1) // 2 and (narrower := InterimLook(n, found.k + 1)).miss <= misses:
         found = narrower
@@ -122,12 +122,12 @@ def _largest(n: int, misses: float) -> InterimLook:
 
 _FAR_SCORE, _FAR_FRACTION = 3.5, 0.05
 _NORMAL_SPREAD = 0.6745
-"""Median absolute deviation of a normal distribution, in standard deviations."""
+"""The median absolute deviation of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A median with an interval that covers the true median with probability ``coverage`` or more."""
+    """A median, with an interval that covers the true median with a probability of at least ``coverage``."""
 
     median: float
     low: float
@@ -137,7 +137,7 @@ class Estimate:
 
     @property
     def half_width_fraction(self) -> float:
-        """Half the interval's width as a fraction of the median; infinite at a median of 0, and for one sample."""
+        """Half the interval's width as a fraction of the median; infinite for a median of 0 and for a single sample."""
         if self.n < 2 or self.median == 0:
             return math.inf
         return (self.high - self.low) / 2 / abs(self.median)
@@ -147,16 +147,16 @@ class Estimate:
         return self.coverage >= REQUIRED_COVERAGE
 
     def text(self, digits: int = 2) -> str:
-        """The estimate as text: ``0.53 [0.50–0.56]``; without an interval for one sample."""
+        """Return text such as ``0.53 [0.50–0.56]``, or without an interval for a single sample."""
         middle = f"{self.median:.{digits}f}"
         return middle if self.n == 1 else f"{middle} [{self.low:.{digits}f}–{self.high:.{digits}f}]"
 
 
 def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Estimate:
-    """The median and the tightest order statistics that cover 95 % or more; min..max if n is too small for that.
+    """Return the median with the tightest order statistics that cover 95 % or more, or else the full range.
 
-    ``looks`` are those of an experiment that measures until intervals are narrow. Raises SpecError without samples, or
-    if one is not finite.
+    ``looks`` are those of an experiment that measures until intervals are narrow. Raises SpecError if there are no
+    samples, or if one is not finite.
     """
     if not samples:
         raise SpecError("no samples: there is no median", hint="measure first")
@@ -171,7 +171,7 @@ def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Est
 
 
 def outliers(samples: Sequence[float]) -> tuple[int, ...]:
-    """Indices of the samples far from the others. They are not excluded from any figure, but marked.
+    """Return the indices of samples that are far from the others. They are marked, but not excluded from any figure.
 
     Far means a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), and more than 5 % from the median.
     """
@@ -188,7 +188,7 @@ def outliers(samples: Sequence[float]) -> tuple[int, ...]:
 
 SIGNIFICANCE = 0.05
 _EXACT_PAIRS = 50
-"""Up to this number the exact signed-rank distribution of scipy is used; above, the normal approximation is as good."""
+"""Up to this many pairs, scipy's exact signed-rank distribution is used. Above, the normal approximation is as good."""
 _EXACT_PRODUCT = 2500
 
 
@@ -202,15 +202,15 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Estimate):
-    """``median``: the Hodges-Lehmann estimate, which lies in the interval; ``n``: the pairs, or the smaller count."""
+    """A Hodges-Lehmann estimate, ``median``, which lies in the interval. ``n`` counts pairs, or the smaller group."""
 
     p_value: float
-    """Two-sided p-value of "there is no difference", for this ratio alone."""
+    """The two-sided p-value of "there is no difference" for this ratio alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatioTest:
-    """Logarithms of the samples of one ratio, and rank tests of any value of it."""
+    """The logarithms of the samples of one ratio, with rank tests of any value of the ratio."""
 
     first: tuple[float, ...]
     """Logarithms of the pairs' ratios, or of the numerator's samples."""
@@ -219,9 +219,9 @@ class RatioTest:
 
     @classmethod
     def paired(cls, numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Self:
-        """Test of interleaved repeats, by number: common drift cancels out. Only repeats that both have are used.
+        """Test interleaved repeats, paired by number so that common drift cancels out. Others are ignored.
 
-        Raises SpecError if they share none, or if a value is not above 0.
+        Raises SpecError if the two have no repeat in common, or if a value is not above 0.
         """
         shared = [number for number in numerator if number in denominator]
         if not shared:
@@ -231,7 +231,7 @@ class RatioTest:
 
     @classmethod
     def apart(cls, numerator: Sequence[float], denominator: Sequence[float]) -> Self:
-        """Test of two separate runs. Raises SpecError without samples, or if a value is not above 0."""
+        """Test two separate runs. Raises SpecError if there are no samples, or if a value is not above 0."""
         if not numerator or not denominator:
             raise SpecError("no samples: there is no ratio", hint="measure first")
         _require_speeds([*numerator, *denominator])
@@ -239,20 +239,23 @@ class RatioTest:
 
     @property
     def n(self) -> int:
-        """Number of pairs, or of samples of the smaller group."""
+        """The number of pairs, or of samples in the smaller group."""
         return len(self.first) if self.second is None else min(len(self.first), len(self.second))
 
     @property
     def smallest_p_value(self) -> float:
-        """Smallest two-sided p-value that is possible with this number of samples, however large the difference."""
+        """The smallest two-sided p-value that this number of samples can give, however large the difference."""
         return smallest_p_value(len(self.first), None if self.second is None else len(self.second))
 
     def p_value(self, side: Side = Side.TWO_SIDED, *, at: float = 1.0) -> float:
-        """p-value of the ratio being ``at`` (two-sided), at most ``at`` (GREATER) or at least ``at`` (LESS)."""
+        """The p-value of the ratio being ``at`` (two-sided), at most ``at`` (GREATER) or at least ``at`` (LESS)."""
         return float(self._p_values([math.log(at)], side)[0])
 
     def equivalence_p_value(self, margin: float, *, at: float = 1.0) -> float:
-        """p-value of the ratio differing from ``at`` by more than ``margin``: two one-sided tests (Schuirmann 1987)."""
+        """Return the p-value of the ratio differing from ``at`` by more than ``margin``.
+
+        It is that of two one-sided tests (Schuirmann 1987).
+        """
         above, below = at / (1 + margin), at * (1 + margin)
         return max(self.p_value(Side.GREATER, at=above), self.p_value(Side.LESS, at=below))
 
@@ -273,13 +276,13 @@ class RatioTest:
         low, high = steps[0], steps[-1]
         if rejected and accepted:
             low, high = steps[max(0, accepted[0] - 1)], steps[min(len(steps) - 1, accepted[-1])]
-        # Too few samples for 95 %: the full range, with its actual coverage.
+        # There are too few samples for 95 %, so this is the full range, with its actual coverage.
         coverage = 1 - max(rejected, default=p_values[0])
         middle = statistics.median(candidates)
         return Ratio(math.exp(middle), math.exp(low), math.exp(high), self.n, coverage, p_zero)
 
     def _candidates(self) -> list[float]:
-        """Means of any two pairs, or differences of any two samples; their median is the estimate."""
+        """Return the means of any two pairs, or the differences of any two samples. Their median is the estimate."""
         if self.second is None:
             return [(a + b) / 2 for number, a in enumerate(self.first) for b in self.first[number:]]
         return [a - b for a in self.first for b in self.second]
@@ -290,7 +293,7 @@ class RatioTest:
 
         moved = np.asarray(self.first)[:, None] - np.asarray(shifts)
         if self.second is None:
-            # Exact zeros occur only if two values are equal; splitting them keeps the size of the test.
+            # Exact zeros occur only if two values are equal. Splitting them keeps the size of the test.
             method = "exact" if len(self.first) <= _EXACT_PAIRS else "asymptotic"
             return stats.wilcoxon(moved, zero_method="zsplit", method=method, alternative=side, axis=0).pvalue
         others = np.repeat(np.asarray(self.second)[:, None], len(shifts), axis=1)
@@ -299,13 +302,13 @@ class RatioTest:
 
 
 def smallest_p_value(first: int, second: int | None) -> float:
-    """Smallest p-value of a two-sided test of ``first`` pairs, or of ``first`` and ``second`` separate samples."""
+    """Return the smallest two-sided p-value for ``first`` pairs, or for ``first`` and ``second`` separate samples."""
     outcomes = 2**first if second is None else math.comb(first + second, first)
     return min(1.0, 2 / outcomes)
 
 
 def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
-    """Minimum number of repeats to detect a clear difference in one of ``comparisons``, if the others show none."""
+    """Return how many repeats can show a clear difference in one of ``comparisons`` if the others show none."""
     count = 1
     while smallest_p_value(count, None if are_paired else count) > SIGNIFICANCE / comparisons:
         count += 1
@@ -315,7 +318,7 @@ def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
 def _require_speeds(values: Iterable[float]) -> None:
     if not all(math.isfinite(value) and value > 0 for value in values):
         raise SpecError(
-            "a ratio of values that are not numbers, or not above 0, is meaningless",
+            "a ratio is meaningless if its values are not numbers above 0",
             hint="check the repeats that produced them",
         )
 
@@ -325,7 +328,7 @@ DEFAULT_MARGIN = 0.05
 
 
 class RatioOutcome(StrEnum):
-    """Verdict on the first of two configurations relative to the second."""
+    """The verdict on the first of two configurations, relative to the second."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -343,7 +346,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PValues:
-    """p-values of the two claims of one comparison, of which at most one is wrong."""
+    """The p-values of the two claims of one comparison, of which at most one is wrong."""
 
     claim: float
     opposite: float
@@ -355,11 +358,11 @@ class Asked:
 
     test: RatioTest
     is_time: bool = False
-    """The figures are times: less is faster."""
+    """Whether the figures are times, so that less is faster."""
 
 
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
-    """The p-values of a family, with each claim adjusted for all comparisons."""
+    """Return the p-values of a family, with each claim adjusted for all comparisons."""
     import numpy as np
     from scipy import stats
 
@@ -377,7 +380,7 @@ def adjusted(family: Sequence[PValues]) -> list[PValues]:
 
 
 def difference_p_values(test: RatioTest, margin: float = DEFAULT_MARGIN, *, at: float = 1.0) -> PValues:
-    """Claim: the ratio differs from ``at``; opposite: it is within the margin of ``at``."""
+    """Return the p-values of the claim that the ratio differs from ``at``, and of its being within the margin."""
     return PValues(test.p_value(at=at), test.equivalence_p_value(margin, at=at))
 
 
@@ -387,15 +390,15 @@ def is_beyond(ratio: Ratio, margin: float, *, at: float = 1.0) -> bool:
 
 
 def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> list[Verdict]:
-    """The verdicts on all ratios of one table.
+    """Return the verdicts on all ratios of one table.
 
     A difference is claimed if the test rejects "no difference" *and* the estimate lies beyond the margin, so far fewer
-    than 5 % of the runs without a difference are reported as different; "the same" is claimed if the equivalence test
-    shows that the ratio lies within the margin: from 1 / (1 + margin) to 1 + margin. Raises SpecError for a margin
-    that is no fraction of 1.
+    than 5 % of the runs without a difference are reported as different. "The same" is claimed if the equivalence test
+    shows that the ratio lies within the margin, from 1 / (1 + margin) to 1 + margin. Raises SpecError if the margin is
+    not a fraction of 1.
     """
     if not 0 <= margin < 1:
-        raise SpecError(f"a margin of {margin:g} is not possible", hint="write a fraction of 1, such as 0.05")
+        raise SpecError(f"a margin of {margin:g} is not possible", hint="use a fraction of 1, such as 0.05")
     raw = [difference_p_values(each.test, margin) for each in family]
     sure = adjusted(raw)
     return [
@@ -416,7 +419,7 @@ def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family:
 
 
 def why_not(test: RatioTest, p_value: float, family: int) -> str:
-    """Why a difference is not significant: too few repeats, too many comparisons for them, or too much noise."""
+    """Say why a difference is not significant: too few repeats, too many comparisons for them, or too much noise."""
     needed = repeats_needed(family, are_paired=test.second is None)
     what = "1 repeat is" if test.n == 1 else f"{test.n} repeats are"
     among = f" for one clear difference among {family} comparisons" if family > 1 else ""

@@ -1,11 +1,11 @@
 """The folder of results, results outside it, and the result of a run in progress.
 
-Every finished cell is on disk before the next one starts.
+Each finished cell is on disk before the next one starts.
 
-Outside the store are folders from other computers, and files of formats that plugins add. Imported and merely displayed
-results pass the same check: the record must be valid, and every document that it names must exist and decompress. An
-import is checked completely before any of it is stored. Where results are only displayed, an invalid one does not
-affect the others.
+Results outside it are in folders from other computers, and in files whose formats plugins add. Imported and merely
+displayed results pass the same check: the record must be valid, and every document that it names must exist and
+decompress. An import is checked completely before any of it is stored. When results are only displayed, an invalid one
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class ResultNotStored(ResultError):
 
 
 def journal_of(folder: Path) -> Journal[Entry]:
-    """The finished cells and rebuilds of the result in ``folder``, one per line."""
+    """Return the journal of the result in ``folder``, with one finished cell or rebuild per line."""
     # A result may be displayed from another user's folder.
     return Journal(folder / JOURNAL_NAME, Entry, hint="remove that line", is_own=False, decode=decode_visible)
 
 
 def _with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecord:
-    """The record with entries added; an entry replaces an earlier one with the same key."""
+    """Return the record with entries added, each of which replaces an earlier one with the same key."""
     cells = {cell.key: cell for cell in record.cells}
     rebuilds = {rebuild.key: rebuild for rebuild in record.rebuilds}
     for entry in entries:
@@ -87,7 +87,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
     def __init__(self, runs: RunFolders, record: ResultRecord) -> None:
         """Take the lock and open the journal, repairing an incomplete last line.
 
-        Raises MachineBusy if another process writes this result, ResultError if the folder cannot be written.
+        Raises MachineBusy if another process is writing this result, and ResultError if the folder cannot be written.
         """
         self.folder = runs.path(record.id)
         self._journal = journal_of(self.folder)
@@ -104,7 +104,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
 
         The raw JSON of a cell and the ``timeline`` of a rebuild are written to separate files.
 
-        Raises ResultError if the entry cannot be stored; the record is then unchanged.
+        Raises ResultError if the entry cannot be stored, which leaves the record unchanged.
         """
         if isinstance(entry, CellRecord):
             if text := entry.figures.raw_json:
@@ -137,9 +137,9 @@ class RunJournal(AbstractContextManager["RunJournal"]):
         stamps: Iterable[str] = (),
         changes: ResultRecord | None = None,
     ) -> ResultRecord:
-        """Write the final record and close. ``changes`` replaces the record, if its arrays or conditions changed.
+        """Write the final record and close. If arrays or conditions changed, ``changes`` replaces the record.
 
-        Raises ResultNotStored, which holds the bytes; the journal is then kept for ``resume``.
+        If it raises ResultNotStored, which holds the bytes, the journal is kept for ``resume``.
         """
         record = _with_entries(changes, [*self.record.cells, *self.record.rebuilds]) if changes else self.record
         all_stamps = tuple(dict.fromkeys([*record.stamps, *stamps]))
@@ -158,7 +158,7 @@ class RunJournal(AbstractContextManager["RunJournal"]):
         return record
 
     def close(self) -> None:
-        """Release the lock; the entries added so far remain as an incomplete result."""
+        """Release the lock. The entries added so far remain as an incomplete result."""
         self._held.close()
 
     def __exit__(self, *_: object) -> None:
@@ -167,19 +167,19 @@ class RunJournal(AbstractContextManager["RunJournal"]):
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Results as the files of their folders. They are not held in memory: a class has thousands."""
+    """Results as the files of their folders. They are not held in memory, because a class has thousands."""
 
     source: Path
     ids: Sequence[str]
     read: Callable[[str, Iterable[str]], Iterator[bytes]]
-    """Lazily reads files of one result's folder, given by path. Raises ResultError."""
+    """Reads the files of one result's folder lazily, by path. Raises ResultError."""
     documents: Mapping[str, Collection[str]] | None
-    """Paths of each result's documents, if they were checked already; None: they are checked when a result is read."""
+    """The paths of each result's documents if these are already checked. None if they are checked on reading."""
 
     def record(self, result_id: str) -> ResultRecord:
         """Read and check one result.
 
-        Raises ResultError if it is damaged, newer than this raidlab, has another result's id, or lacks a document.
+        Raises ResultError if it is damaged, is newer than this raidlab, has another result's id, or lacks a document.
         """
         (data,) = self.read(result_id, [RECORD_NAME])
         return self.checked(result_id, data)
@@ -196,7 +196,7 @@ class ResultFiles:
         return record
 
     def document(self, result_id: str, name: str) -> str:
-        """A fio document or a timeline. Raises ResultError."""
+        """Read a fio document or a timeline. Raises ResultError."""
         (data,) = self.read(result_id, [name])
         return unpacked(data, f"'{name}' of result '{result_id}' in '{self.source}'")
 
@@ -215,7 +215,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ResultSummary:
-    """One line of a list of results; ``problem`` says why a result cannot be read."""
+    """One line of a list of results. ``problem`` says why the result cannot be read."""
 
     id: str
     created_utc: str = ""
@@ -225,7 +225,7 @@ class ResultSummary:
     measured_count: int = 0
     """Number of stored cells and rebuilds."""
     planned_count: int = 0
-    """Number of stored and missing ones: an adaptive run measures more than planned."""
+    """Number of stored and missing cells and rebuilds. An adaptive run measures more than planned."""
     is_imported: bool = False
     """Whether the result was imported; ``latest`` never refers to an imported result."""
     problem: str = ""
@@ -236,14 +236,14 @@ class ResultSummary:
 
 
 def checked_id(text: str) -> str:
-    """Return ``text`` if it is a valid result id: a name other than ``latest`` and not that of a results file.
+    """Return ``text`` if it is a valid result id, which is not ``latest`` or the name of a results file.
 
-    Raises ResultError otherwise.
+    Raises ResultError if it is not.
     """
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
-        raise ResultError(f"'{text}' cannot be the name of a result: it is reserved", hint="choose another name")
+        raise ResultError(f"'{text}' cannot be the name of a result: it is reserved", hint="choose a different name")
     return text
 
 
@@ -261,10 +261,10 @@ def unpacked(data: bytes, what: str) -> str:
 
 
 def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
-    """The record of ``result_id``. Raises ResultError as ``decode_record`` does, and if the record has another id.
+    """Decode the record of ``result_id``. Raises ResultError as ``decode_record`` does, and if its id is different.
 
-    A result copied from a virtual machine is stored with the machine's name appended if its own name is already taken
-    (provision/vagrant/results.rb); the longer name is then its id.
+    If the name of a result copied from a virtual machine is already taken, it is stored with the machine's name
+    appended (provision/vagrant/results.rb), and the longer name becomes its id.
     """
     record = decode_record(data, source=source)
     if checked_id(result_id).startswith(f"{record.id}-"):
@@ -275,7 +275,7 @@ def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
 
 
 def decode_record(data: bytes, *, source: str) -> ResultRecord:
-    """A record from the bytes of its file.
+    """Decode a record from the bytes of its file.
 
     Raises ResultError if it is not a record, is damaged, or was written by a newer raidlab.
     """
@@ -293,7 +293,7 @@ def decode_record(data: bytes, *, source: str) -> ResultRecord:
 
 
 def new_id(experiment: str, now: datetime) -> str:
-    """The id of a new result, such as ``20261121T100129Z-antioquia-quick``."""
+    """Return the id of a new result, such as ``20261121T100129Z-antioquia-quick``."""
     return stem(now, id_word(experiment) or "run")
 
 
@@ -309,14 +309,14 @@ class ResultStore:
             begin_hint="run an experiment first",
             list_hint="'raidlab results' lists them",
             inner=("raw",),
-            # Holds the key that signs bundles.
+            # The folder holds the key that signs bundles.
             beside=(root.parent,),
         )
 
     def begin(self, draft: ResultRecord) -> RunJournal:
-        """Begin a result with the draft's id, or with a number appended if that is taken.
+        """Begin a result with the draft's id, or with a number appended if that id is taken.
 
-        Close the journal (``with``) when done. Raises ResultError if the folder cannot be written.
+        The caller must close the journal (``with``). Raises ResultError if the folder cannot be written.
         """
         try:
             with self.runs.changing():
@@ -328,7 +328,7 @@ class ResultStore:
                     sync_folder(self.root)
                     return RunJournal(self.runs, draft)
                 except BaseException:
-                    # Without its draft the folder would be an unreadable result.
+                    # Without a draft in it, the folder would be an unreadable result.
                     shutil.rmtree(folder, ignore_errors=True)
                     raise
         except OSError as error:
@@ -337,7 +337,7 @@ class ResultStore:
     def resume(self, name: str) -> RunJournal:
         """Resume an incomplete result; ``journal.record.missing_keys`` lists the missing cells.
 
-        Raises ResultError if it is complete, or another process is writing it.
+        Raises ResultError if it is complete, or if another process is writing it.
         """
         folder = self._folder(self.find(name))
         if is_there(folder / RECORD_NAME) and self.load(folder.name).status is RunStatus.COMPLETE:
@@ -355,7 +355,7 @@ class ResultStore:
         return journal
 
     def load(self, name: str) -> ResultRecord:
-        """A result by id, unique prefix of an id, or ``latest``. An interrupted one is returned as incomplete.
+        """Load a result by id, unique prefix of an id, or ``latest``. An interrupted one is returned as incomplete.
 
         Raises ResultError if it does not exist, is damaged, or is newer than this raidlab.
         """
@@ -388,7 +388,7 @@ class ResultStore:
         return record
 
     def raw(self, record_id: str, raw_file: str) -> bytes:
-        """The compressed file named by a cell's ``raw_file`` or a rebuild's ``timeline_file``. Raises ResultError."""
+        """Read the compressed file in a cell's ``raw_file`` or a rebuild's ``timeline_file``. Raises ResultError."""
         folder = self._folder(record_id)
         if not is_document(raw_file):
             raise ResultError(
@@ -401,30 +401,30 @@ class ResultStore:
             raise _unreadable(f"'{folder / raw_file}'", error) from error
 
     def raw_json(self, record_id: str, raw_file: str) -> str:
-        """The decompressed document in a raw file. Raises ResultError."""
+        """Decompress the document in a raw file. Raises ResultError."""
         return unpacked(self.raw(record_id, raw_file), f"'{self.root / record_id / raw_file}'")
 
     def list(self) -> tuple[ResultSummary, ...]:
-        """All results: those measured here, newest first, then imported ones, then unreadable ones."""
+        """List the results that were measured here, newest first, then imported ones, then unreadable ones."""
         found = [self._summary(name) for name in self.runs.names()]
         return tuple(sorted(found, key=_by_age, reverse=True))
 
     def ids(self) -> tuple[str, ...]:
-        """The ids of all results, newest first, without reading them."""
+        """Return the ids of all results, newest first, without reading the results."""
         return self.runs.ids()
 
     def find(self, name: str) -> str:
         """Resolve an id, a unique prefix of one, or ``latest`` to an id. Raises ResultError if none or several match.
 
-        ``latest`` is the newest readable result measured here, by ``created_utc``: never an imported one, whatever its
-        name or date.
+        ``latest`` is the newest readable result measured here, by ``created_utc``. It is never an imported result,
+        whatever its name or date.
         """
         return self.runs.find(name, self._latest)
 
     def delete(self, name: str) -> str:
         """Delete one result and return its id.
 
-        Raises MachineBusy if it is being written, ResultError if it does not exist or cannot be deleted.
+        Raises MachineBusy if it is being written, and ResultError if it does not exist or cannot be deleted.
         """
         result_id = checked_id(self.find(name))
         self.runs.delete(result_id)
@@ -445,12 +445,12 @@ class ResultStore:
         if not own:
             raise ResultError(
                 f"no result in '{self.root}' was measured here",
-                hint="'latest' excludes imported results: give an id; 'raidlab results' lists the ids",
+                hint="'latest' excludes imported results, so give an id; 'raidlab results' lists the ids",
             )
         return max(own)[1]
 
     def _created(self, record_id: str) -> str:
-        """The result's date, in a form that sorts by age; empty if it cannot be read."""
+        """Return the result's date in a form that sorts by age, or an empty string if it cannot be read."""
         folder = self.root / record_id
         try:
             name = RECORD_NAME if is_there(folder / RECORD_NAME) else DRAFT_NAME
@@ -487,14 +487,14 @@ def _by_age(summary: ResultSummary) -> tuple[bool, bool, str, str]:
 
 
 def _unreadable(what: str, error: OSError) -> ResultError:
-    hints = {errno.EACCES: "make it readable for you (chmod u+rwX)", errno.ENOENT: "restore it from a copy"}
+    hints = {errno.EACCES: "make it readable (chmod u+rwX)", errno.ENOENT: "restore it from a copy"}
     hint = hints.get(error.errno or 0, "restore it from a copy, or delete it")
     return ResultError(f"{what} cannot be read: {error.strerror or error}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRebuild:
-    """Rebuilds of one array in a stored result, under one workload or none."""
+    """The rebuilds of one array in a stored result, under one workload or none."""
 
     result: str
     experiment: str
@@ -502,12 +502,12 @@ class MeasuredRebuild:
     under_workload: str
     """Empty: none."""
     bytes_per_second: float
-    """Median of the repeats."""
+    """The median of the repeats."""
     count: int
 
 
 def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
-    """All measured rebuilds in this store, newest results first; unreadable results are omitted."""
+    """Return all measured rebuilds in this store, with the newest results first, omitting unreadable results."""
     found = []
     for summary in store.list():
         with suppress(ResultError):
@@ -525,7 +525,7 @@ class ResultFormat(NamedTuple):
     suffix: str
     """In lowercase letters, for example ``.zip``."""
     read: Callable[[Path], ResultFiles]
-    """Raises ResultError, including for a file in another format."""
+    """Reads a file. Raises ResultError, for example if the file has a different format."""
     write: Callable[[ResultStore, Sequence[str], Path], object]
     """Writes the results with these names to a file. Raises ResultError."""
 
@@ -541,12 +541,12 @@ class FoundResult:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a word names a results file or a folder, not a stored result."""
+    """Whether a word names a results file or a folder, instead of a stored result."""
     return "/" in name or _format_of(Path(name)) is not None
 
 
 def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResult | str]:
-    """Every readable result of the store, of files and of folders; for each unreadable one the reason as a sentence."""
+    """Yield each readable result in the store, in files and in folders, and for each unreadable one the reason."""
     for name in names:
         try:
             yield from _of_name(name, store)
@@ -557,8 +557,8 @@ def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResu
 
 
 def read_files(file: Path) -> ResultFiles:
-    """The results of a file. Raises ResultError if its format is unknown to this raidlab, or if it is damaged."""
-    # A file with any other name is read as well: anyone who downloads a bundle may rename it.
+    """Read the results in a file. Raises ResultError if its format is unknown to this raidlab, or if it is damaged."""
+    # A file with any other name is read as well, because people rename bundles that they download.
     found = _format_of(file) or extension(ResultFormat)
     if found is None:
         raise ResultError(f"'{file}' is not a results file", hint="name a result, a bundle, or a folder of either")
@@ -579,11 +579,11 @@ def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
     elif path.is_dir() or path.is_file():
         yield from _of_folder(path if path.is_dir() else path.parent, store)
     else:
-        raise ResultError(f"there is no '{name}'", hint="name a result, a bundle, or a folder of either")
+        raise ResultError(f"'{name}' does not exist", hint="name a result, a bundle, or a folder of either")
 
 
 def _of_folder(folder: Path, store: ResultStore) -> Iterator[FoundResult | str]:
-    """Results of a single result's folder, or of a folder with results, results files, or both."""
+    """Yield the results in a single result's folder, or in a folder of results, results files, or both."""
     stored = _in_folder(folder)
     files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _format_of(path))
     if not files and not stored.ids:
@@ -601,7 +601,7 @@ def _each(found: ResultFiles) -> Iterator[FoundResult | str]:
 
 
 def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, bytes]]:
-    """The files of one result with their paths in its folder. Raises ResultError for a damaged document."""
+    """Yield the files of one result, with their paths in its folder. Raises ResultError if a document is damaged."""
     yield RECORD_NAME, encode_record(record)
     for name in record.files:
         data = store.raw(record.id, name)
@@ -610,9 +610,9 @@ def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, by
 
 
 def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Import a file, a result's folder, or a folder of results; returns the new ids and those already in the store.
+    """Import a file, a result's folder, or a folder of results. Return the new ids, and those already in the store.
 
-    Raises ResultError, and stores nothing, if a result is damaged, newer than this raidlab, or has another's id.
+    Raises ResultError, and stores nothing, if a result is damaged, is newer than this raidlab, or has another's id.
     """
     found = _in_folder(source) if source.is_dir() else read_files(source)
     if not found.ids:
@@ -642,7 +642,7 @@ def _is_known(store: ResultStore, record: ResultRecord) -> bool:
 
 
 def _in_folder(folder: Path) -> ResultFiles:
-    """Results in a folder, or the single result of a result's folder; interrupted ones are included as incomplete."""
+    """Return the results in a folder, or the one in a result's folder. Interrupted results count as incomplete."""
     whole = folder.resolve()
     store = ResultStore(whole.parent if is_result(whole) else whole)
 

@@ -1,1 +1,1 @@
-"""The report as one HTML file that needs no network: plots, tables, findings and conditions of measurement."""
+"""The report as one HTML file that needs no network, with plots, tables, findings and measuring conditions."""

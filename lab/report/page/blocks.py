@@ -1,9 +1,9 @@
 """The building blocks of a page (sections, text, tables, plots, foldable parts), and its rendering.
 
-A page is one self-contained HTML file that a browser shows without a network. The templates render the blocks;
-``blocks.html.jinja`` has one macro for each kind of block. A plot is a value: the data and layout for Plotly, and a
-text for readers who cannot see it. Its colours are roles (``@measured``, ``@c1`` …), which the page replaces by colours
-for a light or a dark screen. Marks of different kinds also differ in shape.
+A page is one self-contained HTML file that a browser shows without a network. The templates render the blocks, and
+``blocks.html.jinja`` contains one macro for each kind of block. A plot is a value with the data and layout for Plotly,
+and a text for readers who cannot see it. Its colours are roles (``@measured``, ``@c1`` …), which the page replaces with
+colours for a light or a dark screen. Marks of different kinds also differ in shape.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Plot:
 
 
 def colour(number: int) -> str:
-    """The colour role of series ``number``, which counts from 0."""
+    """Return the colour role of series ``number``, counted from 0."""
     return f"@c{number % _COLOURS + 1}"
 
 
 def plain(text: str) -> str:
-    """Text escaped for Plotly, which interprets some HTML; names from imported bundles are untrusted."""
+    """Escape text for Plotly, which interprets some HTML. Names from imported bundles are untrusted."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def wrapped(text: str, width: int = 26) -> str:
-    """Escaped text in lines of about ``width`` characters."""
+    """Return escaped text in lines of about ``width`` characters."""
     lines: list[str] = []
     for word in text.split():
         if lines and len(lines[-1]) + 1 + len(word) <= width:
@@ -66,18 +66,18 @@ def wrapped(text: str, width: int = 26) -> str:
 
 
 def scatter(name: str, x: Sequence[Any], y: Sequence[Any], hover: str, *, mode: str = "markers", **more: Any) -> Trace:
-    """Marks or lines; ``name`` is escaped, ``hover`` is a Plotly template."""
+    """Return marks or lines. ``name`` gets escaped, and ``hover`` is a Plotly template."""
     return {"type": "scatter", "mode": mode, "name": plain(name), "x": x, "y": y, "hovertemplate": hover, **more}
 
 
 def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace:
-    """A small stroke for each value; each of ``points`` is the name of the bar and the value."""
+    """Return a small stroke for each value. Each of ``points`` is the name of the bar and the value."""
     marker = {"symbol": "line-ns-open", "size": 12, "color": MEASURED, "line": {"width": 1.5, "color": MEASURED}}
     return scatter(what, [number(value) for _, value in points], [name for name, _ in points], hover, marker=marker)
 
 
 def categories(names: Sequence[str]) -> dict[str, Any]:
-    """A category axis with the first name on top."""
+    """Return a category axis with the first name at the top."""
     order = list(dict.fromkeys(names))
     return {
         "type": "category",
@@ -89,7 +89,7 @@ def categories(names: Sequence[str]) -> dict[str, Any]:
 
 
 def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
-    """A logarithmic axis whose ticks do not overlap."""
+    """Return a logarithmic axis whose ticks do not overlap."""
     found = [value for value in values if value > 0]
     span = max(found) / min(found) if found else 1.0
     steps = (1, 2, 5) if span < 300 else (1,)
@@ -98,7 +98,7 @@ def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
 
 
 def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = INK) -> dict[str, Any]:
-    """Plotly error bars from intervals, scaled like the medians by ``scale``."""
+    """Return Plotly error bars for the intervals, multiplied by ``scale`` like the medians."""
     ends = ([number(end * scale) for end in (each.low, each.median, each.high)] for each in found)
     bars = [(high - median, median - low) for low, median, high in ends]
     return {
@@ -114,7 +114,7 @@ def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = 
 
 
 def median_bars(names: Sequence[str], found: Sequence[Estimate], hover_texts: Sequence[str], hover: str) -> Trace:
-    """A horizontal bar with an interval for each median; ``hover_texts`` are the ``customdata`` in ``hover``."""
+    """Return a horizontal bar with an interval for each median. ``hover_texts`` are the ``customdata`` in ``hover``."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -129,18 +129,18 @@ def median_bars(names: Sequence[str], found: Sequence[Estimate], hover_texts: Se
 
 
 def interval_words(found: Estimate, *, scale: float = 1.0, digits: int = 3) -> str:
-    """The interval and the number of repeats for a hover text: ``[0.50 – 0.56], n = 6``."""
+    """Return the interval and the number of repeats for a hover text, as in ``[0.50 – 0.56], n = 6``."""
     return f"[{found.low * scale:.{digits}g} – {found.high * scale:.{digits}g}], n = {found.n}"
 
 
 def number(value: float) -> float:
-    """The value with four significant digits, which suffice for a plot and take fewer bytes."""
+    """Round the value to four significant digits, which suffice for a plot and take fewer bytes."""
     return float(f"{value:.4g}")
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A warning; ``why`` and ``remedy`` are those of the lint rule, if one applies."""
+    """A warning. ``why`` and ``remedy`` are those of the lint rule, if one applies."""
 
     rule: str
     sentence: str
@@ -149,7 +149,7 @@ class Stamp:
 
 
 class Marked(str):
-    """Text of a table cell with additions for the page: a sign, a style, or an explanation below."""
+    """The text of a table cell, with a sign, a style or an explanation that the page adds to it."""
 
     sign: str
     css_class: str
@@ -164,11 +164,11 @@ class Marked(str):
 
 @dataclass(frozen=True, slots=True)
 class ShownTable:
-    """A table with options for its display."""
+    """A table and how to display it."""
 
     table: Table
     is_titled: bool = True
-    """False if the heading above it says the same."""
+    """Whether to show its title; False if the heading above it says the same."""
     css_class: str = ""
     """A class of the style sheet."""
     head_column: int = 0
@@ -196,7 +196,7 @@ class PageGroup:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A list of lines; lines beyond ``most`` are replaced by their number."""
+    """A list of lines. Lines beyond ``most`` are counted instead of shown."""
 
     lines: tuple[str, ...]
     most: int
@@ -299,7 +299,7 @@ PARTS = Path(__file__).with_name("parts")
 
 
 def render_page(page: Page) -> str:
-    """The HTML document. Raises RequirementMissing if jinja2 or plotly (extra ``report``) is missing."""
+    """Render the HTML document. Raises RequirementMissing if jinja2 or plotly (extra ``report``) is missing."""
     plots: list[Plot] = []
 
     def register(plot: Plot) -> int:
@@ -308,7 +308,7 @@ def render_page(page: Page) -> str:
 
     own = page.own or OwnScripts(PARTS, (), (), None, has_plots=False)
     body = render_part("page.html.jinja", PARTS, page=page, register=register, version=__version__)
-    # Without plots, this script only unfolds everything for printing; a page's own scripts use it to draw.
+    # Without plots, this script only unfolds everything for printing. A page's own scripts use it to draw.
     scripts = [
         PARTS / "drawing.js",
         *([PARTS / "plots.js"] if plots else ()),
@@ -325,7 +325,7 @@ def render_page(page: Page) -> str:
 
 
 def render_part(template: str, folder: Path, **values: Any) -> str:
-    """Render a template of ``folder``, which may include templates of this package; values are escaped.
+    """Render a template of ``folder``, which may include templates of this package. Values are escaped.
 
     Raises RequirementMissing if jinja2 is missing.
     """
@@ -355,14 +355,14 @@ def render_document(
     data: Mapping[str, Any] | None = None,
     scripts: Sequence[str] = (),
 ) -> str:
-    """A document around ``body``, an output of ``render_part``, with a content security policy for ``scripts``.
+    """Render a document around ``body``, an output of ``render_part``, with a content security policy for ``scripts``.
 
-    ``data`` maps element ids to values, embedded as JSON. ``kind`` is a class for the style sheet. Raises
+    ``data`` maps element ids to values, which are embedded as JSON. ``kind`` is a class for the style sheet. Raises
     RequirementMissing if jinja2 is missing.
     """
     from markupsafe import Markup
 
-    # These are safe: raidlab's own files, escaped output of a template, and JSON that cannot end its element.
+    # These are safe, being raidlab's own files, escaped output of a template, and JSON that cannot end its element.
     return render_part(
         "document.html.jinja",
         PARTS,
@@ -400,5 +400,5 @@ def _text(path: Path) -> str:
 
 
 def _hash(script: str) -> str:
-    """The hash for the content security policy, which prevents scripts in imported results from running."""
+    """Return the hash for the content security policy, which keeps scripts in imported results from running."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

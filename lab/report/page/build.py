@@ -1,4 +1,4 @@
-"""Reports in all output formats, and the content of the report page; the templates determine its look."""
+"""Reports in all output formats, and the content of the report page, whose look the templates determine."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ SIGNS = {
     Holds.CANNOT_TELL: "?",
     Holds.NOT_MEASURED: "–",
 }
-"""Verdict -> sign, so that verdicts can be told apart without colour."""
+"""A sign for each verdict, so that verdicts can be told apart without colour."""
 _KINDS = (
     ("✓ holds", ((Holds.YES, True), (Holds.YES, False))),
     ("≈ the order holds", ((Holds.ORDER_ONLY, True), (Holds.ORDER_AT_LEAST, True))),
@@ -95,11 +95,11 @@ _FOOTER = (
     "meaning elsewhere; ratios and orders do if emulated drives limit the speed."
 )
 _FEW_RESULTS = 12
-"""Longer lists of results are folded at first."""
+"""A list with more results than this is folded at first."""
 
 
 def _build_page(found: Collected, title: str) -> Page:
-    """The content of the page. A result that can be shown only in part is shown with an error message."""
+    """Build the content of the page. A result that can be shown only in part gets an error message."""
     problems = list(found.problems)
     sections: list[PageSection] = []
     for experiment, comparison in found.comparisons.items():
@@ -133,12 +133,12 @@ def _build_page(found: Collected, title: str) -> Page:
 
 
 def all_figures(tables: tuple[Table, ...], *, is_open: bool) -> Fold:
-    """A foldable block with all tables."""
+    """Return a foldable block with all tables."""
     return Fold("All figures as tables", tables, is_open)
 
 
 def _titles(found: Collected) -> list[str]:
-    """The titles of the results; with the machine or the time if several results have the same title."""
+    """Return the titles of the results, with the machine or the time if several results have the same title."""
     plain = [labels_of(each.record).title for each in found.detailed]
     longer = [f"{title}: {each.machine}" for title, each in zip(plain, found.detailed, strict=True)]
     return [
@@ -240,7 +240,7 @@ def _result_section(each: Loaded, title: str) -> PageSection:
 
 
 def shown(groups: Iterable[PageGroup]) -> Iterator[PageGroup]:
-    """The groups that have plots or tables."""
+    """Yield the groups that have plots or tables."""
     yield from (group for group in groups if group.plots or group.tables)
 
 
@@ -274,7 +274,7 @@ def _groups(
 
 
 def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
-    """Warnings about deviations from theory; a mixed load, predicted as a whole, has one for both directions."""
+    """Yield warnings about deviations from theory. A mixed load, predicted as a whole, has one for both directions."""
     shown = {(row.array, row.workload, row.phase) for row in compared}
     for each in beside:
         if each.is_off and (each.array, each.workload, each.phase) in shown:
@@ -283,7 +283,7 @@ def _off_theory(compared: Sequence[Row], beside: Sequence[BesideTheory], labels:
 
 
 def _timelines(each: Loaded, labels: ResultLabels, problems: list[str]) -> Iterator[Plot]:
-    """For each array and load, the timeline of the first rebuild that has one."""
+    """Yield the timeline of the first rebuild that has one, for each array and load."""
     shown: set[tuple[str, str]] = set()
     for rebuild in each.record.rebuilds:
         key = (rebuild.array, rebuild.under_workload)
@@ -343,7 +343,7 @@ def _unbroken(text: str) -> str:
 
 
 def explained(text: str) -> Stamp:
-    """A warning with the explanation of its lint rule."""
+    """Return a warning with the explanation of its lint rule."""
     rest = text.removeprefix("recipe: ")
     rule_id, _, sentence = rest.partition(": ")
     rule = all_rules().get(rule_id)
@@ -406,12 +406,12 @@ def _default_title(found: Collected) -> str:
 
 
 def html_report(found: Collected, title: str = "") -> str:
-    """The report as one HTML file. Raises RequirementMissing if the extra ``report`` is not installed."""
+    """Return the report as one HTML file. Raises RequirementMissing if the extra ``report`` is not installed."""
     return render_page(_build_page(found, visible(title or _default_title(found))))
 
 
 def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
-    """Write a report into ``folder``: HTML, or Markdown if the extra ``report`` is not installed. Returns its path."""
+    """Write a report into ``folder`` as HTML, or as Markdown without the extra ``report``, and return its path."""
     try:
         path, text = folder / f"{name}.html", html_report(found, title)
     except RequirementMissing:
@@ -422,7 +422,7 @@ def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
 
 
 def text_report(found: Collected, title: str = "", *, is_markdown: bool = False) -> str:
-    """The report for a terminal, or as Markdown."""
+    """Return the report for a terminal, or as Markdown."""
     head, bullet = ("# ", "- ") if is_markdown else ("", "  ")
 
     def line(text: str) -> str:
@@ -460,10 +460,10 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
 
 
 def csv_report(found: Collected) -> str:
-    """The report as CSV: one result in the columns of its study, or all repeats of several results in one table.
+    """Return one result as CSV in the columns of its study, or all repeats of several results in one table.
 
-    With more than ``MOST_DETAILED`` results, there is one line per ratio to the baseline, and ResultError is raised if
-    no result has two arrays.
+    With more than ``MOST_DETAILED`` results, there is one line per ratio to the baseline. Raises ResultError if none of
+    them has two arrays.
     """
     if len(found.listed) == 1 and found.detailed:
         return csv_of(found.detailed[0].record)
@@ -476,7 +476,7 @@ def csv_report(found: Collected) -> str:
         ]
         if not lines:
             raise ResultError(
-                "no result has two arrays to compare", hint="name fewer results to see the figures of each"
+                "no result has two arrays to compare", hint="give fewer results to see the figures of each"
             )
         return as_csv(("experiment", "array", "baseline", "workload", "direction", "ratio"), lines)
     body: list[list[object]] = []

@@ -1,4 +1,4 @@
-"""Plots of the report page: levels side by side, figures by chunk size, rebuilds, and ratios."""
+"""The plots of the report page, which show levels side by side, figures by chunk size, rebuilds, and ratios."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LevelPlots:
         if is_large(rows[0]):
             values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in rows]
             first = [row.section(row.cells[0]) for row in rows]
-            # A foreign record may have a rate without I/Os.
+            # An imported record may contain a rate without I/Os.
             scales = [section.io_bytes / section.total_ios / 1e6 if section.total_ios else 0.0 for section in first]
             marks = self._published(Quantity.BANDWIDTH, rows, values) or self._published(Quantity.IOPS, rows, values)
             unit, what = "MB/s", "Throughput"
@@ -97,7 +97,7 @@ class LevelPlots:
         return self._bars(what, unit, "more is better", rows, values, theory, marks)
 
     def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
-        """Theory's ratios to the first array times the measured value of that array, if the disks' speed is unknown."""
+        """Multiply theory's ratios to the first array by its measured value, because the disks' speed is unknown."""
         if self._theory is None:
             return [None] * len(rows)
         predicted = [
@@ -113,7 +113,7 @@ class LevelPlots:
         rows = self._rows
         values = [row.values(lambda section: section.mean_seconds * 1000) for row in rows]
         in_flight = self._labels.in_flight(rows[0].workload)
-        # Little's law: I/Os in flight = IOPS × latency in seconds.
+        # By Little's law, I/Os in flight = IOPS × latency in seconds.
         theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
         marks = self._published(Quantity.MEAN_LATENCY, rows, values)
         return self._bars("Mean latency", "milliseconds", "less is better", rows, values, theory, marks)
@@ -169,9 +169,9 @@ class LevelPlots:
     def _published(
         self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
     ) -> dict[str, tuple[float, str]]:
-        """Array -> published ratio times the measured value of the other array, and the calculation in words.
+        """Map each array to the published ratio times the other array's measured value, and the calculation in words.
 
-        Published absolute figures are not shown, because they were measured on another machine.
+        Published absolute figures are not shown, because they were measured on a different machine.
         """
         medians = {row.array: estimate(found).median for row, found in zip(rows, values, strict=True) if found}
         return {
@@ -232,7 +232,7 @@ _Sweep = list[tuple[int, Row]]
 
 
 def chunk_plots(record: ResultRecord, groups: Iterable[Sequence[Row]], labels: ResultLabels) -> Iterator[Plot]:
-    """A plot for each workload that was measured on arrays that differ only in their chunk size."""
+    """Yield a plot for each workload that was measured on arrays that differ only in their chunk size."""
     arrays = {array.name: array for array in record.arrays}
     for rows in groups:
         sweeps: dict[str, _Sweep] = {}
@@ -270,7 +270,7 @@ def _chunk_plot(first: Row, swept: dict[str, _Sweep], labels: ResultLabels) -> P
 
 
 def line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
-    """A line of medians with intervals; its index ``place`` selects colour, dash and symbol."""
+    """Return a line of medians with intervals. Its index ``place`` selects the colour, the dash and the symbol."""
     return scatter(
         name,
         places,
@@ -287,7 +287,7 @@ _LANE_PIXELS, _GAP = 120, 0.04
 
 
 def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
-    """Rebuild times beside their predictions."""
+    """Plot rebuild times beside their predictions."""
     groups = grouped(record.rebuilds, lambda rebuild: (rebuild.array, rebuild.under_workload))
     names = [wrapped(_what(labels, array, under), 20) for array, under in groups]
     found = [estimate([rebuild.rebuild_seconds for rebuild in group]) for group in groups.values()]
@@ -307,7 +307,7 @@ def _what(labels: ResultLabels, array: str, under: str) -> str:
 
 
 def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels) -> Plot:
-    """Array, members, rebuild and CPUs on one time axis, with the events."""
+    """Plot the array, its members, the rebuild and the CPUs on one time axis, with the events."""
     lanes = list(_lanes(found))
     height = (1 - _GAP * (len(lanes) - 1)) / len(lanes)
     layout: dict[str, Any] = {
@@ -345,7 +345,7 @@ def _axis(place: int) -> str:
 
 
 def _events(found: Timeline) -> list[tuple[float, str]]:
-    """The events of the rebuild, shown as dotted lines and in the caption."""
+    """Return the events of the rebuild, which are shown as dotted lines and in the caption."""
     events = []
     for stretch in found.stretches:
         if stretch.name == DEGRADED:
@@ -392,7 +392,7 @@ def _rebuilds_line(
 
 
 def _legend(top: float) -> dict[str, Any]:
-    """A legend within the lane, since the same colour has different meanings in different lanes."""
+    """Return a legend for inside the lane, since a colour has different meanings in different lanes."""
     return {
         "orientation": "h",
         "x": 1,
@@ -439,7 +439,7 @@ _EDGE = 1.08
 
 
 def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """A logarithmic axis for ratios, on which half and double are equally far from 1.
+    """Return a logarithmic axis for ratios, on which half and double are equally far from 1.
 
     It covers at least 0.5 to 2, so that it has three ticks and a difference of 5 % looks small.
     """
@@ -457,7 +457,7 @@ def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
 
 
 def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plot:
-    """Published, predicted and measured ratio of each finding on one axis."""
+    """Plot the published, the predicted and the measured ratio of each finding on one axis."""
     names = [
         wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
         for n, each in enumerate(found, 1)
@@ -490,14 +490,14 @@ def _ratio_layout(title: str, values: Iterable[float], names: Sequence[str]) -> 
 
 
 def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
-    """The values that a plot of the estimates shows: medians and ends of intervals."""
+    """Yield the values that a plot of the estimates shows, which are medians and ends of intervals."""
     for each in estimates:
         if each:
             yield from (each.low, each.median, each.high)
 
 
 def _points(what: str, points: Iterable[tuple[str, float | None, str]], role: str, symbol: str, hover: str) -> Trace:
-    """A mark for each value except None; ``points`` are names, values, and texts for ``customdata`` in ``hover``."""
+    """Mark each value except None. ``points`` are names, values, and texts for ``customdata`` in ``hover``."""
     known = [(name, short(value), text) for name, value, text in points if value]
     return scatter(
         what,
@@ -527,7 +527,7 @@ def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], ro
 
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
-    """One plot per dimensionless figure, with all machines."""
+    """Yield a plot of all machines for each dimensionless figure."""
     for measure, rows in grouped(found.rows, lambda row: row.measure).items():
         yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
 
@@ -555,7 +555,7 @@ def _without_interval(found: Estimate | None) -> Estimate | None:
 
 
 def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
-    """A box plot for each workload and direction; each box needs five numbers, regardless of the number of results."""
+    """Yield a box plot for each workload and direction. Each box needs five numbers, however many results there are."""
     for (workload, direction), group in grouped(found, lambda each: (each.workload, each.direction)).items():
         yield Plot(
             f"{workload}, {direction}s",
