@@ -1,1 +1,1 @@
-"""The app: a Textual user interface for lab, and its text mode."""
+"""The app, which is a Textual user interface for lab, and its text mode."""

@@ -1,4 +1,4 @@
-"""``python -I -m tui [TARGET]``: the app, for programs that run it in a terminal that they create."""
+"""``python -I -m tui [TARGET]`` runs the app, for programs that create a terminal for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tui.app import main
 
 
 def run() -> int:
-    """Run the app and return its exit status. Signals end it cleanly, as they end ``raidlab``."""
+    """Run the app and return its exit status. Signals end it cleanly, the way they end ``raidlab``."""
     signals.install()
     try:
         return main(sys.argv[1] if len(sys.argv) > 1 else None)

@@ -35,14 +35,14 @@ Done = Callable[[tuple[str, ...]], None]
 
 
 def larger_command(state: LabState) -> str:
-    """The command line that adds two larger disks to the lab."""
+    """Return the command line that adds two larger disks to the lab."""
     return larger_line(state.disks, is_embedded=_is_embedded(state))
 
 
 def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
-    """Ask the user, then add two larger disks; ``on_done`` gets their names, possibly before the disks exist.
+    """Ask the user, then add two larger disks. ``on_done`` gets their names, possibly before the disks exist.
 
-    An embedded kernel is restarted for this; its arrays are then assembled again.
+    An embedded kernel is restarted for this, and its arrays are then reassembled.
     """
     state, size = frontend.lab, larger_bytes(frontend.lab.disks)
     how = (
@@ -85,7 +85,7 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
-    """Add the disks to an embedded lab's disk list; the lab is closed meanwhile. Must not run on the lab's thread."""
+    """Add the disks to an embedded lab's list while the lab is closed. This must not run on the lab's thread."""
     name = parse_target(client.target or "uml:").lab_name
     with client.released(), lab_folder(client.host.state, name) as folder:
         return add_to_list(folder, DiskSpec(name="", kind=DiskKind.FILE, size_bytes=size_bytes), LARGER_COUNT)
@@ -99,35 +99,35 @@ FIRST_ARRAY_NOTE = (
 
 
 def action_id(kind: type[Action]) -> str:
-    """The id of an action's key in keymaps; it does not change between releases."""
+    """Return the id of an action's key in keymaps, which does not change between releases."""
     return f"lab.{kind.short_name()}"
 
 
 def selected_disk(state: LabState) -> LabDisk | None:
-    """The disk under the rack's cursor."""
+    """Return the disk under the rack's cursor, or None."""
     return state.disk(state.selected_disk or "")
 
 
 def selected_member(state: LabState) -> tuple[ArrayStatus, MemberStatus] | None:
-    """The running array of which the selected disk is a member, and the member; None if there is none."""
+    """Return the selected disk as a member, with its running array, or None if it belongs to none."""
     return state.member_of(state.selected_disk or "")
 
 
 def target_array(state: LabState) -> ArrayStatus | None:
-    """The array of which the selected disk is a member, else the selected array."""
+    """Return the array that the selected disk is a member of, else the selected array."""
     found = selected_member(state)
     return found[0] if found else state.selected
 
 
 def joining_disk(state: LabState) -> LabDisk | None:
-    """The disk to add: the selected disk if it is free, else one that suits the array; None if no disk can be added."""
+    """Return the selected disk if it is free, else one that suits the array, or None if no disk can be added."""
     free, status = state.free_disks, target_array(state)
     chosen = next((disk for disk in free if disk.name == state.selected_disk), None)
     return status.disk_to_add(free, chosen, state.disks) if status else chosen or next(iter(free), None)
 
 
 def selection_of(state: LabState) -> Selection:
-    """The selection that actions apply to, and that determines which of them are possible."""
+    """Return the selection that actions apply to, which determines which of them are possible."""
     found, disk, array = selected_member(state), selected_disk(state), target_array(state)
     known = state.found.array(array.name) if state.found and array else None
     resting = next(iter(state.resting_arrays), None)
@@ -146,13 +146,13 @@ def selection_of(state: LabState) -> Selection:
 
 
 def applying(state: LabState) -> tuple[type[Action], ...]:
-    """The actions that are possible for the current selection."""
+    """Return the actions that are possible for the current selection."""
     selection = selection_of(state)
     return tuple(each for each in KEY_ACTIONS if not each.obstacle(selection))
 
 
 def carry_out(frontend: Frontend, kind: type[Action]) -> None:
-    """Apply an action to the selection if it is possible; if the action has a choice, show a menu first."""
+    """Apply an action to the selection if it is possible. If the action has a choice, show a menu first."""
     it = selection_of(frontend.lab)
     if kind.obstacle(it):
         return
@@ -191,7 +191,7 @@ def do(frontend: Frontend, action: Action) -> None:
 
 
 def waiting_words(state: LabState, name: str) -> str:
-    """What ``array wait`` would wait for. The app does not wait: it reports the end of each sync."""
+    """Say what ``array wait`` would wait for. The app does not wait, but reports the end of each sync."""
     status = state.array(name)
     if status is None:
         return f"{name} is not running."
@@ -200,7 +200,7 @@ def waiting_words(state: LabState, name: str) -> str:
 
 
 def build(frontend: Frontend) -> None:
-    """Offer a plan for the first array; if there are arrays, or too few blank disks, open the Build screen."""
+    """Offer a plan for the first array, or open the Build screen if there are arrays or too few blank disks."""
     if not frontend.lab.arrays and len(frontend.lab.blank_disks) >= FIRST_MEMBERS:
         frontend.ask(first_array, note=FIRST_ARRAY_NOTE)
     else:
@@ -213,7 +213,7 @@ def start_array(frontend: Frontend, name: str) -> None:
 
 
 def first_array(session: LabSession) -> Plan:
-    """A RAID 5 on the first ``FIRST_MEMBERS`` free disks, with a bitmap chunk that suits small disks."""
+    """Plan a RAID 5 on the first ``FIRST_MEMBERS`` free disks, with a bitmap chunk that suits small disks."""
     return Create(
         array="",
         level="raid5",
@@ -231,7 +231,7 @@ _GAP_CELLS, _NARROW_GAP_CELLS = 3, 1
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """A row of the table, as text; dashes if the array cannot be built."""
+    """A row of the table as text, with dashes if the array cannot be built."""
 
     level: str
     usable: str
@@ -241,13 +241,13 @@ class LevelRow:
 
 
 class LevelTable(RowsWidget[LevelRow]):
-    """One level per line; a colour and a character mark the current one."""
+    """A table with one level per line. A colour and a character mark the current one."""
 
     HIDES_WHEN_EMPTY = False
 
     titles: tuple[str, str, str, str] = _TITLES
     narrow_titles: tuple[str, str, str, str] = _NARROW_TITLES
-    """The titles of the columns on a wide and on a narrow screen; both must be set before ``show``."""
+    """The titles of the columns on a wide and on a narrow screen. Both must be set before ``show``."""
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
@@ -266,7 +266,7 @@ class LevelTable(RowsWidget[LevelRow]):
         return lines
 
     def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style, gap: int) -> Line:
-        """A line of the table, after ``sign``; the second column is right-aligned, the others are left-aligned."""
+        """Return a line of the table, after ``sign``. The second column is right-aligned, the others left-aligned."""
         line = self.line(width).add(f"{sign} ", style)
         for column, (text, cells) in enumerate(zip(words, widths, strict=True)):
             line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * gap)
@@ -278,7 +278,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = True) -> list[LevelRow]:
-    """One row per level with the disks of the draft; levels for unequal disks only if the disks differ in size."""
+    """Return one row per level with the disks of the draft. Levels for unequal disks appear only if sizes differ."""
     by_name = {disk.name: disk for disk in disks}
     chosen = [by_name[name] for name in draft.disks if name in by_name]
     levels = [level for level in LEVELS if kind_of_level(level).suits(chosen)]
@@ -303,7 +303,7 @@ NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
 
 
 def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
-    """One row per system for unequal disks, with the same disks; ``level`` is the chosen system."""
+    """Return one row per system for unequal disks, with the same disks. ``level`` is the chosen system."""
     rows = []
     for each in shown.systems:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
@@ -314,7 +314,7 @@ def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
 
 
 def survives_words(shown: ArrayPreview) -> str:
-    """The number of disk failures that the array survives: ``1 disk``, ``1 to 2 disks``, ``0 disks``."""
+    """Return how many failed disks the array survives, such as ``1 disk``, ``1 to 2 disks`` or ``0 disks``."""
     low, high = shown.failures_survived, shown.most_failures_survived
     return f"{low} to {counted(high, 'disk')}" if high > low else counted(low, "disk")
 
@@ -339,18 +339,18 @@ _INTERNAL = "internal"
 _PPL = "partial parity log"
 _MOST_SPARES = 2
 FIRST_MEMBERS = 4
-"""Number of disks that are chosen at first, and of members of the first array."""
+"""The number of disks that are chosen at first, and of members in the first array."""
 
 
 def next_array_name(state: LabState, draft: Draft) -> str:
-    """The name for the new array: the first free one."""
+    """Return the first free name for a new array."""
     taken = [status.name for status in state.arrays]
     taken += [array.name for array in state.found.all] if state.found else []
     return free_name(draft.kind, taken)
 
 
 def title_of(level: str) -> str:
-    """The title of a level, or of a system for unequal disks, such as ``RAID 5``."""
+    """Return the title of a level, such as ``RAID 5``, or of a system for unequal disks."""
     return _SYSTEM_TITLES.get(level) or level.replace("raid", "RAID ")
 
 
@@ -360,18 +360,18 @@ class Draft:
 
     level: str = LevelName.RAID5
     disks: tuple[str, ...] = ()
-    """Names of the chosen disks; the last ``spares`` of them are spares."""
+    """The names of the chosen disks, of which the last ``spares`` are spares."""
     spares: int = 0
     chunks: tuple[tuple[int, int], ...] = ()
-    """(default chunk of a kind of array, chosen chunk), in bytes, for each kind whose chunk was chosen."""
+    """(default chunk of a kind of array, chosen chunk) in bytes, for each kind whose chunk was chosen."""
     rotation: str = ""
-    """The layout of RAID 5 and 6; empty: the first layout of the level."""
+    """The layout of RAID 5 and 6; empty for the first layout of the level."""
     copies: str = "n2"
-    """The layout of RAID 10: a key of ``_COPIES``."""
+    """The layout of RAID 10, which is a key of ``_COPIES``."""
     bitmap: str = _NONE
     file_system: FileSystem = FileSystem.RAW
     reference: int | None = None
-    """Data chunks of the full stripe, for kinds that allow fewer than members minus one; None: members minus one."""
+    """Number of data chunks in a full stripe. It may be fewer than members minus one, for which None stands."""
 
     @property
     def kind(self) -> ArrayKind:
@@ -379,7 +379,7 @@ class Draft:
 
     @property
     def options(self) -> frozenset[str]:
-        """The fields of ``CreateOptions`` that can be chosen at this level."""
+        """The fields of ``CreateOptions`` that can be set at this level."""
         return self.kind.options(self.level)
 
     @property
@@ -388,13 +388,13 @@ class Draft:
 
     @property
     def chunk_bytes(self) -> int:
-        """The chosen chunk, or the default of the kind; it has no effect at levels without chunks."""
+        """The chosen chunk, or the default of the kind. It has no effect at levels without chunks."""
         default = self.kind.default_chunk_bytes
         return dict(self.chunks).get(default, default)
 
     @property
     def layout(self) -> str | None:
-        """The layout's name; None if the level has only one."""
+        """The layout's name, or None if the level has only one."""
         words = self._layouts
         if self.level == LevelName.RAID10:
             return self.copies
@@ -406,7 +406,7 @@ class Draft:
 
     @property
     def spare_count(self) -> int:
-        """Number of spares; 0 at levels without redundancy and for kinds without spares."""
+        """The number of spares, which is 0 for levels without redundancy and for kinds without spares."""
         return min(self.spares, len(self.disks)) if self.raid.is_redundant and "spares" in self.options else 0
 
     @property
@@ -418,7 +418,7 @@ class Draft:
         return self.disks[len(self.members) :]
 
     def role(self, disk: str) -> str:
-        """The role of a chosen disk: ``slot 0``, ``spare``; empty if it is not chosen."""
+        """Return the role of a chosen disk, such as ``slot 0`` or ``spare``; empty if it is not chosen."""
         if disk in self.members:
             return f"slot {self.members.index(disk)}"
         return "spare" if disk in self.disks else ""
@@ -504,7 +504,7 @@ class Draft:
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
     def changed(self, key: str, value: str) -> Draft:
-        """A copy with a new value for one row; ``value`` is the value as shown in the row."""
+        """Return a copy with a new value for one row, given as the row shows it."""
         match key:
             case "level":
                 return replace(self, level=next(level for level in LEVELS if title_of(level) == value))
@@ -540,7 +540,7 @@ _SYNC_WORDS = {
 
 
 def next_step(state: LabState) -> str:
-    """One line of markup that says what the user can do now, with keys in bold; at most 76 characters of text."""
+    """Return what the user can do now, as a line of at most 76 characters, with markup that makes keys bold."""
     if state.phase is MachinePhase.OPENING:
         return "The machine is starting. [b]F1[/b] explains the screen."
     if state.phase is not MachinePhase.OPEN:

@@ -1,4 +1,4 @@
-"""The app: its modes, which share one lab, the settings that it stores between runs, and input typed ahead.
+"""The app. It has modes, which share one lab, stores settings between runs, and handles input typed ahead.
 
 A damaged settings file does not prevent the app from starting.
 """
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 _LEAST_PASSES, _MOST_PASSES = 2, 20
 _VALVE_SECONDS = 0.5
 _MOST_VALVES = 10
-"""Maximum number of timeouts; then the next key is handled even if the screen has not appeared yet."""
+"""After this many timeouts, the next key is handled even if the screen has not appeared yet."""
 _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
-"""Events that select nothing; the next event need not wait for them."""
+"""Events that select nothing, so that the next event need not wait for them."""
 
 
 class TypedAhead:
@@ -69,15 +69,15 @@ class TypedAhead:
     """
 
     def __init__(self, app: BaseApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
-        """``let_in`` handles one event; it runs in the app's own task."""
+        """``let_in`` handles one event, and runs in the app's own task."""
         self._app = app
         self._let_in = let_in
         self._held: deque[Event] = deque()
         self._is_following = False
         self._turn = 0
-        """Number of the current turn; callbacks of earlier turns are ignored."""
+        """The number of the current turn. Callbacks of earlier turns are ignored."""
         self._seen: Screen[object] | None = None
-        """The screen at the front before the current event; later, the newest screen that appeared."""
+        """The screen that was in front before the current event, or the newest screen that has appeared since."""
         self._valve: asyncio.TimerHandle | None = None
         self._valves = 0
 
@@ -104,7 +104,7 @@ class TypedAhead:
         self._follow(self._turn, self._way(event), 0, 1)
 
     def _way(self, event: Event | None = None) -> list[DOMNode]:
-        """The path from the widget that receives the event to the app."""
+        """Return the path from the widget that receives the event to the app."""
         screen = self._app.screen
         target: DOMNode = screen.focused or screen
         if isinstance(event, events.MouseEvent):
@@ -115,7 +115,7 @@ class TypedAhead:
         return list(target.ancestors_with_self)
 
     def _follow(self, turn: int, way: list[DOMNode], index: int, number: int) -> None:
-        """Send the callback along the path from ``way[index]``; nodes that have closed are skipped."""
+        """Send the callback along the path from ``way[index]``, skipping nodes that have closed."""
         if turn != self._turn or not self._is_following:
             return
         for at in range(index, len(way)):
@@ -159,7 +159,7 @@ class TypedAhead:
         self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._valve_expired)
 
     def _valve_expired(self) -> None:
-        """Start another pass after a timeout: a callback is lost if its widget closes before it is called."""
+        """Start another pass after a timeout, because a callback is lost if its widget closes before it is called."""
         if not self._app.is_running or not self._app.screen_stack:
             return
         self._valves += 1
@@ -170,7 +170,7 @@ class TypedAhead:
 
 
 def make_screen(mode: str) -> ModeScreen:
-    """The screen of a mode, imported when the mode is opened for the first time."""
+    """Return the screen of a mode, which is imported when the mode is first opened."""
     kind: type[ModeScreen]
     match mode:
         case "lab":
@@ -201,7 +201,7 @@ def make_screen(mode: str) -> ModeScreen:
 SHOW_SECONDS = 0.1
 """Minimum time between two updates of the screens."""
 _EVERYWHERE = ("help", "next_theme", "restart", "quit")
-"""The actions whose keys work everywhere except in an open terminal that has the focus."""
+"""The actions whose keys work everywhere, except in an open terminal that has the focus."""
 
 
 class RaidlabApp(BaseApp, inherit_bindings=False):
@@ -210,8 +210,8 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     Args:
         target: the machine, or None for this computer's default machine.
         make_client: creates another client, for tests.
-        settings_file, keys_file: the files of the app's settings and of the user's keymap; None: the default ones.
-        glyphs: the characters to draw with; None: the set that the terminal can display.
+        settings_file, keys_file: the files for the app's settings and the user's keymap; None stands for the defaults.
+        glyphs: the characters to draw with; None stands for the set that the terminal can display.
     """
 
     TITLE = "raidlab"
@@ -258,13 +258,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.settings = RecordFile(self._settings_file, Settings).read_or(Settings())
         self._is_show_due = False
         self.ended_by = 0
-        """The number of the signal that ended the app; 0 if none did."""
+        """The number of the signal that ended the app, or 0 if none did."""
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
 
     async def on_event(self, event: Event) -> None:
-        """Queue input, which is handled one event at a time; handle every other event immediately."""
+        """Queue input, which is handled one event at a time. Handle every other event immediately."""
         if isinstance(event, InputEvent | Paste) and not event.is_forwarded:
             await self._typed_ahead.take(event)
         else:
@@ -318,13 +318,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         return _bearable(super().size)
 
     def post_message(self, message: Message) -> bool:
-        """Limit the size in each resize event: every driver posts its resize events here."""
+        """Limit the size in each resize event, because every driver posts its resize events here."""
         if isinstance(message, Resize):
             message.size = message.virtual_size = message.container_size = _bearable(message.size)
         return super().post_message(message)
 
     def get_driver_class(self) -> type[Driver]:
-        """``TerminalDriver`` on a terminal, which tolerates any input and a lost terminal; else Textual's driver."""
+        """Return ``TerminalDriver``, which tolerates any input and a lost terminal, else Textual's own driver."""
         usual = super().get_driver_class()
         return TerminalDriver if usual.__name__ == "LinuxDriver" else usual
 
@@ -387,7 +387,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run the action of a key. An unexpected exception is reported and its traceback stored; the app continues."""
+        """Run the action of a key. If it fails unexpectedly, report that, store the traceback, and continue."""
         if "page_" in str(action) and self._has_list_without_lines():
             return False
         try:
@@ -399,7 +399,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             return True
 
     def _has_list_without_lines(self) -> bool:
-        """Whether a list has no visible line: on a page key, Textual's OptionList then looks up a line after the last.
+        """Whether a list has no visible line, since page keys then make Textual's OptionList look beyond its last line.
 
         The palette contains an OptionList too.
         """
@@ -422,7 +422,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.client.start()
 
     async def action_quit(self) -> None:
-        # Without a value, an error while the screens are being closed would determine the exit status.
+        # Without this value, an error while the screens are being closed would determine the exit status.
         self.exit(0)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -443,7 +443,7 @@ def _bearable(size: Size) -> Size:
 
 
 def main(on: str | None = None) -> int:
-    """Run the app and return its exit status. However it ends, the lab is closed and the terminal restored."""
+    """Run the app and return its exit status. However it ends, close the lab and restore the terminal."""
     target = on or os.environ.get("RAIDLAB_ON")
     app = RaidlabApp(target)
     app.owns_process = True
@@ -465,7 +465,7 @@ CONFIG_VARIABLE = "RAIDLAB_CONFIG"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings that are restored at the next start; the defaults if their file is damaged or missing."""
+    """The settings that are restored at the next start. If their file is damaged or missing, the defaults apply."""
 
     theme: str = DEFAULT
     mode: str = "lab"
@@ -475,12 +475,12 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def state_file() -> Path:
-    """The settings file."""
+    """Return the path of the settings file."""
     return default_state_root() / "app.json"
 
 
 def keymap_file() -> Path:
-    """``keymap.toml`` in ``$RAIDLAB_CONFIG``, else in the user's configuration folder (``~/.config/raidlab``)."""
+    """Return ``keymap.toml`` in ``$RAIDLAB_CONFIG`` or in the user's configuration folder (``~/.config/raidlab``)."""
     chosen = os.environ.get(CONFIG_VARIABLE)
     return (Path(chosen) if chosen else platformdirs.user_config_path("raidlab")) / "keymap.toml"
 
@@ -493,7 +493,7 @@ def save_settings(file: Path, settings: Settings) -> None:
 
 
 def load_keymap(file: Path) -> tuple[dict[str, str], list[str]]:
-    """The user's keymap (binding id -> keys), and one line for each problem in the file."""
+    """Return the user's keymap (binding id -> keys), and one line for each problem in the file."""
     try:
         if not file.exists():
             return {}, []

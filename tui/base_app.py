@@ -1,4 +1,4 @@
-"""The part of the app that screens and widgets use: frontend, services, selection and notifications."""
+"""The part of the app that screens and widgets use: the frontend, services, selection and notifications."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tui.sweeps import Sweeps
 from tui.terminal import TerminalSession
 
 _YOUNG_OBJECTS = 5_000
-"""Number of new objects that trigger a collection of the youngest generation: about those of one screen painting."""
+"""Number of new objects that trigger a collection of the youngest generation, about as many as one painting needs."""
 _YOUNG_ROUNDS = 10
 _OLD_ROUNDS = 10
 
@@ -30,7 +30,7 @@ _OLD_ROUNDS = 10
 def settle_collector() -> None:
     """Exclude all existing objects from garbage collection. Old garbage among them may never be collected."""
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _OLD_ROUNDS)
-    # Collect the youngest generation first: it holds most of the garbage of loading.
+    # Collect the youngest generation first, because it holds most of the garbage from loading.
     gc.collect(0)
     gc.freeze()
 
@@ -54,11 +54,11 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.drills = Drills(self)
         self.terminal = TerminalSession(self)
         self.came_from: dict[str, str] = {}
-        """Mode of the open drill or lesson -> mode from which the user last went there."""
+        """For the mode of the open drill or lesson, the mode from which the user last went there."""
         self.receivers += (self.guide.receive, self.drills.receive)
         self.marks.is_quiet = lambda: self.guide.is_following
         self.owns_process = False
-        """Whether the app handles the signals and the unexpected exceptions of this process; False in tests."""
+        """Whether the app handles the signals and unexpected exceptions of this process; False in tests."""
 
     @property
     def is_typing_on_machine(self) -> bool:
@@ -97,6 +97,6 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.switch_mode("build")
 
     def get_key_display(self, binding: Binding) -> str:
-        """The name of a key; in words if the terminal has no characters for Enter and the arrows."""
+        """Return the name of a key, in words if the terminal has no characters for Enter and the arrows."""
         shown = super().get_key_display(binding)
         return KEY_WORDS.get(shown, shown) if self.glyphs is ASCII else shown

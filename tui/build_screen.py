@@ -1,4 +1,4 @@
-"""The Build screen: composes an array, previews it and its commands, and creates it."""
+"""The Build screen, which composes an array, previews it with its commands, and creates it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tui.widgets import Choices, Tile, VerdictBanner, entitle, stepped, titled
 _HIGH_ROWS = 34
 _DISK_NAMES = re.compile(r"\bdisk\d{2,3}\b")
 _MUCH_UNUSED = 0.01
-"""Minimum unused share of the raw size that is shown; less is due to rounding to whole chunks."""
+"""A smaller unused share of the raw size is not shown, because it is due to rounding to whole chunks."""
 
 
 class BuildScreen(ModeScreen):
@@ -79,11 +79,11 @@ class BuildScreen(ModeScreen):
         self._preview = ArrayPreview(problems=())
         self._shown: tuple[object, ...] = ()
         self._has_chosen = False
-        """Whether the user has chosen disks since the last array was built; otherwise the screen proposes disks."""
+        """Whether the user has chosen disks since the last array was built. Otherwise the screen proposes disks."""
         self._lost: frozenset[str] = frozenset()
         """Members that are assumed to have failed, for the preview."""
         self._awaited: tuple[str, ...] = ()
-        """Disks that are being added to the lab; they are added to the draft when they appear."""
+        """Disks that are being added to the lab, and will be added to the draft when they appear."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="build"):
@@ -135,7 +135,7 @@ class BuildScreen(ModeScreen):
         self._show_preview(state)
 
     def _lesson_disks(self, free: Collection[str]) -> list[str]:
-        """The disks that the step of the open lesson names, if all of them are free; else none."""
+        """Return the disks that the open lesson's step names if all of them are free, else none."""
         view = self.app.guide.view
         text = view.step.text if view and view.step else ""
         named = list(dict.fromkeys(_DISK_NAMES.findall(text)))

@@ -20,7 +20,7 @@ from tui.widgets import Line, LineWidget, RowsWidget, shorten
 
 _BRAILLE_BASE = 0x2800
 _BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""Bit of each dot by row and column (Unicode, Braille Patterns)."""
+"""The bit of each dot, by row and column (Unicode, Braille Patterns)."""
 
 _CELLS = {Canvas.BRAILLE: (2, 4), Canvas.ASCII: (1, 2)}
 _ASCII_SIGNS = " '.:"
@@ -28,13 +28,13 @@ _ASCII_SIGNS = " '.:"
 
 @dataclass(slots=True)
 class DotCanvas:
-    """``columns`` × ``rows`` cells. Dots are counted from the top left."""
+    """A canvas of ``columns`` × ``rows`` cells. Dots are counted from the top left."""
 
     columns: int
     rows: int
     kind: Canvas
     cells: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
-    """(row, column) -> (character, owner) of each cell with a dot; the owner is the last to draw in it."""
+    """The character and the owner of each cell with a dot, by (row, column). The owner is the last to draw in it."""
     _bits: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
@@ -46,7 +46,7 @@ class DotCanvas:
         return self.rows * _CELLS[self.kind][1]
 
     def vertical(self, dot_column: int, first: int, last: int, owner: int) -> None:
-        """Set the dots of one column between two rows, both included; dots outside the canvas are ignored."""
+        """Set the dots of one column between two rows, both included. Dots outside the canvas are ignored."""
         across, down = _CELLS[self.kind]
         if not 0 <= dot_column < self.dot_columns:
             return
@@ -61,7 +61,7 @@ class DotCanvas:
             self.cells[place] = sign, owner
 
     def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
-        """Draw a line between two dots, each given as (column, row); ``start`` must not be to the right of ``end``."""
+        """Draw a line between two dots, given as (column, row). ``start`` must not be to the right of ``end``."""
         (x0, y0), (x1, y1) = start, end
         if x1 <= x0:
             self.vertical(x0, y0, y1, owner)
@@ -87,9 +87,9 @@ class Series:
 
     name: str
     points: Sequence[tuple[float, float | None]]
-    """(time in seconds, value), in order of time; None for the value is a gap."""
+    """(time in seconds, value) of each point, in order of time. A value of None is a gap."""
     colour: int = 0
-    """Number of a colour of the theme, 0 to 5."""
+    """The number of one of the theme's colours, 0 to 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class _Plot:
         return all((row, column) not in self.cells for column in range(first, last))
 
     def runs(self, row: int) -> Iterator[tuple[str, str]]:
-        """(text, style) for each run of a row with one style; a blank has the style of the cell before it."""
+        """Yield (text, style) for each run of one style in a row. A blank has the style of the cell before it."""
         text, style = "", ""
         for column in range(self.columns):
             sign, new_style = self.cells.get((row, column), (" ", style))
@@ -134,7 +134,7 @@ class _Plot:
 
 
 class TimeChart(LineWidget):
-    """Values over time. It changes only when ``show`` is called, which should be at most four times a second."""
+    """A chart of values over time. Call ``show`` to change it, at most four times a second."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class TimeChart(LineWidget):
     ) -> None:
         """Create an empty chart.
 
-        ``is_log`` is for latencies. ``filled`` draws areas, for a single series. ``minimum_top`` is the minimum upper
-        end of a linear axis, so that small noise is not enlarged.
+        ``is_log`` is for latencies. ``filled`` draws an area, for a single series. A linear axis extends at least to
+        ``minimum_top``, so that small noise is not enlarged.
         """
         super().__init__(id=id)
         self.title = title
@@ -165,7 +165,7 @@ class TimeChart(LineWidget):
         self._now_seconds: float | None = None
 
     def show(self, series: Sequence[Series], marks: Sequence[Mark] = (), now_seconds: float | None = None) -> None:
-        """Draw these series. ``now_seconds`` is the right end of the axis; by default the time of the newest point."""
+        """Draw these series. The axis ends at ``now_seconds``, by default the time of the newest point."""
         shown = (tuple(series), tuple(marks), now_seconds)
         if shown != (self._series, self._marks, self._now_seconds):
             self._series, self._marks, self._now_seconds = shown
@@ -228,7 +228,7 @@ class TimeChart(LineWidget):
         return [*lines, self._time_axis(width, gutter, columns)]
 
     def _header(self, width: int) -> Line:
-        """The title and the legend; if there is little room, the values are omitted first, then the last names."""
+        """Return the title and the legend. If there is little room, omit first the values, then the last names."""
         title = self.line(width).add(self.title, self.style("title"))
         newest = [(series, _newest(series)) for series in self._series]
         for with_values in (True, False):
@@ -247,15 +247,15 @@ class TimeChart(LineWidget):
             blank = " " if with_values and series.name else ""
             legend.add(f"{series.name}{blank}", self.style("legend"))
             if with_values:
-                # A fixed width for most values, so that the legend does not move.
+                # Most values get a fixed width, so that the legend does not move.
                 legend.add(format_value(value, self.unit).rjust(5), self.style("title"))
         return legend
 
     def _first_second(self, dot_columns: int) -> tuple[float, float]:
-        """(time of the first dot column, seconds per column).
+        """Return (time of the first dot column, seconds per column).
 
-        The time is a whole number of columns: otherwise a point would be rounded to another dot at each redraw, and the
-        chart would flicker.
+        The time is a whole number of columns. Otherwise a point would be rounded to a different dot at each redraw, and
+        the chart would flicker.
         """
         pace = self.window_seconds / max(1, dot_columns - 1)
         return round(self._end_seconds / pace) * pace - self.window_seconds, pace
@@ -330,7 +330,7 @@ class TimeChart(LineWidget):
 
 
 def _short_time(seconds: float) -> str:
-    """A duration without blanks: ``45s``, ``7.5s``, ``2:30``, ``1:40h``."""
+    """Return a duration without blanks, such as ``45s``, ``7.5s``, ``2:30`` or ``1:40h``."""
     if seconds >= 3600:
         return format_seconds(round(seconds / 60) * 60).replace(" ", "")
     if seconds >= 60 and seconds != 60:
@@ -351,18 +351,18 @@ class IntervalRow:
 
     label: str
     value: float | None
-    """None: there is no figure, or it is not yet computed."""
+    """None if there is no figure, or it is not yet computed."""
     low: float
     high: float
     text: str
-    """The text on the right: the figure with its unit, possibly with its interval and a verdict."""
+    """The text on the right, which is the figure with its unit, and possibly its interval and a verdict."""
     tone: Tone = Tone.QUIET
     is_current: bool = False
-    """Whether it is the row with which the others are compared."""
+    """Whether the other rows are compared with this one."""
     colour: int = 0
-    """Number of the colour of a bar, 0 or 1."""
+    """The number of the bar's colour, 0 or 1."""
     expected: float | None = None
-    """The predicted figure, which has a mark; None: there is none."""
+    """The predicted figure, which has a mark; None if there is none."""
     group: str = ""
     """The heading above the rows of a group."""
 
@@ -372,9 +372,9 @@ class Axis:
     """How an interval chart draws figures."""
 
     has_bars: bool = False
-    """True: bars from 0, whose lighter end is the interval. False: points on a line that is the interval."""
+    """If True, draw bars from 0, whose lighter end is the interval. If False, draw points on the interval as a line."""
     scale: Scale | None = None
-    """None: bars extend to the highest figure of their group; points are on whole decades that contain all rows."""
+    """If None, bars extend to the highest figure of their group, and points are on decades that contain all rows."""
     labels: tuple[tuple[float, str], ...] = ()
     line_at: float | None = None
     """The value at which a vertical line is drawn."""
@@ -386,17 +386,17 @@ RATIOS = Axis(
     labels=((0.25, "¼"), (0.5, "½"), (1.0, "1"), (2.0, "2"), (4.0, "4×")),
     line_at=1.0,
 )
-"""Ratios beyond the scale are drawn at its ends; an interval that crosses the line at 1 shows no difference."""
+"""Ratios beyond the scale are drawn at its ends. An interval that crosses the line at 1 shows no difference."""
 
 
 class IntervalChart(RowsWidget[IntervalRow]):
-    """Figures with their intervals, one in each row: label, plot, text. Without room for a plot, the texts remain.
+    """Figures with their intervals. Each row has a label, a plot if there is room for it, and a text.
 
-    If there is no room for all rows, those around the current one are shown.
+    If there is no room for all rows, those around the current row are shown.
     """
 
     most_rows: int | None = None
-    """The number of rows with ``height: auto``; None: all."""
+    """The number of rows with ``height: auto``; None for all."""
     _axis: reactive[Axis] = reactive(BARS, layout=True)
 
     def draw(self, rows: Sequence[IntervalRow], axis: Axis) -> None:
@@ -427,7 +427,7 @@ class IntervalChart(RowsWidget[IntervalRow]):
         return lines
 
     def _columns(self, width: int) -> tuple[int, int]:
-        """(cells for the labels, cells for the plot); 0 for the plot if it would be too narrow."""
+        """Return (cells for the labels, cells for the plot), with 0 for a plot that would be too narrow."""
         longest = max((cell_len(row.label) for row in self._rows), default=0) + 2 * self._has_cursor
         texts = max((cell_len(row.text) for row in self._rows), default=0)
         labels = min(longest, width * 2 // 5)
@@ -439,7 +439,7 @@ class IntervalChart(RowsWidget[IntervalRow]):
         return any(row.is_current for row in self._rows)
 
     def _decades(self) -> Scale:
-        # The scale of all rows, so that it does not change while the user moves through them.
+        # Use the scale of all rows, so that it does not change while the user moves through them.
         known = [row for row in self._rows if row.value]
         lowest = min((row.low or row.value or 0.0 for row in known), default=0.0)
         return log_scale(lowest, max((row.high for row in known), default=0.0))
@@ -482,7 +482,7 @@ class IntervalChart(RowsWidget[IntervalRow]):
         return cells
 
     def _axis_line(self, scale: Scale, width: int, labels: int, plot: int) -> Line:
-        """The labels of the axis, each below its value as far as it fits."""
+        """Return the labels of the axis, each below its value as far as possible."""
         cells = [" "] * plot
         for value, label in self._axis.labels or ((each, _decade(each)) for each in (scale.low, scale.high)):
             at = min(round(scale.place(value) * (plot - 1)), plot - len(label))
@@ -517,17 +517,17 @@ class _Picture:
 
 
 class StripeDiagram(LineWidget):
-    """Stripe rows × members. The chunks of a failed member are crossed out and marked as rebuildable or lost."""
+    """A diagram of stripe rows × members. A failed member's chunks are crossed out, as rebuildable or lost."""
 
     rows = 6
-    """Number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
+    """The number of rows with ``height: auto``. Otherwise, as many rows as fit are shown."""
     empty_text: reactive[str] = reactive("", layout=True)
     _picture: reactive[_Picture | None] = reactive(None, layout=True)
 
     def show(
         self, level: Level, layout: str | None, members: Sequence[DiagramMember], chunk_bytes: int | None = None
     ) -> None:
-        """Draw this array; with too few members for the level, the text for an empty diagram is shown instead."""
+        """Draw this array or, with too few members for the level, the text for an empty diagram."""
         self._picture = _Picture(level, layout, tuple(members), chunk_bytes)
 
     def clear(self, text: str) -> None:
@@ -567,7 +567,7 @@ class StripeDiagram(LineWidget):
         return [*lines, self._note(picture, rows, width, bool(lost))]
 
     def _columns(self, room: int, members: Sequence[DiagramMember]) -> tuple[int, int]:
-        """(number of members that fit, cells of each column)."""
+        """Return (number of members that fit, cells of each column)."""
         count = len(members)
         longest = max(cell_len(member.name) for member in members) + 3
         cell = max(_CELL_LEAST, min(longest, _CELL_MOST, room // count))
@@ -583,7 +583,7 @@ class StripeDiagram(LineWidget):
         return chunk.kind.value.lower(), text
 
     def _note(self, picture: _Picture, rows: Sequence[StripeRow], width: int, is_lost: bool) -> Line:
-        """The legend: only the kinds of chunks that occur, the most important first."""
+        """Return the legend, with the kinds of chunks that occur, the most important first."""
         line = self.line(width)
         kinds = {chunk.kind for row in rows for chunk in row.chunks}
         unit = "block" if picture.level.name is LevelName.RAID1 else "chunk"
@@ -604,7 +604,7 @@ class StripeDiagram(LineWidget):
 
 
 def _rows_of(picture: _Picture, rows: int) -> tuple[StripeRow, ...]:
-    """The stripe rows, about ``rows`` in total, divided between the parts of RAID 10 far; none for an invalid array."""
+    """Return about ``rows`` stripe rows, divided between the parts of RAID 10 far, or none for an invalid array."""
     try:
         first = stripe_rows(picture.level, picture.layout, len(picture.members), 1)
         parts = len(first)
@@ -615,7 +615,7 @@ def _rows_of(picture: _Picture, rows: int) -> tuple[StripeRow, ...]:
 
 
 def _lost_numbers(picture: _Picture, rows: Sequence[StripeRow]) -> frozenset[int]:
-    """The data chunks whose copies are all on failed members, if the array does not survive these failures."""
+    """Return the data chunks that only failed members hold, if the array does not survive these failures."""
     failed = frozenset(slot for slot, member in enumerate(picture.members) if member.failed)
     if not failed or picture.level.survives(failed, len(picture.members)):
         return frozenset()
@@ -628,7 +628,7 @@ def _lost_numbers(picture: _Picture, rows: Sequence[StripeRow]) -> frozenset[int
 
 
 def fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
-    """The names, or only their numbers if a name does not fit: ``01`` for ``disk01``."""
+    """Return the names, or only their numbers (``01`` for ``disk01``) if a name does not fit."""
     if all(cell_len(name) <= cells for name in names):
         return list(names)
     numbers = [name.lstrip("abcdefghijklmnopqrstuvwxyz-_") or name for name in names]
@@ -636,7 +636,7 @@ def fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
 
 
 def add_heads(widget: LineWidget, line: Line, members: Sequence[DiagramMember], cell: int, shown: int) -> Line:
-    """Append the names of the columns, marked if failed or rebuilding, and the number of members not shown."""
+    """Append the names of the columns, marked if failed or rebuilding, and the number of hidden members."""
     glyphs = widget.glyphs
     names = fitting_names([member.name for member in members], cell - 3, glyphs.ellipsis)
     for member, name in list(zip(members, names, strict=True))[:shown]:
@@ -655,7 +655,7 @@ _MOST_LEGEND_ROWS = 2
 
 @dataclass(frozen=True, slots=True)
 class SliceCell:
-    """A slice: the number of its inner array, and its state."""
+    """A slice, with the number of its inner array and its state."""
 
     array: int
     state: SliceState = SliceState.WORKING
@@ -663,7 +663,7 @@ class SliceCell:
 
 @dataclass(frozen=True, slots=True)
 class SliceLine:
-    """A row of the diagram: each disk's slice, if it has one there; ``size`` is the size of a slice, as text."""
+    """A row of the diagram, with each disk's slice, if it has one there. ``size`` is the size of a slice as text."""
 
     size: str
     cells: tuple[SliceCell | None, ...]
@@ -671,7 +671,7 @@ class SliceLine:
 
 @dataclass(frozen=True, slots=True)
 class SlicePicture:
-    """The contents of the diagram; ``arrays`` are (name, width) of the inner arrays: ``("md100", "4+1")``."""
+    """The contents of the diagram. ``arrays`` are the inner arrays as (name, width), such as ``("md100", "4+1")``."""
 
     disks: tuple[DiagramMember, ...]
     lines: tuple[SliceLine, ...]
@@ -679,7 +679,7 @@ class SlicePicture:
 
 
 class SliceDiagram(LineWidget):
-    """The disks side by side, in the order of selection; the slices of an inner array have its colour and name."""
+    """The disks side by side, in the order of selection. The slices of an inner array have its colour and name."""
 
     _picture: reactive[SlicePicture | None] = reactive(None, layout=True)
 
@@ -735,7 +735,7 @@ class SliceDiagram(LineWidget):
                 return f"array{cell.array % _COLOURS}", ""
 
     def _legend(self, picture: SlicePicture, width: int) -> list[Line]:
-        """The inner arrays with the numbers of data and parity chunks of a stripe, grouped by these numbers."""
+        """Return the inner arrays, grouped by the numbers of data and parity chunks in a stripe."""
         lines: list[Line] = []
         line = self.line(width)
         for number, (name, widths) in enumerate(picture.arrays):

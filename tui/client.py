@@ -1,6 +1,6 @@
-"""The lab's side of the app: opens the lab on a separate thread, and runs work on it, one piece at a time.
+"""The lab's side of the app, which opens the lab on a separate thread, and runs work on it, one piece at a time.
 
-The threads do not use widgets; they post messages. After the machine is lost, ``start`` opens it again; the state and
+The threads post messages instead of using widgets. After the machine is lost, ``start`` reopens it, while the state and
 the measurements of the app remain.
 """
 
@@ -47,7 +47,7 @@ HERTZ = 4.0
 
 
 class CommandLog:
-    """Records every command, from any thread, with its origin: a plan, the user or the lab."""
+    """Records every command from any thread, with its origin (a plan, the user or the lab)."""
 
     def __init__(self, on_entry: Callable[[CommandEntry], None], now: Callable[[], datetime]) -> None:
         self._on_entry = on_entry
@@ -60,7 +60,7 @@ class CommandLog:
         del self._plans[:-_ANNOUNCED_PLANS]
 
     def typed(self, line: str) -> None:
-        """Register that the user typed the next command of this thread."""
+        """Note that the user typed the next command of this thread."""
         self._typed.line = line
 
     def ended_in_terminal(self, command: TypedCommand) -> None:
@@ -85,7 +85,7 @@ class CommandLog:
 
 
 def run_safely(work: Callable[[], T]) -> T:
-    """Run work. Raises only LabError: an unexpected exception becomes a LabError, because the app must not end."""
+    """Run work. Raises only LabError, into which unexpected exceptions are turned because the app must not end."""
     try:
         return work()
     except LabError:
@@ -99,9 +99,9 @@ class LabClient:
 
     Args:
         target: the machine, or None for this computer's default machine.
-        post: receives the messages; it is called from any thread.
-        host: this computer's services that the lab uses; None: the real ones.
-        opener: another way to open a lab, for tests.
+        post: receives the messages, and may be called from any thread.
+        host: this computer's services that the lab uses; None stands for the real ones.
+        opener: a different way to open a lab, for tests.
         hertz: samples of the monitor per second.
     """
 
@@ -117,7 +117,7 @@ class LabClient:
         self.target = target
         self.session: LabSession | None = None
         self.pacer: Pacer | None = None
-        """Advances the machine's clock; None unless time is virtual."""
+        """Advances the machine's clock; None if the machine runs in real time."""
         self.host = host or Host.real("raidlab")
         self.log = CommandLog(lambda entry: self._post(CommandRan(entry)), self.host.clock.utc_now)
         self._post = post
@@ -127,14 +127,14 @@ class LabClient:
         self._lane: ThreadPoolExecutor | None = None
         """Runs the work on the open session, one piece at a time, in the order of ``submit``."""
         self._lock = threading.Lock()
-        """Held when a session begins or ends, and in ``submit``: no work may run on the next session."""
+        """Held when a session begins or ends, and in ``submit``, so that no work runs on the next session."""
         self._is_over = threading.Event()
-        """The open session is to be closed, because of ``_loss`` or on request."""
+        """Set when the open session is to be closed, because of ``_loss`` or on request."""
         self._loss: LabError | None = None
         self._thread: threading.Thread | None = None
         """Opens and closes a session; None while no session is open or being opened."""
         self._is_settled = threading.Event()
-        """Set while a session is open, or none is being opened."""
+        """Set except while a session is being opened."""
         self._is_settled.set()
         self._is_closing = False
         self._helpers: list[Callable[[], None]] = []
@@ -152,8 +152,8 @@ class LabClient:
     def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
         """Run work on the open session, after all work that was submitted earlier.
 
-        The future raises only LabError: MachineLost immediately if no session is open, and the reason for the loss if
-        the machine is lost before the work begins.
+        The future raises only LabError. It is MachineLost if no session is open, and the reason for the loss if the
+        machine is lost before the work begins.
         """
 
         def run(session: LabSession) -> T:
@@ -175,10 +175,10 @@ class LabClient:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Close the session for the duration of work that opens the same machine. Must not run on the app's own thread.
+        """Close the session during work that opens the same machine. This must not run on the app's own thread.
 
-        If a session is being opened, wait for it first: it already holds the lab's lock. Raises MachineLost if the app
-        is closing.
+        If a session is being opened, wait for it first, because it already holds the lab's lock. Raises MachineLost if
+        the app is closing.
         """
         self._is_settled.wait()
         with self._lock:
@@ -196,7 +196,7 @@ class LabClient:
             self.start()
 
     def close(self) -> None:
-        """Close the lab and wait until it is closed. If the machine is still starting, it finishes starting first."""
+        """Close the lab and wait until it is closed. A machine that is still starting finishes its start first."""
         with self._lock:
             self._is_closing, thread = True, self._thread
             self._is_settled.set()
@@ -206,17 +206,17 @@ class LabClient:
             thread.join()
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
-        """Register ``stop`` to be called before the session closes; returns a function that undoes this."""
+        """Register ``stop`` to be called before the session closes. Return a function that undoes this."""
         self._helpers.append(stop)
         return lambda: self._helpers.remove(stop) if stop in self._helpers else None
 
     def machine_seconds(self) -> float:
-        """The machine's clock now, on the time axis of the samples; 0 before the first sample."""
+        """Return the time of the machine's clock now, on the time axis of the samples; 0 before the first sample."""
         monitor = self._monitor
         return (monitor.machine_seconds() if monitor else None) or 0.0
 
     def _end(self, session: LabSession, loss: LabError | None) -> None:
-        """Close this session, if it is still the open session. Any thread may call this."""
+        """Close this session if it is still the open one. Any thread may call this."""
         with self._lock:
             if session is self.session:
                 self._loss = self._loss or loss
@@ -244,11 +244,11 @@ class LabClient:
         with self._lock:
             was_open, self.session, self._thread = self.session is not None, None, None
             self._is_settled.set()
-            # With the lock, so that no message of the next session precedes it.
+            # Hold the lock, so that no message of the next session precedes this one.
             self._post(SessionEnded(error, was_open=was_open))
 
     def _open(self, stack: ExitStack) -> None:
-        # Imported here, so that the text mode does not wait for it at its start.
+        # This is imported here, so that the text mode does not wait for it at its start.
         from lab.session.monitor import Monitor
 
         target = self.target = self.target or default_target(self.host)

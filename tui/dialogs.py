@@ -1,4 +1,4 @@
-"""Dialogs: the base class of all modal screens, menus, and dialogs for typed input."""
+"""The base class of all modal screens, menus, and dialogs for typed input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Modal(ModalScreen[R]):
-    """A modal screen that can be dismissed at any time: more than once, or while another screen is above it.
+    """A modal screen that can be dismissed at any time, even more than once or while another screen is above it.
 
     Textual would end the app in the first case, and remove the other screen in the second.
     """
@@ -38,7 +38,7 @@ class Modal(ModalScreen[R]):
         app = getters.app(BaseApp)
 
     SEEN_FIRST: ClassVar[bool] = False
-    """Ignore keys typed before the screen was visible, except Escape: the user cannot confirm what is not visible."""
+    """Whether to ignore keys (except Escape) typed before the screen was visible, since they cannot confirm it."""
 
     _shown_seconds = math.inf
     _has_left = False
@@ -46,7 +46,7 @@ class Modal(ModalScreen[R]):
     """The result with which it is dismissed as soon as no screen is above it."""
 
     def dismiss(self, result: R | None = None) -> AwaitComplete:
-        """Dismiss the screen with a result, once: now, or as soon as no screen is above it."""
+        """Dismiss the screen once with a result, now or as soon as no screen is above it."""
         if self._has_left:
             return AwaitComplete()
         if self.app.screen_stack[-1:] != [self]:
@@ -75,15 +75,15 @@ class Modal(ModalScreen[R]):
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
         """Run the action that the button is named after."""
-        # A button's own action would act on the screen in front: on another one if this one has just been dismissed.
+        # A button's own action would act on the screen in front, which differs if this one has just been dismissed.
         event.stop()
         await self.run_action(str(event.button.name))
 
 
 _MOST_OF_SCREEN = 0.92
-"""Maximum share of the screen's width, as in menu.tcss."""
+"""The maximum share of the screen's width, which menu.tcss sets too."""
 _AROUND_CELLS = 6
-"""Width of the border and padding of the box, and of the scroll bar of a long menu."""
+"""The width of the box's border and padding, and of the scroll bar of a long menu."""
 _LEAST_CELLS = 20
 _INTRO_CELLS = 100
 
@@ -148,9 +148,9 @@ class MenuScreen(Modal[str | None]):
 
 
 class TypedScreen(Modal[None]):
-    """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open.
+    """Passes typed input to ``give``. If that returns an error as a sentence, the dialog shows it and stays open.
 
-    Its style is in app.tcss: a ``CSS_PATH`` would be looked up in the folders of its subclasses.
+    Its style is in app.tcss, because a ``CSS_PATH`` would be looked up in the folders of its subclasses.
     """
 
     TITLES: ClassVar[tuple[str, str]]
@@ -179,7 +179,7 @@ class TypedScreen(Modal[None]):
 
 
 class NumberScreen(TypedScreen):
-    """The dialog for a number; it has few rows, so that the screen with the number remains visible."""
+    """The dialog for a number. It has few rows, so that the screen with the number remains visible."""
 
     AREA = "Number"
     HELP = "Type the value that you read, with a decimal point or comma. It is compared with your own result or array."
@@ -192,7 +192,7 @@ class NumberScreen(TypedScreen):
 
 
 class VariantScreen(TypedScreen):
-    """The dialog for the word that selects a variant; the word may be empty."""
+    """The dialog for the word that selects a variant, which may be empty."""
 
     AREA = "Variant"
     HELP = "The same word always gives the same variant, on every computer. Without a word you get the plain lesson."

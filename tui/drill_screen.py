@@ -1,4 +1,4 @@
-"""The Drills screen: the list with the best verdicts, the open drill, and the debriefing."""
+"""The Drills screen, with a list of the best verdicts, the open drill, and the debriefing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tui.widgets import numbered, titled
 
 
 def drill_line(widget: Widget, item: DrillItem) -> Content:
-    """A drill as a line of a list, with a character for its verdict."""
+    """Return a drill as a line of a list, with a character for its verdict."""
     glyphs = glyphs_of(widget)
     if item.is_open:
         sign, style = glyphs.busy, "$text-primary"
@@ -131,7 +131,7 @@ class DrillsScreen(ModeScreen):
         self._text(view.text)
 
     def _show_status(self, lines: list[tuple[str, str]]) -> None:
-        """Show the lines as running text: one line for each would push the symptom off a small terminal."""
+        """Show the lines as running text, because one line for each would push the symptom off a small terminal."""
         gap = f" {glyphs_of(self).separator} "
         parts: list[tuple[str, str]] = []
         for label, text in lines:
@@ -143,7 +143,7 @@ class DrillsScreen(ModeScreen):
         if widget.source != text:
             is_longer = bool(widget.source) and text.startswith(widget.source)
 
-            # A callable, not a coroutine: a coroutine that is replaced before it starts would never be awaited.
+            # Pass a callable, because a coroutine that is replaced before it starts would never be awaited.
             work: WorkType[None] = partial(self._replace, widget, text, to_end=is_longer)
             self.run_worker(work, group="drill-text", exclusive=True)
 

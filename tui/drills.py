@@ -1,6 +1,6 @@
 """The open drill, which every screen shows, and the actions of its keys.
 
-Work that needs the lab runs on the lab's thread; the screens get plain values.
+Work that needs the lab runs on the lab's thread, and the screens get plain values.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DrillItem:
     minutes: int
     tries: int
     best: str
-    """The best verdict so far; empty if not tried."""
+    """The best verdict so far; empty if the drill has not been tried."""
     is_saved: bool
     is_open: bool
     symptom: str
@@ -55,16 +55,16 @@ class DrillItem:
 
 @dataclass(frozen=True, slots=True)
 class DrillView:
-    """The state of the open drill, for the screens."""
+    """The state of the open drill, as the screens show it."""
 
     id: str
     title: str
     briefing: str
-    """The briefing, the rules and the hints taken so far are Markdown."""
+    """The briefing is Markdown, and so are the rules and the hints taken so far."""
     rules: str
     hints: tuple[str, ...]
     status: tuple[tuple[str, str], ...]
-    """(label, text) of each line of its progress; the time is first."""
+    """(label, text) of each line about its progress, of which the time is the first."""
     is_committed: bool
     touched_bytes: int
     has_more_hints: bool
@@ -81,7 +81,7 @@ class DrillView:
 
 
 class Drills:
-    """The drills of the app and of the text mode: the list, the open drill, and the last drill's leftovers."""
+    """The list of drills, the open drill, and the last drill's leftovers, for the app and the text mode."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -90,23 +90,23 @@ class Drills:
         self.items: tuple[DrillItem, ...] = ()
         self.view: DrillView | None = None
         self.page = ""
-        """Markdown of the last debriefing; empty: none since the start."""
+        """The last debriefing as Markdown; empty if there was none since the start."""
         self.hides_time = False
         self.to_select = ""
-        """Id of the drill that the list selects next; empty: no change."""
+        """The id of the drill that the list selects next; empty for no change."""
         self.on_making: Callable[[bool], object] = lambda _: None
-        """Called with True before a disaster is prepared and with False afterwards, so that the work can be hidden."""
+        """Called with True before a disaster is prepared, and with False afterwards, so that the work can be hidden."""
         self.on_open: Callable[[bool], object] = lambda _: None
-        """Called when a drill has been opened; True: it was prepared just now, False: it was found in the lab."""
+        """Called when a drill has been opened, with whether it was just prepared and not found in the lab."""
         self.is_finding = False
         """Whether a drill that was found in the lab is being read."""
         self._may_end = False
-        """The next debriefing ends the drill even if no array with the data runs: the user has been warned once."""
+        """Whether the user was warned, so that the next debriefing ends the drill even if no such array runs."""
         self.left: Leftovers | None = None
-        """What an ended drill left on the disks; None: nothing."""
+        """What an ended drill left on the disks; None if it left nothing."""
 
     def open(self, then: Callable[[], object] = lambda: None) -> None:
-        """Read the list on a separate thread; ``then`` is called afterwards."""
+        """Read the list on a separate thread, then call ``then``."""
         host, open_id = self._frontend.client.host, self.view.id if self.view else ""
 
         def read() -> tuple[DrillItem, ...]:
@@ -132,7 +132,7 @@ class Drills:
         self._frontend.beside("drills", read, on_done=listed)
 
     def receive(self, message: LabMessage) -> None:
-        """Find an open drill when the lab opens; every ``_COUNT_SECONDS`` of a drill, count the bytes written."""
+        """Find an open drill when the lab opens, and count the bytes written every ``_COUNT_SECONDS`` of a drill."""
         if isinstance(message, SessionOpened):
             self._find()
             self._read_left()
@@ -218,7 +218,7 @@ class Drills:
         )
 
     def hint_line(self) -> str | None:
-        """One line of markup about the open drill, for every screen; None: no drill is open."""
+        """Return one line of markup about the open drill, for every screen; None if no drill is open."""
         view = self.view
         if view is None:
             return None
@@ -280,7 +280,7 @@ class Drills:
             self.refresh()
 
     def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
-        """Commit the drill: the disks may be written from now on. ``then`` gets the number of bytes written before."""
+        """Commit the drill, after which the disks may be written. ``then`` gets the number of bytes written before."""
         if self._desk is not None:
             self._work("Commit", self._desk.commit, then)
 
@@ -291,10 +291,10 @@ class Drills:
     def debrief(
         self, then: Callable[[DrillOutcome], object], *, array: str = "", as_it_is: bool = False, again: str = AGAIN
     ) -> None:
-        """End the drill; ``then`` is called when ``page`` has the debriefing. ``array`` names the array with the data.
+        """End the drill, and call ``then`` when ``page`` holds the debriefing. ``array`` names the array with the data.
 
         If no array with the data is running although one could, the drill ends only with ``as_it_is`` or at the second
-        call; ``again`` is the hint that says how to end it.
+        call. ``again`` is the hint that says how to end it.
         """
         desk = self._desk
         if desk is None:
@@ -341,7 +341,7 @@ class Drills:
         self._frontend.ask(lambda session: session.reset_all(only=left.disks), note=note, on_done=done)
 
     def _read_left(self) -> None:
-        """Read what the last drill left. Raises nothing: leftovers that cannot be read are not offered."""
+        """Read what the last drill left. Raises nothing, since leftovers that cannot be read are simply not offered."""
         session = self._frontend.client.session
         self.left = read_leftovers(session.folder) if session is not None else None
 

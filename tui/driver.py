@@ -1,7 +1,7 @@
 """Textual's terminal driver, hardened against terminals that send arbitrary data, accept no output, or disappear.
 
-``InputGate`` filters input before it is parsed: it passes complete keys and mouse reports, and pastes as plain text. A
-paste may contain any character and may never end; a terminal, or a program that writes to it, may send sequences of any
+``InputGate`` filters input before it is parsed. It passes complete keys and mouse reports, and pastes as plain text. A
+paste may contain any character and may never end. A terminal, or a program that writes to it, may send sequences of any
 length. Sequences that are not keys are dropped, long ones are truncated, and incomplete ones are discarded after some
 time without input.
 """
@@ -34,21 +34,21 @@ ESC = "\x1b"
 MOST_PASTED = 64 * 1024
 """Maximum number of characters of one paste."""
 MOST_KEYS = 256
-"""Maximum number of characters for keys in one read, more than a user can type."""
+"""Maximum number of characters for keys in one read, which is more than a user can type."""
 
 MOST_MOUSE = 32
-"""Maximum number of mouse reports in one read; successive motion reports count as one."""
+"""Maximum number of mouse reports in one read. Successive motion reports count as one."""
 ESCAPE_SECONDS = 0.1
 """Without input for this long, a single ESC is the key Escape, and an incomplete sequence is discarded."""
 PASTE_SECONDS = 1.0
 """Without input for this long, a paste has ended even without its end sequence."""
 FEWEST_COLUMNS, FEWEST_ROWS = 20, 5
-"""Minimum size for the layout; a smaller window shows part of it. Textual and rich fail if a widget has no room."""
+"""Minimum size for the layout. A smaller window shows part of it, since Textual and rich fail without any room."""
 MOST_COLUMNS, MOST_ROWS = 1000, 500
-"""Maximum size for the layout, even in larger windows: each cell costs memory and time."""
+"""Maximum size for the layout, even in larger windows, because each cell costs memory and time."""
 _PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _MOST_SEQUENCE = 32
-# Keys of the Linux console and of rxvt; X10 mouse reports of three bytes; control sequences of ECMA-48.
+# These are keys of the Linux console and rxvt, X10 mouse reports of three bytes, and control sequences of ECMA-48.
 _CONTROL = re.compile(r"\x1b\[(?:\[[A-E]|[0-9]{1,2}\$(?=[^y])|M[^\x1b]{3}|(?![M\[])[0-?]*[ -/]*[@-~])")
 _UNFINISHED = re.compile(r"\x1b(?:\[(?:\[|M[^\x1b]{0,2}|[0-?]*[ -/]*)?|O[0-9;]*)?\Z")
 _THREE = re.compile(r"\x1bO[0-9;]{0,4}[ -~]")
@@ -63,14 +63,14 @@ _MOTION, _ANY_BUTTON = 32, 3
 
 @dataclass(frozen=True, slots=True)
 class Pasted:
-    """A paste without control characters; ``cut`` is the number of characters dropped because it was too long."""
+    """A paste without control characters. ``cut`` is the number of characters dropped because it was too long."""
 
     text: str
     cut: int
 
 
 class InputGate:
-    """The filter. ``feed`` handles input, and ``tick`` handles pauses; both return text and pastes, in order."""
+    """The filter. ``feed`` handles input, and ``tick`` handles pauses. Both return text and pastes, in order."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -78,7 +78,7 @@ class InputGate:
         self._paste: list[str] | None = None
         self._pasted = self._cut = 0
         self._skipped = ""
-        """What is being dropped until its end: ``string``, ``sequence``, or empty."""
+        """What is being dropped until its end, ``string`` or ``sequence``; empty if nothing is."""
         self._received_seconds = 0.0
         self._out: list[str | Pasted] = []
         self._keys = self._mouse = 0
@@ -112,12 +112,12 @@ class InputGate:
         """Handle a period without input up to ``now``, in seconds of the same clock."""
         silent = now - self._received_seconds
         if self._paste is not None and silent >= PASTE_SECONDS:
-            # The held text may have been the start of the end sequence.
+            # The held text may have been the beginning of an end sequence.
             self._held = ""
             self._end_paste()
         elif self._paste is None and silent >= ESCAPE_SECONDS:
             self._skipped = ""
-            # Escape, or Alt with a key whose character begins a sequence.
+            # This is Escape, or Alt with a key whose character begins a sequence.
             if len(self._held) <= 2:
                 self._out.append(self._held)
             self._held = ""
@@ -134,7 +134,7 @@ class InputGate:
         self._out.append(accepted)
 
     def _sequence(self, data: str, at: int) -> int:
-        """Handle the sequence that begins at ``at``; returns its end."""
+        """Handle the sequence that begins at ``at``, and return its end."""
         if found := _CONTROL.match(data, at):
             self._control(found[0])
             return found.end()
@@ -199,7 +199,7 @@ class InputGate:
             return len(data)
         self._add(data[at:end])
         end += len(_PASTE_END)
-        # The paste may contain an end sequence: of two without a start between them, the second is the terminal's.
+        # The paste may contain an end sequence. Of two without a start between them, the second is the terminal's.
         again, start = data.find(_PASTE_END, end), data.find(_PASTE_START, end)
         if again < 0 or 0 <= start < again:
             self._end_paste()
@@ -240,12 +240,12 @@ def _is_character(number: int) -> bool:
 
 
 _MOST_WAITING_BYTES = 2**20
-"""Maximum number of bytes that wait for the terminal; beyond that, frames are dropped."""
+"""Maximum number of bytes that wait for the terminal. Beyond that, frames are dropped."""
 _PIECE_BYTES = 4096
 _CLOSING_SECONDS = 0.5
 _READ_BYTES = 64 * 1024
 _MOST_EVENTS = 8
-"""Maximum number of events that wait for the app; beyond that, no input is read."""
+"""Maximum number of events that wait for the app. Beyond that, no input is read."""
 _POLL_SECONDS = 0.1
 _FEW_PASTED = 4 * 1024
 _KITTY_OFF, _SYNC_OFF = "\x1b[<u", "\x1b[?2026l"
@@ -270,12 +270,12 @@ class Output:
         self._thread.start()
 
     def write(self, text: str) -> None:
-        """Queue text for the terminal, or drop it. Any thread may call this; it never blocks."""
+        """Queue text for the terminal, or drop it. This never blocks, and any thread may call it."""
         data = text.encode("utf-8", "replace")
         with self._changed:
             if self._is_over or not data:
                 return
-            # A single waiting frame of any size is within the limit: the text that ends it must be queued too.
+            # A single waiting frame of any size is within the limit, because the text that ends it must be queued too.
             if self._waiting_bytes > _MOST_WAITING_BYTES + self._largest_bytes:
                 self._is_behind = True
                 return
@@ -285,7 +285,7 @@ class Output:
             self._changed.notify_all()
 
     def close(self, seconds: float = _CLOSING_SECONDS) -> None:
-        """Wait for at most ``seconds`` until everything is written; later text is discarded."""
+        """Wait at most ``seconds`` until everything is written. Later text is discarded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting_bytes, timeout=seconds)
             self._is_over = True
@@ -336,7 +336,7 @@ class TerminalDriver(LinuxDriver):
         self._output.write(data)
 
     def process_message(self, message: Message) -> None:
-        # Ignore unsolicited size reports: any program could send one, for a window of a million cells.
+        # Ignore unsolicited size reports, because any program could send one, for a window of a million cells.
         if not isinstance(message, events.Resize) or self._in_band_window_resize:
             super().process_message(message)
 
@@ -384,7 +384,7 @@ class TerminalDriver(LinuxDriver):
             self._send_all(parser.tick())
 
     def _read_all(self, poll: select.poll) -> bytes:
-        """All available input, up to about ``_READ_BYTES``; empty if the terminal is lost."""
+        """Return all available input, up to about ``_READ_BYTES``, or nothing if the terminal is lost."""
         data = b""
         try:
             while len(data) < _READ_BYTES:
@@ -405,7 +405,7 @@ class TerminalDriver(LinuxDriver):
             return True
 
     def _hand_over(self, item: str | Pasted, parser: XTermParser) -> XTermParser:
-        """Pass on one item, and return the parser for the next: a new one if it failed, so that the app continues."""
+        """Pass on one item, and return the parser for the next. A failed parser is replaced, so the app continues."""
         if isinstance(item, Pasted):
             self._paste(item)
         elif item == ESC:

@@ -1,4 +1,4 @@
-"""The Faults screen: runs scenarios, crash points and campaigns, and shows the verdict on the data with evidence."""
+"""The Faults screen, which runs scenarios, crash points and campaigns, and shows verdicts with their evidence."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CAMPAIGN_SEEDS = 40
 MOST_LINES = 2000
 SEED = 1
 _MOST_RUNS = 50
-"""Number of the newest stored runs that are read."""
+"""Only this many of the newest stored runs are read."""
 Line = tuple[str, str]
-"""(text, style) of a line; the style is ``plain``, ``muted``, ``good``, ``bad`` or ``title``."""
+"""(text, style) of a line. The style is ``plain``, ``muted``, ``good``, ``bad`` or ``title``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,18 @@ class FaultItem:
     label: str
     about: tuple[Line, ...]
     work: Callable[[Frontend, Progress, Cancelled], Line]
-    """Runs it and returns the line with its outcome; raises LabError."""
+    """Runs it and returns the line with its outcome. Raises LabError."""
 
 
 @dataclass(slots=True)
 class FaultView(JobView[Line]):
-    """The output of a run of one item."""
+    """The output from a run of one item."""
 
     item: str
     lines: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_LINES))
 
     def lines_from(self, names: Sequence[str]) -> list[Line]:
-        """All lines, with the parts that have one of these titles moved in front of the other parts."""
+        """Return all lines, with the parts that have one of these titles moved to the front."""
         parts: list[list[Line]] = [[]]
         for line in self.lines:
             if line[1] == "title":
@@ -74,7 +74,7 @@ class FaultView(JobView[Line]):
 
 
 def stored_views(host: Host) -> Mapping[str, FaultView]:
-    """Id of an item -> its newest stored outcome. Outcomes that cannot be read are omitted."""
+    """Return the newest stored outcome of each item, by its id. Outcomes that cannot be read are omitted."""
     from lab.faults.crash_points import stored_points
     from lab.faults.scenario_run import load_run, stored_runs
 
@@ -90,7 +90,7 @@ def stored_views(host: Host) -> Mapping[str, FaultView]:
 
 
 def points_view(stored: StoredPoints) -> FaultView:
-    """The view of stored crash points."""
+    """Return the view of stored crash points."""
     from lab.faults.crash_points import PointJudgement
 
     view = FaultView(f"points-{stored.configuration}")
@@ -102,7 +102,7 @@ def points_view(stored: StoredPoints) -> FaultView:
 
 
 def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
-    """The view of a stored scenario, without its commands; ``head`` is the first line."""
+    """Return the view of a stored scenario, without its commands. ``head`` is the first line."""
     view = FaultView(f"scenario-{outcome.number}")
     view.lines.append(head)
     for variant in outcome.variants:
@@ -114,7 +114,7 @@ def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
 
 
 def outcome_line(outcome: ScenarioOutcome) -> Line:
-    """The verdict of a scenario, as one line."""
+    """Return the verdict on a scenario as one line."""
     from lab.faults.scenario_run import FaultVerdict
 
     text = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
@@ -123,7 +123,7 @@ def outcome_line(outcome: ScenarioOutcome) -> Line:
 
 
 def all_items() -> tuple[FaultItem, ...]:
-    """All scenarios by number, then the configurations for crash points, then the campaigns."""
+    """Return all scenarios by number, then the configurations for crash points, then the campaigns."""
     from lab.faults.crash_points import all_configurations
     from lab.faults.history import LEVELS
     from lab.faults.scenario import all_scenarios
@@ -137,7 +137,7 @@ def all_items() -> tuple[FaultItem, ...]:
 
 
 def _target(frontend: Frontend) -> Target:
-    """The target of the fault lab: a separate machine like the app's if raidlab can start one, else ``uml:``."""
+    """Return the target of the fault lab: another machine like the app's if raidlab can start one, else ``uml:``."""
     target = parse_target(frontend.lab.target or "uml:")
     if not target.is_embedded:
         return parse_target("uml:")
@@ -151,7 +151,7 @@ def _stop_if(cancelled: Cancelled) -> None:
 
 
 def _about(title: str, *parts: Sequence[Line]) -> tuple[Line, ...]:
-    """The title, then the parts, each after a blank line; an empty part is omitted."""
+    """Return the title and the parts, each after a blank line. Empty parts are omitted."""
     return ((title, "title"), *(line for part in parts if part for line in (("", "plain"), *part)))
 
 
@@ -185,7 +185,7 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
 
 
 def step_lines(outcome: StepOutcome, *, with_commands: bool = True) -> list[Line]:
-    """The lines of a step: its reason and commands, its checks, the affected blocks and the problem, if any."""
+    """Return a step's lines: its reason and commands, its checks, the affected blocks and the problem, if any."""
     lines: list[Line] = [(outcome.why or outcome.do, "plain")] if with_commands else []
     lines += [(f"  $ {line}", "muted") for line in outcome.lines if with_commands]
     for check in outcome.checks:
@@ -302,7 +302,7 @@ class FaultsScreen(ModeScreen):
         self._drawn: tuple[object, ...] | None = None
         self.run: FaultView | None = None
         self._stored: Mapping[str, FaultView] = {}
-        """Id of an item -> its newest stored outcome, whether of the app, the command line or a lesson."""
+        """The newest stored outcome of each item, by its id, whether from the app, the command line or a lesson."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="faults"):
@@ -323,7 +323,7 @@ class FaultsScreen(ModeScreen):
         choose.focus()
 
     def on_screen_resume(self) -> None:
-        """Read the stored outcomes again, and select the item about which the open lesson asks."""
+        """Reread the stored outcomes, and select the item that the open lesson asks about."""
         self.app.beside("outcomes", partial(stored_views, self.app.client.host), on_done=self._set_stored)
         requested = self.app.guide.fault_to_read
         choose = self.query_one("#fault-list", OptionList)
@@ -335,7 +335,7 @@ class FaultsScreen(ModeScreen):
 
     @property
     def _view(self) -> FaultView | None:
-        """The run of the selected item in this app, else its newest stored outcome, else None."""
+        """Return the run of the selected item in this app, else its newest stored outcome, else None."""
         if self._item is None:
             return None
         return self.run if self.run and self.run.item == self._item.id else self._stored.get(self._item.id)
@@ -376,7 +376,7 @@ class FaultsScreen(ModeScreen):
 
     def _part(self, line: Line, signs: dict[str, str]) -> Content:
         text, tone = line
-        # The result is not shown by colour alone: a failed check also has its own character.
+        # Colour is not the only sign of the result, because a failed check also has its own character.
         bare = text.lstrip()
         if tone in signs and not bare.startswith(tuple(signs.values())):
             text = f"{text[: len(text) - len(bare)]}{signs[tone]}{bare}"

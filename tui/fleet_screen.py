@@ -1,6 +1,6 @@
-"""The Fleet screen: a fleet's parameters as a form, and its losses over years as sentences and rows of a chart.
+"""The Fleet screen, with a form for a fleet's parameters, and its losses over years as sentences and a chart.
 
-The plugin that simulates fleets computes the losses, on separate threads.
+The plugin that simulates fleets computes the losses on separate threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_FIGURES = 1000
 
 
 class FleetScreen(ModeScreen):
-    """The Fleet screen, key 0. It computes the losses of one fleet at a time; a new request replaces earlier ones."""
+    """The Fleet screen, key 0. It computes the losses of one fleet at a time. A new request replaces earlier ones."""
 
     CSS_PATH = "fleet_screen.tcss"
     AREA = "Fleet"
@@ -62,7 +62,7 @@ class FleetScreen(ModeScreen):
         super().__init__()
         self.choice = self._before = FleetChoice()
         self._changed = ""
-        """The parameter that was changed last; ``_before`` is the fleet before the first of its successive changes."""
+        """The parameter that was changed last. ``_before`` is the fleet before the first of its successive changes."""
         self._shown: tuple[FleetChoice, LossFigures] | None = None
         self.rates: tuple[MeasuredRebuild, ...] = ()
         self._known: dict[FleetChoice, LossFigures | LabError] = {}
@@ -125,7 +125,7 @@ class FleetScreen(ModeScreen):
     # Computing losses.
 
     def _compute(self) -> None:
-        """Compute the losses of this fleet, then of the one it is compared with, then of the others in the chart."""
+        """Compute the losses of this fleet, then of the fleet it is compared with, then of the others in the chart."""
         before = (self._before,) if self._changed else ()
         self._requested = (self.choice, *before, *self.choice.with_each_scrub_interval())
         self._compute_next()
@@ -167,7 +167,7 @@ class FleetScreen(ModeScreen):
             self.query_one("#fleet-what", ChangingText).update("Simulating …")
 
     def _show(self, choice: FleetChoice, found: LossFigures) -> None:
-        # Such as "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs."
+        # An example is "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs."
         assumptions = f"{found.counted[0].upper()}{found.counted[1:]}." if found.counted else ""
         what = choice.title if self.has_class("-low") else f"{choice.title}\n{assumptions}"
         self.query_one("#fleet-what", ChangingText).update(what)
@@ -216,7 +216,7 @@ SCRUBS: dict[float | None, tuple[str, str]] = {
     168.0: ("every week", "a week"),
     72.0: ("every 3 days", "3 days"),
 }
-"""Hours between two scrubs -> (text, short text). More frequent scrubs would keep a large drive busy all the time."""
+"""(text, short text) by hours between scrubs. More frequent scrubs would keep a large drive busy all the time."""
 _NOT_MEASURED = "no"
 
 
@@ -247,12 +247,12 @@ class FleetChoice:
 
     @property
     def rebuild_hours(self) -> float:
-        """Hours to rebuild one drive; if a measured rate is used, they are proportional to the drive's size."""
+        """Hours to rebuild one drive. If a measured rate is used, they are proportional to the drive's size."""
         return self.disk_tb * TB / self.measured.bytes_per_second / 3600 if self.measured else self.chosen_hours
 
     @property
     def title(self) -> str:
-        """The fleet in one line, such as ``4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every month``."""
+        """The fleet as one line, such as ``4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every month``."""
         scrub = f"scrubbed {SCRUBS[self.scrub_hours][0]}" if self.scrub_hours else "never scrubbed"
         arrays = f"{self.arrays:,} × " if self.arrays > 1 else ""
         return f"{arrays}{title_of(self.level)} of {self.members} × {self.disk_tb:g} TB, {_years(self.years)}, {scrub}"
@@ -274,7 +274,7 @@ class FleetChoice:
         return tuple(rows)
 
     def changed(self, field: str, text: str, measured: Sequence[MeasuredRebuild] = ()) -> FleetChoice:
-        """A copy with a new value for one row; ``text`` is the value as shown in the row."""
+        """Return a copy with a new value for one row, given as the row shows it."""
         if field == "measured":
             return replace(self, measured=next((each for each in measured if each.label == text), None))
         knob = _knob(field)
@@ -285,7 +285,7 @@ class FleetChoice:
         return replace(self, **changes)
 
     def with_each_scrub_interval(self) -> tuple[FleetChoice, ...]:
-        """Copies with each scrub interval of ``SCRUBS``: this fleet's first, the others by distance in the list."""
+        """Return copies with each scrub interval of ``SCRUBS``, this fleet's first, the others by distance."""
         order = list(SCRUBS)
         at = order.index(self.scrub_hours)
         nearest = sorted(order, key=lambda each: abs(order.index(each) - at))
@@ -308,9 +308,9 @@ class Knob:
     label: str
     values: Sequence[Any]
     text: Callable[[Any], str]
-    """A value as the form shows it."""
+    """Formats a value for the form."""
     change: str
-    """A change as part of a sentence, with ``{after}`` and ``{before}``."""
+    """Words for a change in a sentence, with ``{after}`` and ``{before}``."""
 
     def current(self, choice: FleetChoice) -> str:
         return self.text(choice.rebuild_hours if self.field == "chosen_hours" else getattr(choice, self.field))
@@ -331,7 +331,7 @@ KNOBS = (
     Knob("scrub_hours", "Scrub", tuple(SCRUBS), lambda hours: SCRUBS[hours][0],
          "scrubbing {after} instead of {before}"),
     Knob("spares", "Spares", (0, 1, 2), str, "a spare count of {after} instead of {before}"),
-    # Until a failed drive, or a used spare, is replaced.
+    # This is the time until a failed drive, or a used spare, is replaced.
     Knob("replaced_hours", "Replaced", (0.0, 6.0, 24.0, 72.0, 168.0, 336.0),
          lambda hours: f"after {hours:.0f} h" if hours else "at once", "drives replaced {after} instead of {before}"),
     Knob("years", "Period", (1.0, 3.0, 5.0, 10.0), _years, "{after} instead of {before}"),
@@ -343,7 +343,7 @@ def _knob(field: str) -> Knob:
 
 
 def members_of(level: str) -> tuple[int, ...]:
-    """The numbers of members that the form offers for this level."""
+    """Return the numbers of members that the form offers for this level."""
     least = parse_level(level).minimum_members
     most = _MOST_COPIES if level == "raid1" else MEMBERS[-1]
     step = 2 if level == "raid10" else 1
@@ -351,7 +351,7 @@ def members_of(level: str) -> tuple[int, ...]:
 
 
 def change_text(field: str, before: FleetChoice, after: FleetChoice) -> str:
-    """The change of one parameter, such as ``scrubbing every 2 weeks instead of never``."""
+    """Describe the change of one parameter, for example ``scrubbing every 2 weeks instead of never``."""
     knob = _knob(field)
     new, old = knob.current(after), knob.current(before)
     if field == "scrub_hours" and after.scrub_hours is None:
@@ -362,7 +362,7 @@ def change_text(field: str, before: FleetChoice, after: FleetChoice) -> str:
 
 
 _FROM_TWICE = 2.0
-"""Changes by at least this factor are given as a factor, smaller ones in per cent."""
+"""Changes by at least this factor are given as a factor, and smaller ones in per cent."""
 _WHOLE_BYTES = 100.0
 _LEAST_DECIMAL = 1e-3
 
@@ -372,7 +372,7 @@ _CAUSES = {"failures": "failed drives", "sectors": "bad sectors"}
 
 
 def figure_lines(choice: FleetChoice, found: LossFigures, width: int) -> tuple[tuple[str, str], ...]:
-    """(label, figure) of each line, with three digits if all lines fit into ``width`` cells, else two."""
+    """Return (label, figure) of each line, with three digits if all lines fit into ``width`` cells, else two."""
 
     def lines(digits: int) -> tuple[tuple[str, str], ...]:
         return (
@@ -387,13 +387,13 @@ def figure_lines(choice: FleetChoice, found: LossFigures, width: int) -> tuple[t
 
 
 def share_rows(found: LossFigures) -> tuple[IntervalRow, ...]:
-    """The share of each cause of losses; human error is not simulated."""
+    """Return the share of each cause of losses. Human error is not simulated."""
     shares = ((label, found.cause_losses.get(cause, 0.0)) for cause, label in _CAUSES.items())
     return tuple(IntervalRow(label, share, share, share, f"{100 * share:5.1f} %", colour=1) for label, share in shares)
 
 
 def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
-    """Lines for causes that were too rare to estimate; none if nothing was lost, since every figure is then a bound."""
+    """Return lines for causes too rare to estimate, or none if nothing was lost, as every figure is then a bound."""
     if not found.has_losses:
         return ()
     return tuple(
@@ -404,19 +404,19 @@ def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
 
 
 def fleet_losses(choice: FleetChoice, found: LossFigures) -> tuple[float, float, float]:
-    """(expected losses, low end, high end) of the whole fleet over all its years."""
+    """Return (expected losses, low end, high end) of the whole fleet over all its years."""
     of_all, each = choice.arrays * choice.years, found.losses_per_array_year
     return each.value * of_all, each.low * of_all, each.high * of_all
 
 
 def comparison(field: str, before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
-    """The change and its effect: ``Scrubbing every 2 weeks instead of never: 40 times fewer losses (35 to 46).``."""
+    """Return a sentence such as ``Scrubbing every 2 weeks instead of never: 40 times fewer losses (35 to 46).``."""
     change = change_text(field, before[0], after[0])
     return f"{change[0].upper()}{change[1:]}: {_difference(before, after)}."
 
 
 def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
-    """The difference between the losses; if the intervals overlap, neither figure is called larger."""
+    """Describe the difference between the losses. If the intervals overlap, neither figure is called larger."""
     old, old_low, old_high = fleet_losses(*before)
     new, new_low, new_high = fleet_losses(*after)
     if before[1].losses_per_array_year == after[1].losses_per_array_year:
@@ -452,7 +452,7 @@ def _share(part: float) -> str:
 
 
 def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, LossFigures | None]]) -> tuple[IntervalRow, ...]:
-    """The rows of the chart: one per scrub interval, from never to the shortest; no figure if not yet computed."""
+    """Return a row for each scrub interval, from never to the shortest, without a figure if it is not yet computed."""
     by_hours = {each.scrub_hours: (each, found) for each, found in known}
     now = by_hours.get(choice.scrub_hours, (choice, None))[1]
     rows = []
@@ -466,7 +466,7 @@ def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, LossFigure
 
 
 def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice, LossFigures]) -> Tone:
-    """GOOD for fewer losses than now, BAD for more, QUIET if the intervals overlap or the figures are missing."""
+    """Return GOOD for fewer losses than now, BAD for more, or QUIET if intervals overlap or figures are missing."""
     if now[1] is None:
         return Tone.QUIET
     _, low, high = fleet_losses(now[0], now[1])
@@ -477,7 +477,7 @@ def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice,
 
 
 def mttdl_text(found: LossFigures) -> str:
-    """The MTTDL with its formula, and the simulated losses relative to it, with the reason for the difference."""
+    """Return the MTTDL with its formula, the simulated losses relative to it, and the reason for the difference."""
     by_hand = f": {found.mttdl_by_hand.partition(' = ')[0]}" if found.mttdl_by_hand else ""
     return (
         f"{_year_text(found.mttdl_years)}{by_hand}. MTTDL ignores bad sectors, and therefore scrubs. "
@@ -505,7 +505,7 @@ def _percent_text(estimate: Interval, digits: int) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    """A number with ``digits`` significant digits, such as ``0.0343`` or ``1.21e-5``."""
+    """Return a number with ``digits`` significant digits, such as ``0.0343`` or ``1.21e-5``."""
     if 0 < value < _LEAST_DECIMAL:
         return f"{value:.{digits - 1}e}".replace("e-0", "e-")
     return f"{value:.{digits}g}"
@@ -552,7 +552,7 @@ def simulate(choice: FleetChoice) -> LossFigures:
 
 
 def measured_rates(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
-    """The newest rebuild rate of each array, load and experiment."""
+    """Return the newest rebuild rate of each array, load and experiment."""
     found: dict[str, MeasuredRebuild] = {}
     for each in measured_rebuilds(store):
         under = f" under {each.under_workload}" if each.under_workload else ""

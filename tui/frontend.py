@@ -1,7 +1,7 @@
 """The common part of the app and the text mode, its services, and the methods that each of the two implements.
 
-No method blocks: results are passed to callbacks on the frontend's own thread. Each service runs at most one task at a
-time, and receives the messages of the lab's threads.
+No method blocks, because results are passed to callbacks on the frontend's own thread. Each service runs at most one
+task at a time, and receives the messages of the lab's threads.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _ASKS_FOR_VERDICT = ("restored", "sync-finished")
 
 
 class Loads:
-    """Starts and stops a load: one workload on one array."""
+    """Starts and stops a load, which is one workload on one array."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._load: Load | None = None
 
     def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
-        """Start a load; without a runtime it runs until ``stop``. False if one runs already or it cannot start."""
+        """Start a load, which without a runtime runs until ``stop``. False if one is running or it cannot start."""
         from lab.session.load import Load, predict
 
         frontend, client = self._frontend, self._frontend.client
@@ -91,7 +91,7 @@ class Loads:
         return True
 
     def stop(self) -> None:
-        """Request that the load ends; ``LoadEnded`` brings its figures."""
+        """Ask the load to end. ``LoadEnded`` brings its figures."""
         if self._load is not None:
             self._load.stop()
 
@@ -107,12 +107,12 @@ class Loads:
 
 
 class Marks:
-    """Writes known data to arrays and verifies them: on request, and when an array is complete again."""
+    """Writes known data to arrays, and verifies them on request and when an array is complete again."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.is_quiet: Callable[[], bool] = lambda: False
-        """Returns True to suppress automatic verification: in a lesson, verifying is the student's task."""
+        """Returns True to suppress automatic verification, since in a lesson verifying is the student's task."""
 
     def write(self, array: str) -> None:
 
@@ -163,7 +163,7 @@ NO_PACE = (
 
 
 class Pacing:
-    """Sets the pace of a machine in virtual time: from paused to as fast as possible."""
+    """Sets the pace of a machine in virtual time, from paused to as fast as possible."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -175,7 +175,7 @@ class Pacing:
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
-        """Change the pace by ``by`` steps of ``SPEEDS``, to a slower one if negative; below the slowest is a pause."""
+        """Change the pace by ``by`` steps of ``SPEEDS``. A negative number slows it down, in the end to a pause."""
         from lab.session.pace import SPEEDS
 
         if pacer := self._pacer():
@@ -190,7 +190,7 @@ class Pacing:
             pacer.go(STEP)
 
     def set_by_word(self, word: str) -> bool:
-        """Carry out a typed command for the pace; False if it is not one."""
+        """Carry out a typed command for the pace. Return False if the word is not one."""
         from lab.session.pace import SPEEDS, Pace
 
         words: dict[str, Callable[[], object]] = {
@@ -215,7 +215,7 @@ class Pacing:
         pacer.go(Pace(speed))
 
     def _pacer(self) -> Pacer | None:
-        """The pacer; if there is none, show why and return None."""
+        """Return the pacer. If there is none, show why and return None."""
         pacer = self._frontend.client.pacer
         if pacer is None:
             self._frontend.show_message(NO_PACE if self._frontend.lab.is_open else "There is no machine.")
@@ -239,9 +239,9 @@ class Background:
         on_error: Callable[[LabError], None],
         on_progress: Progress,
     ) -> bool:
-        """Start a job; False if another one runs. The callbacks run on the frontend's own thread.
+        """Start a job. Return False if another one is running. The callbacks run on the frontend's own thread.
 
-        ``work`` gets two functions: one that reports progress, and one that returns whether it should stop.
+        ``work`` gets a function that reports progress, and one that returns whether it should stop.
         """
         frontend = self._frontend
         if frontend.lab.background:
@@ -259,13 +259,13 @@ class Background:
         return True
 
     def end(self) -> None:
-        """Cancel the job when the app closes, and wait for it up to ``_END_SECONDS``."""
+        """Cancel the job when the app closes, and wait up to ``_END_SECONDS`` for it."""
         self.cancel()
         if self._thread:
             self._thread.join(_END_SECONDS)
 
     def cancel(self) -> None:
-        """Request that the job ends; what it has stored remains."""
+        """Ask the job to end. What it has stored remains."""
         self._cancelled.set()
 
 
@@ -277,10 +277,10 @@ class Frontend:
     """The state of the lab, and all operations on it."""
 
     changes = 0
-    """Counts the changes of ``lab`` that are to be shown. In the app it is a reactive, which the screens watch."""
+    """Counts the changes of ``lab`` that are to be shown. In the app, this is a reactive that the screens watch."""
 
     def connect(self, target: str | None, make_client: ClientMaker | None) -> None:
-        """Set up the client and the services; ``client.start`` opens the lab. ``make_client`` is for tests."""
+        """Set up the client, whose ``start`` opens the lab, and the services. ``make_client`` is for tests."""
         self.lab = LabState(target=target or "")
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
@@ -379,7 +379,7 @@ class Frontend:
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """The result of short work, or None after showing its error."""
+        """Return the result of short work, or None after showing its error."""
         try:
             return work()
         except LabError as error:
@@ -387,7 +387,7 @@ class Frontend:
             return None
 
     def rescan(self) -> None:
-        """Read the disks again after a command that the user typed: it may have created or removed arrays."""
+        """Reread the disks after a command that the user typed, since it may have created or removed arrays."""
         if self.client.session is not None:
             self.look_up(lambda session: session.rescan(), on_error=lambda _: None)
 
@@ -406,7 +406,7 @@ class Frontend:
         raise NotImplementedError
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """Let the user choose one of ``choices``; ``then`` gets its id and is not called if the user chooses none."""
+        """Let the user choose one of ``choices``. ``then`` gets its id, and is not called if the user chooses none."""
         raise NotImplementedError
 
     def show_error(self, error: LabError) -> None:
@@ -419,18 +419,18 @@ class Frontend:
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Called when the lab is open and most modules are loaded; does nothing by default."""
+        """Called when the lab is open and most modules are loaded. It does nothing by default."""
 
     def choose_freely(self) -> None:
         raise NotImplementedError
 
     def post_message(self, message: Message) -> Any:
-        """Pass a message, from any thread, to ``on_lab_message`` on the frontend's own thread."""
+        """Pass a message from any thread to ``on_lab_message`` on the frontend's own thread."""
         raise NotImplementedError
 
 
 def named(make: MakePlan, session: LabSession) -> Plan | None:
-    """The plan that ``make`` returns, with both names of each disk in its texts; None if ``make`` returns None."""
+    """Return the plan that ``make`` returns, with both names of each disk in its texts, or None."""
     plan = make(session)
     return session.named(plan) if plan else None
 
@@ -454,18 +454,18 @@ class PlanRun:
         self.plan = plan
         words = (word.strip(":,") for word in plan.title.split())
         self.volume = next((word for word in words if names_array(word)), "")
-        """The array that the plan's title names; empty if it names none."""
+        """The array in the plan's title; empty if there is none."""
         self._frontend = frontend
         self._on_done, self._on_error = on_done, on_error
         self._is_left = False
         self.is_over = False
-        """The plan has run, failed or been left."""
+        """Whether the plan has run, failed or been left."""
         self.steps_begun = 0
-        """Number of steps of the current part that have begun."""
+        """How many steps of the current part have begun."""
         frontend.plan_runs.add(self)
 
     def leave(self) -> None:
-        """Stop after the current step; md continues its current operation."""
+        """Stop after the current step. md continues its current operation."""
         self._is_left = True
         self._end()
 
@@ -476,7 +476,7 @@ class PlanRun:
         self._frontend.plan_runs.discard(self)
 
     def go_on(self, rest: Plan | None = None) -> None:
-        """Queue the next part of ``rest``; None: of the whole plan."""
+        """Queue the next part of ``rest``, or of the whole plan if it is None."""
         acting, wait, after = (rest or self.plan).until_wait
         client = self._frontend.client
         if wait and client.session:
@@ -496,7 +496,7 @@ class PlanRun:
 
     def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
         on_done, self._on_done = self._on_done, ()
-        # After the first part no caller waits for the result.
+        # After the first part, no caller waits for the result.
         self._on_error = None
         session = self._frontend.client.session
         if wait is None or session is None or self._is_left:
@@ -512,7 +512,7 @@ class PlanRun:
             each()
 
     def _wait(self, session: LabSession, step: Step) -> int:
-        """Run the waiting step on a separate thread; returns its exit status."""
+        """Run the waiting step on a separate thread, and return its exit status."""
         session.lab.guard.check(step)
         command = session.machine.stream(step.argv)
         forget = self._frontend.client.on_end(command.stop)

@@ -1,4 +1,4 @@
-"""Explanations of the app: the help for a screen (F1), the command palette, and the welcome at the first start."""
+"""What explains the app: the help for a screen (F1), the command palette, and the welcome at the first start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tui.widgets import wrapped
 
 
 class Palette(CommandPalette, Modal[Any]):
-    """The palette; it ignores keys that were typed ahead and arrive after it was dismissed."""
+    """The palette, which ignores keys that were typed ahead and arrive after it was dismissed."""
 
     HELP = "Type a part of a command's name, choose a line with the arrows, and press Enter. Escape closes it."
 
@@ -44,7 +44,7 @@ CLOCK_IDS = "clock."
 
 
 def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
-    """All commands that apply on this screen now."""
+    """Yield all commands that currently apply on this screen."""
     area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
     own = {binding.id for _, binding in own_bindings([type(screen)])}
     listed: set[tuple[str, str]] = set()
@@ -81,7 +81,7 @@ class HelpScreen(Modal[None]):
     """The help, shown over the screen that it explains.
 
     Args:
-        about: the screen that it explains.
+        about: that screen.
     """
 
     CSS_PATH = "help.tcss"
@@ -117,7 +117,7 @@ class HelpScreen(Modal[None]):
 
 
 def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
-    """The keys, their descriptions and ids for keymap files: the screen's own first, disabled ones dimmed."""
+    """List the keys with their descriptions and ids for keymap files: the screen's own first, disabled ones dimmed."""
     seen: dict[str, tuple[str, str, str, bool]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
@@ -138,7 +138,7 @@ def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
 
 
 def _key_lines(binding_id: str, row: tuple[str, str, str, bool], keys: int, names: int, width: int) -> list[Content]:
-    """The lines of one key; the id is right-aligned, on a separate line if there is no room."""
+    """Return the lines of one key. The id is right-aligned, on a separate line if there is no room."""
     key, name, tooltip, is_enabled = row
     start = keys + names + 4
     style = "" if is_enabled else "$foreground-muted"
@@ -219,7 +219,7 @@ class WelcomeScreen(Modal[None]):
         self.watch(self.app, "changes", self._show_state)
 
     def _show_state(self) -> None:
-        """Show the state of the machine; when it runs, request the plan, so that its command is shown beforehand."""
+        """Show the state of the machine. When it runs, request the plan, so that its command is shown beforehand."""
         state, line = self.app.lab, self.query_one("#welcome-state", Static)
         if self._plan:
             return

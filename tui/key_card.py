@@ -37,7 +37,7 @@ class KeyCardSection:
 
 
 def key_card() -> tuple[KeyCardSection, ...]:
-    """A section for the keys that work everywhere, then one per screen for the keys that work only there."""
+    """Return a section for the keys that work everywhere, then one per screen for the keys that work only there."""
     screens = [(f"{entry.key} {entry.title}", type(make_screen(entry.mode))) for entry in SCREENS]
     common = set.intersection(*({binding.id or "" for binding in _bindings(screen)} for _, screen in screens)) - {""}
     first = [binding for binding in _bindings(screens[0][1]) if binding.id in common]
@@ -54,7 +54,7 @@ def key_card() -> tuple[KeyCardSection, ...]:
 
 
 def _bindings(owner: type) -> list[Binding]:
-    """The bindings of a class and its base classes."""
+    """Return the bindings of a class and its base classes."""
     return [binding for _, binding in own_bindings(owner.__mro__)]
 
 
@@ -76,7 +76,7 @@ def _rows(bindings: list[Binding]) -> Iterator[tuple[str, str, str]]:
 
 
 def _shown(key: str) -> str:
-    """The name of a key as keyboards are labelled."""
+    """Return the name of a key as it is labelled on keyboards."""
     if key in _NAMES:
         return _NAMES[key]
     if key.startswith("ctrl+"):

@@ -16,10 +16,10 @@ from lab.actions.action import Verb
 
 @dataclass(frozen=True)
 class CommandKey(Binding):
-    """A key that corresponds to a command. All other bindings only show, select or leave something."""
+    """A key that corresponds to a command. Other bindings only show, select or leave something."""
 
     command: str = ""
-    """The words of the command after ``raidlab``."""
+    """The part of the command after ``raidlab``."""
 
 
 def key_for(
@@ -32,7 +32,7 @@ def key_for(
     tooltip: str = "",
     show: bool = True,
 ) -> CommandKey:
-    """The key of a verb; ``action`` is the action of the screen. Omitted values are taken from the verb."""
+    """Return the key of a verb. ``action`` is the action of the screen. Omitted values are taken from the verb."""
     return CommandKey(
         key or verb.key,
         action,
@@ -54,7 +54,7 @@ def command_key(
     action: str = "",
     show: bool = True,
 ) -> CommandKey:
-    """The key of a command that is not a verb. By default, the action is the last part of the id."""
+    """Return the key of a command that is not a verb. By default, the action is the last part of the id."""
     action = action or id.rpartition(".")[2]
     return CommandKey(key, action, label, id=id, tooltip=tooltip, show=show, command=command)
 
@@ -68,12 +68,12 @@ def hidden_key(
     *,
     priority: bool = False,
 ) -> Binding:
-    """A key that F1 and the palette list, but the line of keys does not."""
+    """Return a key that F1 and the palette list, but the line of keys does not."""
     return Binding(key, action, label, id=id, tooltip=tooltip, show=False, priority=priority)
 
 
 def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
-    """The bindings declared by those of ``classes`` that belong to this package, without inherited ones."""
+    """Yield the bindings that classes of this package declare, without inherited ones."""
     for each in classes:
         if each.__module__.startswith("tui."):
             declared: list[Binding] = each.__dict__.get("BINDINGS", [])
@@ -81,7 +81,7 @@ def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNod
 
 
 def classes_with_keys() -> list[type[DOMNode]]:
-    """Every screen, widget and app class that this package defines. Imports all modules of the package."""
+    """Return every screen, widget and app class that this package defines, after importing all its modules."""
     for module in pkgutil.walk_packages(tui.__path__, "tui."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
@@ -95,7 +95,7 @@ def classes_with_keys() -> list[type[DOMNode]]:
 
 
 def known_ids() -> frozenset[str]:
-    """The ids that a keymap may contain."""
+    """Return the ids that a keymap may contain."""
     return frozenset(binding.id for _, binding in own_bindings(classes_with_keys()) if binding.id)
 
 
@@ -107,7 +107,7 @@ class ScreenEntry:
     mode: str
     title: str
     narrow_title: str
-    """The title for a narrow terminal: all titles and the machine fit into 80 columns."""
+    """The title for a narrow terminal, so that all titles and the machine fit into 80 columns."""
 
 
 SCREENS = (

@@ -1,4 +1,4 @@
-"""The Lab screen: the rack of disks, the list of arrays, the charts of the selected array, and the actions on them."""
+"""The Lab screen, with the rack of disks, the list of arrays, charts of the selected array, and actions on them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _STYLES = {
 
 
 class ArrayList(OptionList):
-    """One entry for each array; moving the highlight selects the array that the panel shows."""
+    """A list with an entry for each array. Moving the highlight selects the array that the panel shows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Array menu", id="arrays.open", tooltip="The actions on this array"),
@@ -99,7 +99,7 @@ class ArrayList(OptionList):
 
 
 def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80) -> Content:
-    """The entry of an array: name, level, size, state, and the members by slot; wrapped if it does not fit."""
+    """Return an array's name, level, size, state, and members by slot, wrapped if they do not fit."""
     tone, words = condition(state, status)
     head = Content.assemble(
         (f"{tone.glyph(glyphs)} {status.name}", f"bold {tone.style}"),
@@ -112,7 +112,7 @@ def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80)
 
 
 def inside(status: ArrayStatus, glyphs: Glyphs, width: int) -> Content:
-    """The inner arrays, each with a character for its state: ``inside ●md100 ●101 ↻102``."""
+    """Return the inner arrays, each with a character for its state, as in ``inside ●md100 ●101 ↻102``."""
     text = Content.styled("inside", "$foreground-muted")
     arrays = status.inside.arrays if status.inside else ()
     left = len(arrays)
@@ -133,7 +133,7 @@ def inside(status: ArrayStatus, glyphs: Glyphs, width: int) -> Content:
 
 
 def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
-    """The members by slot, including missing ones, then the spares: ``│01│02│✘ │``."""
+    """Return the members by slot, including missing ones, then the spares, as in ``│01│02│✘ │``."""
     by_slot = {member.slot: member for member in status.members if member.slot is not None}
     cells = [_cell(state, by_slot.get(slot), glyphs) for slot in range(status.raid_disks)]
     bar = Content.styled(glyphs.vertical, "$foreground-muted")
@@ -159,7 +159,7 @@ def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
 
 
 _BEYOND = 61 / 60
-"""Samples are drawn for this multiple of the window, so that lines start at the left edge, not at the first sample."""
+"""Samples are drawn for this multiple of the window, so that lines start at the left edge of the chart."""
 CHARTS = ("rate", "latency", "members", "work")
 _LOAD_TIP = "No load has run recently: [b]w[/b] starts one, and its latency is shown too."
 _SHORT_LOAD_TIP = "No load is running: [b]w[/b] starts one."
@@ -235,7 +235,7 @@ class ArrayPanel(Vertical):
         if status is None:
             return
         chunk = f"chunk {human_bytes(status.chunk_bytes)}" if status.chunk_bytes else "no chunks"
-        # Without redundancy md has no consistency policy, and no sync.
+        # Without redundancy, md has no consistency policy and no sync.
         facts = f"{chunk}, {status.kind_words}" if status.is_redundant else chunk
         entitle(self, f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}", facts)
         self._show_state(state, status)
@@ -259,7 +259,7 @@ class ArrayPanel(Vertical):
         )
         if self.size.width >= _STRIPE_FROM_CELLS:
             text += stripe(state, status, glyphs)
-        # Its height is fixed, so it needs no new layout, which would repaint the whole screen.
+        # Its height is fixed, so it needs no new layout (which would repaint the whole screen).
         self.query_one("#panel-state", Static).update(text, layout=False)
 
     def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
@@ -288,7 +288,7 @@ class ArrayPanel(Vertical):
         self.query_one("#tile-bytes", Tile).show(moved, Unit.BYTES_PER_SECOND)
         p99 = load_value(running, LoadMeasure.P99_SECONDS) if running else None
         self.query_one("#tile-p99", Tile).show(p99, Unit.SECONDS)
-        # In virtual time computation takes no time, so there is no processor share.
+        # In virtual time, computation takes no time, so there is no processor share.
         is_virtual = state.facts is not None and state.facts.is_virtual_time
         busy = [] if is_virtual else history.md_cpu(status.name, seconds=1.0)
         self.query_one("#tile-cpu", Tile).show(busy[-1][1] if busy else None, Unit.FRACTION)
@@ -357,7 +357,7 @@ _WORDS = {
 
 
 class Details(Vertical):
-    """The details of the selected disk and array, in the space below the rack and the arrays."""
+    """Details of the selected disk and array, in the space below the rack and the arrays."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="details-disk")
@@ -473,7 +473,7 @@ class EmptyLab(VerticalScroll, can_focus=False):
 
 _ACTIONS = {each.short_name(): each for each in KEY_ACTIONS}
 _TALL_ROWS = 36
-"""Minimum number of rows of the screen for the details."""
+"""The details are shown only on screens with at least this many rows."""
 
 
 class LabScreen(ModeScreen):
@@ -504,7 +504,7 @@ class LabScreen(ModeScreen):
         self._followed = ""
         """The selected disk to which the rack's cursor was moved last."""
         self._shown = ("", "")
-        """The array and the disk to which keys apply, as last shown or selected."""
+        """The array and the disk that keys apply to, as last shown or selected."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
@@ -524,7 +524,7 @@ class LabScreen(ModeScreen):
     def show_state(self, state: LabState) -> None:
         rack = self.query_one(Rack)
         rack.show(bays_of(state))
-        # Move the cursor only to a disk that was selected elsewhere: the cursor may be ahead of the state.
+        # Move the cursor only to a disk that was selected elsewhere, because the cursor may be ahead of the state.
         if state.selected_disk and state.selected_disk != self._followed and state.disk(state.selected_disk):
             self._followed = state.selected_disk
             rack.move_to(state.selected_disk)
@@ -546,7 +546,7 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _aim(self) -> tuple[str, str]:
-        """The names of the array and the disk to which keys apply; empty if there is none."""
+        """Return the names of the array and the disk that keys apply to; empty if there is none."""
         status, disk = target_array(self.app.lab), selected_disk(self.app.lab)
         return status.name if status else "", disk.name if disk else ""
 
@@ -563,9 +563,9 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _has_disappeared(self) -> bool:
-        """Whether the array or disk for which a key was pressed has disappeared; the key must not act on another one.
+        """Whether the array or disk that a key was pressed for has disappeared. The key must not act on another one.
 
-        If so, a notice is shown; the next press applies to the new selection.
+        If it has, a notice is shown, and the next press applies to the new selection.
         """
         (array, disk), state = self._shown, self.app.lab
         missing = array if array and state.array(array) is None else disk if disk and state.disk(disk) is None else ""
@@ -610,7 +610,7 @@ class LabScreen(ModeScreen):
         self._open_menu(name, Fills.ARRAY)
 
     def _open_menu(self, name: str, acts_on: Fills) -> None:
-        """Show a menu of all possible actions; those that act on a disk, or on an array, come first (``acts_on``)."""
+        """Show a menu of all possible actions. Those on a disk or on an array come first, as ``acts_on`` says."""
         state = self.app.lab
         found = sorted(applying(state), key=lambda kind: kind.acts_on() is not acts_on)
         if not found:

@@ -1,4 +1,4 @@
-"""The Lessons screen: the course with the student's progress, and the open lesson."""
+"""The Lessons screen, with the course, the student's progress, and the open lesson."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lab.lessons.student import CourseLine
 
 _DRILL = "drill:"
-"""Prefix of the ids of drills in the list."""
+"""The prefix of drills' ids in the list."""
 _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
 
 
@@ -155,7 +155,7 @@ class LessonsScreen(ModeScreen):
         return self.app.guide.view.lesson.id if self.app.guide.view else ""
 
     def _next_id(self) -> str:
-        """Id of the first lesson that is not completed; empty if there is none."""
+        """Return the id of the first lesson that is not completed, or an empty string if there is none."""
         return next((item.lesson.id for item in self._items if not item.is_done), "")
 
     def _highlight(self, option_id: str) -> None:
@@ -240,7 +240,7 @@ class LessonsScreen(ModeScreen):
         self.app.pick(f"Do lesson {first.number} first?", choices, self.app.guide.start, intro=intro)
 
     def _missing(self, item: CourseLine) -> list[CourseLine]:
-        """The uncompleted lessons on which this one builds."""
+        """Return the uncompleted lessons that this one builds on."""
         return [other for other in self._items if other.lesson.id in item.missing_needs]
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
@@ -275,7 +275,7 @@ class LessonsScreen(ModeScreen):
                 return super().check_action(action, parameters)
 
     def _following(self) -> str:
-        """The id of the next uncompleted lesson if the open one is completed; else empty."""
+        """Return the id of the next uncompleted lesson if the open one is completed, else an empty string."""
         view = self.app.guide.view
         if view is None or view.step or view.explanation:
             return ""

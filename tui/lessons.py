@@ -1,6 +1,6 @@
-"""The open lesson on every screen: checks its step at each sample, and shows it in a panel, in terms of the app.
+"""The open lesson, whose step is checked at each sample and shown in a panel on every screen, in terms of the app.
 
-All of it runs on the app's own thread, except reading the course, which is slow, and work in the lab.
+Everything runs on the app's own thread, except for work in the lab and for reading the course, which is slow.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from lab.lessons.student import CourseLine, LessonSession, Student
 
 FRESH_SECONDS = 2.0
-"""Maximum age of the contents of the disks; reading them takes several commands on the machine."""
+"""Maximum age of the disks' contents as last read, since reading them takes several commands on the machine."""
 
 PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows the outcome"}
-"""Mode that shows a number to read -> hint with its key, as markup."""
+"""For each mode that shows a number to read, the hint with its key, as markup."""
 BLANK_NOTE = "A lesson starts with blank disks: all data on the lab's disks will be lost."
 
 
@@ -78,9 +78,9 @@ class Guide:
         self._attempt: LessonSession | None = None
         self._step_view: StepView | None = None
         self._read_count = 0
-        """Number of explanations that the student has read."""
+        """How many explanations the student has read."""
         self._watched = ""
-        """Id of the step whose events are collected."""
+        """The id of the step whose events are collected."""
         self._since: Snapshot | None = None
         self._events: list[Event] = []
         self.course: tuple[CourseLine, ...] = ()
@@ -89,10 +89,10 @@ class Guide:
         self._languages: tuple[str, ...] = ()
         """The languages of the open lesson."""
         self._shown_error = ""
-        """The message of the error at the last check, which was shown; empty: no error occurred."""
+        """The error message of the last check, which was shown; empty if there was no error."""
         self._was_asked = False
         self._deep: tuple[float, DeepState] | None = None
-        """(time of the machine, contents of the disks), as last read in this step."""
+        """(machine time, contents of the disks), as last read in this step."""
         self._is_reading_disks = False
 
     @property
@@ -114,7 +114,7 @@ class Guide:
             from lab.lessons.student import Student
 
             student = Student(host)
-            student.lines()  # reads the course, which is slow, and caches it
+            student.lines()  # This reads the course, which is slow, and caches it.
             return student
 
         self._frontend.beside("course", read, on_done=self._opened)
@@ -125,14 +125,14 @@ class Guide:
             self._set_attempt(self._frontend.attempt(student.open_lesson))
 
     def _set_attempt(self, attempt: LessonSession | None) -> None:
-        """Make this the open lesson; the explanations of completed steps count as read."""
+        """Make this the open lesson. The explanations of completed steps count as read."""
         self._attempt, self._step_view, self._watched = attempt, None, ""
         self._read_count = attempt.done_count if attempt else 0
         self._languages = (self._frontend.attempt(self._open_languages) or ()) if attempt else ()
         self.refresh()
 
     def _open_languages(self) -> tuple[str, ...]:
-        """The languages of the open lesson. Raises SpecError: a file of the student's own may have changed."""
+        """Return the languages of the open lesson. Raises SpecError, because a student's own file may have changed."""
         name = self._student.state.lesson if self._student else ""
         return self._student.find(name).languages if self._student and name else ()
 
@@ -164,7 +164,7 @@ class Guide:
         self._evaluate(attempt, replace(scene, deep=self._disk_contents(attempt, self._since, state.snapshot)))
 
     def _evaluate(self, attempt: LessonSession, found: CheckedState) -> None:
-        """Evaluate the step. An error is shown once, although the step is evaluated at each sample."""
+        """Evaluate the step. Show an error only once, although this happens at each sample."""
         try:
             step_view = attempt.evaluate(found)
         except LabError as error:
@@ -176,7 +176,7 @@ class Guide:
         self._checked(step_view)
 
     def _disk_contents(self, attempt: LessonSession, since: Snapshot, sample: Snapshot) -> DeepState:
-        """The contents that were read last; if they are old and the lesson needs them, they are read again."""
+        """Return the contents as last read. If they are old and the lesson needs them, they will be read again."""
         from lab.lessons.student import asks_for_disks, deep_state
 
         def done(found: DeepState | None) -> None:
@@ -235,7 +235,7 @@ class Guide:
         return bool(self._attempt and target and self._attempt.progress.target != str(parse_target(target)))
 
     def hint_line(self) -> str | None:
-        """One line of markup about the open lesson, for every screen; None: no lesson is open."""
+        """Return one line of markup about the open lesson, for every screen; None if no lesson is open."""
         view = self.view
         if view is None:
             return None
@@ -263,26 +263,26 @@ class Guide:
 
     @property
     def fault_to_read(self) -> FaultToRead | None:
-        """The fault outcome from which the student must read a number now; None: there is none."""
+        """Return the fault outcome that the student must read a number from now, or None."""
         step = self._step_to_read
         return step.read_fault if step else None
 
     @property
     def result_to_read(self) -> str:
-        """Id of the result from which the student must read a number now; empty: there is none."""
+        """Return the id of the result that the student must read a number from now, or an empty string."""
         step = self._step_to_read
         return step.read_result if step else ""
 
     @property
     def _step_to_read(self) -> StepCard | None:
-        """The current step if only the number to read is missing, else None."""
+        """Return the current step if only the number to read is missing, else None."""
         view = self.view
         if view is None or view.step is None or view.explanation or view.elsewhere:
             return None
         return view.step if view.step.must_read_off else None
 
     def reading_line(self, mode: str) -> str | None:
-        """The question about a number that this mode's screen shows; None: there is none."""
+        """Return the question about a number that this mode's screen shows, or None."""
         view, step = self.view, self._step_to_read
         if view is None or step is None or step.reading is None or step.read_at != mode:
             return None
@@ -347,7 +347,7 @@ class Guide:
         self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
 
     def answer(self, text: str) -> str:
-        """Answer the step with a prediction or a number; returns the error as a sentence, or an empty string."""
+        """Answer the step with a prediction or a number. Return the error as a sentence, or an empty string."""
         attempt = self._attempt
         if attempt is None or attempt.step is None or self._is_unread:
             return ""
@@ -415,7 +415,7 @@ class Guide:
         def work(session: LabSession) -> None:
             for action in step.do:
                 action.perform(session)
-            # No plan writes known data, so the lab must read the marks again.
+            # Known data are not written by a plan, so the lab must reread the marks.
             session.rescan()
 
         self._frontend.attempt(attempt.note_help)
@@ -424,7 +424,7 @@ class Guide:
         self._frontend.job(f"Lesson {attempt.lesson.number}: do the step", work)
 
     def measure(self) -> bool:
-        """Perform the step's measurement or fault in a separate lab; False if another background job runs."""
+        """Perform the step's measurement or fault in a separate lab. Return False if another background job is running."""
         attempt = self._attempt
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:
@@ -470,9 +470,9 @@ class Explanation:
 
     number: int
     outcome: str
-    """The prediction and the outcome; empty: no question was asked."""
+    """The prediction and the outcome; empty if no question was asked."""
     is_right: bool | None
-    """None: the question has no right answer, or none was asked."""
+    """None if the question has no right answer, or if none was asked."""
     text: str
     """As Markdown."""
     figures: tuple[str, ...] = ()
@@ -483,19 +483,19 @@ class ReadingCard:
     """A number that the step asks for."""
 
     question: str
-    """With the unit in parentheses, if there is one."""
+    """The question, with the unit in parentheses if there is one."""
     given: str
-    """The number as typed; empty: not typed yet."""
+    """The number as typed; empty if it was not typed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultToRead:
-    """The fault outcome with the number that a step asks for."""
+    """The fault outcome that contains the number that a step asks for."""
 
     item: str
-    """Id in the list of the Faults screen."""
+    """Its id in the list on the Faults screen."""
     parts: tuple[str, ...]
-    """Titles of the variants with the number; may be empty."""
+    """The titles of the variants that contain the number. There may be none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,21 +509,21 @@ class StepCard:
     options: tuple[tuple[str, str], ...]
     """(key, text) of each possible answer."""
     answer: str
-    """Key of the chosen option; empty: not answered yet."""
+    """The key of the chosen option; empty if the question is not answered yet."""
     checks: tuple[DisplayedCheck, ...]
     mistake: str
-    """The hint for a recognised mistake, as Markdown; empty: none."""
+    """The hint for a recognised mistake, as Markdown; empty if there is none."""
     hints: tuple[str, ...]
     hint_count: int
     measures: tuple[str, ...]
-    """Names of the measurements and faults that the step runs in a separate lab."""
+    """The names of the measurements and faults that the step runs in a separate lab."""
     can_be_done: bool
     reading: ReadingCard | None = None
     read_at: str = ""
-    """Mode of the app that shows the number; empty: the text says where it is."""
+    """The mode that shows the number; empty if the text says where it is."""
     read_fault: FaultToRead | None = None
     read_result: str = ""
-    """Id of the result with the number; empty: there is none."""
+    """The id of the result that contains the number; empty if there is none."""
 
     @property
     def must_answer(self) -> bool:
@@ -541,31 +541,31 @@ class StepCard:
 
     @property
     def _is_all_but_reading(self) -> bool:
-        # The reading is the last check.
+        # Reading the number is the last check.
         return all(check.is_passed for check in self.checks[:-1])
 
 
 @dataclass(frozen=True, slots=True)
 class LessonView:
-    """The state of the open lesson, for the screens."""
+    """The state of the open lesson, as the screens show it."""
 
     lesson: ReadyLesson
     done_count: int
     languages: tuple[str, ...]
     words: LessonWords
     explanation: Explanation | None = None
-    """An explanation that the student has not read; it is shown before the next step."""
+    """An explanation that the student has not read yet, which is shown before the next step."""
     step: StepCard | None = None
-    """The current step; None: all steps are completed."""
+    """The current step; None if all steps are completed."""
     activity: str = ""
-    """Name of the running measurement; empty: none."""
+    """The name of the running measurement; empty if there is none."""
     progress: float = 0.0
     elsewhere: str = ""
-    """The machine on which the lesson was started, if it is a different one; nothing is checked then."""
+    """The machine on which the lesson was started if it is a different one, in which case nothing is checked."""
 
 
 def explanation_of(attempt: LessonSession, number: int) -> Explanation:
-    """The explanation of a step; ``number`` counts from 0."""
+    """Return the explanation of a step. ``number`` counts from 0."""
     step, words = attempt.lesson.steps[number], attempt.words
     ask, chosen = step.ask, attempt.progress.in_step(step.id).answer
     outcome = words.predicted(ask, chosen) if ask else ""
@@ -574,14 +574,14 @@ def explanation_of(attempt: LessonSession, number: int) -> Explanation:
 
 
 def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
-    """The figures of the step's measurements, from the stored results."""
+    """Return the figures of the step's measurements, from the stored results."""
     scene = CheckedState(results=attempt.results)
     outcomes = [check.evaluate(scene) for check in step.checks if isinstance(check, RatioWithin)]
     return tuple(attempt.words.find(each.key, each.facts) for each in outcomes if each.key == "ratio-is")
 
 
 def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepView | None) -> StepCard:
-    """The current step with the result of its last check."""
+    """Return the current step with the result of its last check."""
     from lab.lessons.engine import displayed, is_predicted
 
     progress = attempt.progress.in_step(step.id)
@@ -647,7 +647,7 @@ _ELSEWHERE = {
     "run": (_RUN, ""),
     "array map": (_STRIPE, "g"),
     "array inspect": (_STRIPE, "g"),
-    # The Lessons screen uses the seed of the lesson; screen 7 uses its own.
+    # The Lessons screen uses the seed of the lesson, whereas screen 7 uses its own.
     "fault run": (_LESSONS, "r"),
     "fault points": (_LESSONS, "r"),
     "fault show": (_FAULTS, ""),
@@ -656,7 +656,7 @@ _ELSEWHERE = {
 
 
 def in_app(text: str) -> str:
-    """A lesson's text, with the app's screen and key in place of each quoted ``raidlab`` command.
+    """Replace each quoted ``raidlab`` command in a lesson's text with the app's screen and key.
 
     The replacements contain only names of screens and keys, so they fit every language.
     """
@@ -678,7 +678,7 @@ def _instead(match: re.Match[str]) -> str:
 
 
 def key_for(command: str) -> tuple[str, str]:
-    """(screen, key) of the app's equivalent of a command; both are empty if there is none."""
+    """Return (screen, key) of the app's equivalent of a command. Both are empty if there is none."""
     words = command.split()[1:]
     for known in (" ".join(words[:2]), words[0] if words else ""):
         if known in _ELSEWHERE:
@@ -689,7 +689,7 @@ def key_for(command: str) -> tuple[str, str]:
 
 
 def step_in_app(action: Action) -> str:
-    """How to perform an action of a solution in the app."""
+    """Say how to perform an action of a solution in the app."""
     match action:
         case Create() if action.disks and kind_of_level(action.level) is kinds()[0]:
             return _create(action)
@@ -759,7 +759,7 @@ _BAR_CELLS = 20
 
 
 class LessonPanel(VerticalScroll):
-    """Shows a ``LessonView``; only changed parts are repainted.
+    """Shows a ``LessonView``, of which it repaints only changed parts.
 
     Args:
         continue_key: the name of the key that continues after an explanation.
@@ -830,7 +830,7 @@ class LessonPanel(VerticalScroll):
         if before is None or place != (before.lesson.id, before.done_count, before.explanation):
             self.scroll_home(animate=False)
         elif bool(view.activity) != bool(before.activity):
-            # On a small terminal the progress bar and the checks are below the visible part.
+            # On a small terminal, the progress bar and the checks are below the visible part.
             shown = "#lesson-activity" if view.activity else "#lesson-checks"
             self.call_after_refresh(self.query_one(shown).scroll_visible, animate=False)
 
@@ -887,7 +887,7 @@ class LessonPanel(VerticalScroll):
     async def _replace(self, widget: Markdown, text: str, *, shows: bool) -> None:
         await widget.update(text)
         if shows:
-            # The hints are last, and the newest hint is at their end.
+            # The hints come last, and the newest hint is at their end.
             is_last = widget.id == "lesson-hints"
             self.call_after_refresh(self.scroll_end if is_last else widget.scroll_visible, animate=False)
 

@@ -1,4 +1,4 @@
-"""The look of the app: characters, tones, colour themes, and the replacement of characters on ASCII terminals."""
+"""The look of the app, which consists of characters and their ASCII replacements, tones, and colour themes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Glyphs:
     bar_full: str = "█"
     bar_empty: str = "░"
     bar_parts: str = "▏▎▍▌▋▊▉"
-    """The last cell of a bar, from nearly empty to nearly full; empty: bars have whole cells only."""
+    """The last cell of a bar, from nearly empty to nearly full; empty if bars have whole cells only."""
     levels: str = " ▁▂▃▄▅▆▇█"
     horizontal: str = "─"
     vertical: str = "│"
@@ -106,7 +106,7 @@ _SIGNS = {
 
 @lru_cache(4096)
 def to_ascii(text: str) -> str:
-    """The text with the nearest ASCII character for each character; its width in cells is unchanged."""
+    """Replace each character with its nearest ASCII equivalent, without changing the width in cells."""
     if text.isascii():
         return text
     return "".join(character if character.isascii() else _nearest(character) for character in text)
@@ -123,7 +123,7 @@ def _nearest(character: str) -> str:
 
 
 def _in_ascii(glyphs: Glyphs, **own: Any) -> Glyphs:
-    """The set with the nearest ASCII character for each, except for those in ``own``."""
+    """Return the set with each character replaced by its nearest ASCII equivalent, except for those in ``own``."""
     signs = {each.name: getattr(glyphs, each.name) for each in fields(Glyphs)}
     return Glyphs(**({name: to_ascii(sign) for name, sign in signs.items() if name not in own} | own))
 
@@ -147,13 +147,13 @@ ASCII = _in_ascii(
 
 
 def glyphs_of(widget: Widget) -> Glyphs:
-    """The character set of the widget's app."""
+    """Return the character set of the widget's app."""
     glyphs: Glyphs = getattr(widget.app, "glyphs", UNICODE)
     return glyphs
 
 
 class Tone(StrEnum):
-    """The tones; the value is also the component class with the colour, and the name of the character in ``Glyphs``."""
+    """The tones. The value is also the component class with the colour, and the name of the character in ``Glyphs``."""
 
     GOOD = "good"
     BAD = "bad"
@@ -190,12 +190,12 @@ def _theme(
     selection: str,
     **colours: Any,
 ) -> Theme:
-    """A theme with the colours of borders, cursors and scroll bars.
+    """Return a theme with the colours of borders, cursors and scroll bars.
 
     Args:
         name: its name.
-        border: the colour with the focus, also used for scroll bars, and the colour without it.
-        cursor: background and text of the line at the cursor, and its background without the focus.
+        border: the colour with the focus, which scroll bars use too, and the colour without it.
+        cursor: the background and text of the line at the cursor, and its background without the focus.
         moved: the colour of a scroll bar under the mouse and while dragged.
         track: the background of scroll bars.
         selection: the background of selected text in a field.
@@ -284,7 +284,7 @@ THEMES = (DARK, LIGHT, HIGH_CONTRAST)
 
 
 def _sixteen(theme: Theme, black: str, white: str, *others: str) -> TerminalTheme:
-    """The sixteen colours of a terminal, for a theme.
+    """Return the sixteen colours of a terminal for a theme.
 
     ``others`` are red, green, yellow, blue, magenta and cyan, then bright black and bright white, then the six bright
     colours.
@@ -313,18 +313,18 @@ TERMINAL_LIGHT = _sixteen(
     "#57667a", "#1d2733",
     "#9c1111", "#0f5a23", "#6b4800", "#084a94", "#662488", "#095761",
 )  # fmt: skip
-"""The sixteen colours on a light background; all are dark enough to read, including white and yellow."""
+"""The sixteen colours on a light background. All are dark enough to read, even white and yellow."""
 DEFAULT = DARK.name
 
 
 ASCII_VARIABLE = "RAIDLAB_ASCII"
 _TERMINALS = ("linux", "dumb", "vt100", "vt220")
 KEY_WORDS = {"⏎": "enter", "↑": "up", "↓": "down", "←": "left", "→": "right", "⌫": "backspace"}
-"""Textual's symbols for keys -> words. The ASCII replacement of the Enter symbol would look like another key."""
+"""Words for Textual's key symbols, because the ASCII replacement of the Enter symbol looks like a different key."""
 
 
 def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:
-    """Whether to draw with ASCII: if ``ASCII_VARIABLE`` is set, or the encoding or the terminal lacks Unicode."""
+    """Whether to draw with ASCII, because ``ASCII_VARIABLE`` is set, or the encoding or the terminal lacks Unicode."""
     if environ.get(ASCII_VARIABLE, "") not in ("", "0"):
         return True
     encoding = (getattr(output, "encoding", None) or "utf-8").lower()

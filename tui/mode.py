@@ -1,4 +1,4 @@
-"""The common part of the screens of all modes: the bars at the top, the lesson, the next step, and the keys."""
+"""The common parts of all modes' screens: the bars at the top, the lesson, the next step, and the keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
 _FEWEST_LETTERS = 4
-"""Minimum length of a shortened name; below it only the key is shown."""
+"""Minimum length of a shortened name. With less room, only the key is shown."""
 _PHASE_WORDS = {
     MachinePhase.OPENING: "starting",
     MachinePhase.LOST: "lost",
@@ -45,7 +45,7 @@ _PHASE_WORDS = {
 
 
 def _besides(hint: str) -> str:
-    """What a command-line hint says beyond how to restart the machine, as a sentence."""
+    """Return as a sentence what a command-line hint says beyond how to restart the machine."""
     if hint.startswith(RUN_AGAIN):
         rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
         return f" {rest[0].upper()}{rest[1:]}." if rest else ""
@@ -66,7 +66,7 @@ class TopBar(Static):
 
     @property
     def _clock(self) -> str:
-        """The time and the pace of a machine in virtual time, such as ``0:12:30 10x``."""
+        """Return the time and the pace of a machine in virtual time, such as ``0:12:30 10x``."""
         pace, snapshot = self._state.pace, self._state.snapshot
         return f"{clock_words(snapshot.time_seconds)} {pace.words}" if pace and snapshot else ""
 
@@ -78,7 +78,7 @@ class TopBar(Static):
         return left + Content(" " * (width - left.cell_length - right.cell_length)) + right
 
     def _fitting(self, width: int) -> tuple[Content, Content]:
-        """The modes and the machine; if they do not fit, the machine's text is shortened first, then the modes."""
+        """Return the modes and the machine. If they do not fit, shorten first the machine's text, then the modes."""
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
             named = Content.from_markup("[bold $accent] raidlab [/]") + left
@@ -95,7 +95,7 @@ class TopBar(Static):
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
-        """The modes, with ``letters`` letters of each name, or the key only; the current mode has its whole name."""
+        """Return the modes with ``letters`` letters of each name, or only the key. The current mode has its whole name."""
         parts = []
         for entry in SCREENS:
             is_shown = entry.mode == self._mode
@@ -108,7 +108,7 @@ class TopBar(Static):
         return Content.assemble(*parts)
 
     def _machine(self, *, has_names: bool = False, is_short: bool = False) -> Content:
-        """The operation and the machine, with the names of target and kernel, or without the name of the operation."""
+        """Return the operation and the machine, with target and kernel, or without the name of the operation."""
         state, glyphs = self._state, glyphs_of(self)
         parts: list[Content | str] = []
         if clock := self._clock:
@@ -138,13 +138,13 @@ class HintLine(ChangingText):
     """The next step, in one line."""
 
     def show(self, text: str) -> None:
-        """Show ``text``, which may have markup; keys are written [b]k[/b]."""
+        """Show ``text``, which may contain markup. Keys are written [b]k[/b]."""
         sign = glyphs_of(self).arrow
         self.update(Content.assemble((f" {sign} ", "bold $accent"), Content.from_markup(text)))
 
 
 class KeyLine(Footer):
-    """The keys that apply, as many as fit completely; F1 lists all of them."""
+    """As many of the keys that apply as fit completely. F1 lists all of them."""
 
     def __init__(self) -> None:
         super().__init__(compact=True, show_command_palette=False)
@@ -162,7 +162,7 @@ class KeyLine(Footer):
 
 
 class ProblemBar(ChangingText):
-    """The problem and its remedy when the machine is lost or did not start; hidden otherwise."""
+    """The problem and its remedy if the machine is lost or did not start. Otherwise it is hidden."""
 
     def show(self, state: LabState) -> None:
         self.display = state.is_down
@@ -184,13 +184,13 @@ _KEYS = (
 
 
 def pause_key(key: str) -> Binding:
-    """A binding that pauses a machine in virtual time."""
+    """Return a binding that pauses a machine in virtual time."""
     tooltip = "In virtual time: pause the machine's clock, or continue"
     return hidden_key("clock.pause", key, "pause", "Pause", tooltip)
 
 
 class LessonSide(Vertical):
-    """The lesson on the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
+    """The lesson on the right, hidden if there is none, and on a narrow terminal, which shows only the hint line."""
 
     def show(self, view: LessonView | None) -> None:
         width = self.screen.size.width
@@ -216,9 +216,9 @@ class ModeScreen(Screen[None]):
     SHOWS_LESSON: ClassVar[bool] = True
     """Whether the open lesson may be shown on the right."""
     LESSON_FROM_CELLS: ClassVar[int] = 0
-    """Minimum width of a terminal, in cells, that shows the lesson; in a narrower one the screen needs the room."""
+    """The lesson is shown only on a terminal with at least this many columns, because the screen needs the room."""
     USES_LAB: ClassVar[bool] = True
-    """Whether the screen needs the lab's machine: if it is lost, the next step is to restart it."""
+    """Whether the screen needs the lab's machine, so that the next step is to restart a lost one."""
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden_key("lesson.large", "f6", "lesson", "Lesson", "To the open lesson, and back"),
         key_for(
@@ -271,10 +271,10 @@ class ModeScreen(Screen[None]):
         yield from ()
 
     def show_state(self, state: LabState) -> None:
-        """Show the state. It is called at most ten times a second, while the screen is visible."""
+        """Show the state. This is called at most ten times a second, while the screen is visible."""
 
     def hint(self, state: LabState) -> str | None:
-        """The next step on this screen, as markup; None: the general next step of ``tui.actions``."""
+        """Return the next step on this screen as markup, or None for the general one from ``tui.actions``."""
         return None
 
     def palette(self) -> Iterable[SystemCommand]:
@@ -282,7 +282,7 @@ class ModeScreen(Screen[None]):
 
     @property
     def lesson_beside(self) -> LessonView | None:
-        """The lesson on the right; None while a drill is open, or if the screen needs the width."""
+        """Return the lesson on the right, or None while a drill is open or if the screen needs the width."""
         is_away = self.app.drills.view is not None or self.size.width < self.LESSON_FROM_CELLS
         return None if is_away else self.app.guide.view
 
@@ -309,7 +309,7 @@ class ModeScreen(Screen[None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
-        """Rebuild the footer only if its keys have changed: a rebuild costs more than painting all charts."""
+        """Rebuild the footer only if its keys have changed, since a rebuild costs more than painting all charts."""
         keys = tuple((key, each.binding.description, each.enabled) for key, each in self.active_bindings.items())
         if keys != self._shown_keys:
             self._shown_keys = keys

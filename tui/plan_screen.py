@@ -1,4 +1,4 @@
-"""The dialog that shows a plan before it runs: the user can run it, copy it or dismiss it."""
+"""The dialog that shows a plan before it runs, so that the user can run it, copy it or dismiss it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tui.widgets import Line, LineWidget, entitle, wrapped
 _INDENT_CELLS = 3
 _NAMES_SHOWN = 6
 _LEAST_ALIKE = 3
-"""Minimum number of similar steps that are shown as one group."""
+"""At least this many similar steps are shown as one group."""
 _DANGERS = {Danger.NONE: "", Danger.ARRAY: "warning", Danger.DATA: "danger"}
-"""Danger -> style of a command; only a command that can lose data is red."""
+"""The style of a command by its danger. Only a command that can lose data is red."""
 
 
 class PlanView(LineWidget, can_focus=True):
-    """The steps of a plan; a long plan needs a VerticalScroll around it."""
+    """The steps of a plan. A long plan needs a VerticalScroll around it."""
 
     HELP = "The commands that the lab runs, in order, with the reason for each. Copy them to run them by hand."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,11 +41,11 @@ class PlanView(LineWidget, can_focus=True):
 
     plan: reactive[Plan | None] = reactive(None, layout=True)
     done: reactive[int | None] = reactive(None, layout=True)
-    """Number of finished steps; None: the plan is not running."""
+    """Number of finished steps, or None if the plan is not running."""
     failed: reactive[str] = reactive("", layout=True)
     """The error of the step after the finished ones; empty if it did not fail."""
     brief: reactive[bool] = reactive(False, layout=True)
-    """Show only commands and warnings."""
+    """Whether to show only commands and warnings."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PlanView(LineWidget, can_focus=True):
         return [line for group in groups for line in self._group_lines(group, [steps[at] for at in group], width)]
 
     def _group_lines(self, group: Sequence[int], steps: Sequence[Step], width: int) -> Iterator[Line]:
-        """The lines of one step, or of a group of similar steps; ``group`` are their indices."""
+        """Yield the lines of a step, or of a group of similar steps, whose indices are ``group``."""
         danger = _DANGERS[steps[0].danger]
         sign, style = self._state(group, danger)
         why = group_why(steps, self._name_of)
@@ -109,19 +109,19 @@ class PlanView(LineWidget, can_focus=True):
         return glyphs.pending, "pending"
 
     def _names(self, steps: Sequence[Step]) -> str:
-        """The devices that lose data: adding a disk to an array writes to both, but only the disk loses data."""
+        """Name the devices that lose data. Adding a disk to an array writes to both, but only the disk loses data."""
         nodes = list(dict.fromkeys(device for step in steps for device in step.writes_devices))
         disks = [node for node in nodes if not is_array_name(node.removeprefix("/dev/"))]
         return ", ".join(map(self._name_of, disks or nodes)) or "the disks named below"
 
 
 def own_device(step: Step) -> str:
-    """The only device to which a step writes; empty if it writes to none or to several."""
+    """Return the device that a step writes to, or an empty string if it writes to none or to several."""
     return step.writes_devices[0] if len(step.writes_devices) == 1 else ""
 
 
 def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int]]:
-    """The indices of the steps, grouped: consecutive steps that do the same to different disks are one group."""
+    """Return the steps' indices in groups. Consecutive steps that do the same to different disks form a group."""
     groups: list[list[int]] = []
     before: object = None
     for index, step in enumerate(steps):
@@ -141,7 +141,7 @@ def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int
 
 
 def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
-    """The reason for a group of steps, with the names of its disks."""
+    """Return the reason for a group of steps, with the names of its disks."""
     first = steps[0]
     if len(steps) == 1:
         return first.why
@@ -153,7 +153,7 @@ def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
 
 
 def _command_lines(argv: Sequence[str], width: int) -> list[str]:
-    """A command, broken between arguments into lines that end with a backslash, so that a shell reads one command.
+    """Break a command between arguments into lines that end with a backslash, so that a shell reads one command.
 
     An argument longer than a line is broken without a backslash, because in quotes a shell would keep it.
     """
@@ -172,20 +172,20 @@ def _command_lines(argv: Sequence[str], width: int) -> list[str]:
 _MOST_OF_SCREEN = 0.96
 _LEAST_ROWS = 4
 _UNSEEN_SECONDS = 0.4
-"""The waiting message is shown only if making the plan takes longer than this."""
+"""The waiting message appears only if it takes longer than this to make the plan."""
 
 
 class PlanScreen(Modal[None]):
     """Makes a plan, shows it, runs exactly this plan, and closes after the run.
 
-    It is on the screen from the first moment, so that keys typed for the plan never reach the screen below; the user
+    It is on the screen from the first moment, so that keys typed for the plan never reach the screen below. The user
     cannot confirm commands that are not shown yet. An error of ``make`` is shown with its hint. If ``make`` returns
     None, no confirmation is needed.
 
     Args:
         make: makes the plan, on the lab's thread.
         note: a sentence about the plan for the user.
-        on_done: called after the plan, or its first part if it waits for md, has run; immediately if there is no plan.
+        on_done: called when the plan (or its first part, if it waits for md) has run, or immediately if there is no plan.
     """
 
     CSS_PATH = "plan_screen.tcss"

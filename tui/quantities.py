@@ -1,4 +1,4 @@
-"""Formats measured values with their units, and chooses the scale and the ticks of an axis."""
+"""Formats measured values with their units, and chooses scales and ticks for axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Unit(StrEnum):
 
 
 def format_value(value: float | None, unit: Unit) -> str:
-    """Three significant digits and the unit: ``82.9k``, ``415 MB/s``, ``1.3 ms``, ``43 %``; a dash for no value."""
+    """Return three digits and the unit, such as ``82.9k``, ``415 MB/s``, ``1.3 ms``, ``43 %``, or a dash for no value."""
     if value is None or not math.isfinite(value):
         return "–"
     if unit is Unit.FRACTION:
@@ -35,19 +35,19 @@ def format_value(value: float | None, unit: Unit) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration, such as ``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
+    """Return a duration, such as ``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
     if seconds >= 3600:
         return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d} h"
     return human_seconds(seconds) if seconds else "0 s"
 
 
 def clock_words(seconds: float) -> str:
-    """The uptime of a machine as hours, minutes and seconds: ``0:02:05``, ``12:34:56``."""
+    """Return the uptime of a machine in hours, minutes and seconds, such as ``0:02:05`` or ``12:34:56``."""
     return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d}:{int(seconds) % 60:02d}"
 
 
 def age_words(seconds: float) -> str:
-    """An age: ``now``, ``25 s ago``, ``3 min ago``, ``2 h ago``; coarse, so that old lines rarely change."""
+    """Return an age, such as ``now``, ``25 s ago`` or ``3 min ago``. It is coarse, so that old lines rarely change."""
     if seconds < 60:
         rounded = int(seconds) // 5 * 5
         return f"{rounded} s ago" if rounded else "now"
@@ -71,7 +71,7 @@ class Scale:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """The position of a value, limited to the range from 0 to 1."""
+        """Return the position of a value, limited to the range from 0 to 1."""
         if self.is_log:
             if value <= self.low:
                 return 0.0
@@ -82,7 +82,7 @@ class Scale:
 
 
 def linear_scale(highest: float, unit: Unit, *, minimum_top: float | None = None) -> Scale:
-    """A scale from 0 to a round value at or above ``highest`` and ``minimum_top``; for fractions always 0 to 1."""
+    """Return a scale from 0 to a round value at or above ``highest`` and ``minimum_top``, but 0 to 1 for fractions."""
     if unit is Unit.FRACTION:
         return Scale(0.0, 1.0)
     top = max(highest, minimum_top or 0.0)
@@ -90,7 +90,7 @@ def linear_scale(highest: float, unit: Unit, *, minimum_top: float | None = None
 
 
 def log_scale(lowest: float, highest: float) -> Scale:
-    """A scale of whole decades that contains both values; 1e-4 to 1e-2 if the values are not positive."""
+    """Return a scale of whole decades that contains both values, or 1e-4 to 1e-2 if they are not positive."""
     if not 0 < lowest <= highest:
         return Scale(1e-4, 1e-2, is_log=True)
     low = 10.0 ** math.floor(math.log10(lowest) + 1e-9)
@@ -99,7 +99,7 @@ def log_scale(lowest: float, highest: float) -> Scale:
 
 
 def ticks(scale: Scale, unit: Unit, count: int) -> tuple[tuple[float, str], ...]:
-    """(value, label) of about ``count`` round values from bottom to top, both ends included."""
+    """Return (value, label) of about ``count`` round values from bottom to top, including both ends."""
     if scale.is_log:
         decades = round(math.log10(scale.high / scale.low))
         step = max(1, math.ceil(decades / max(1, count - 1)))
@@ -111,7 +111,7 @@ def ticks(scale: Scale, unit: Unit, count: int) -> tuple[tuple[float, str], ...]
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8 times a power of ten; halves and most quarters are round too."""
+    """Round up to 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6 or 8 times a power of ten, whose halves are round too."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     return next(step for step in steps if step * power >= value * (1 - 1e-9)) * power
