@@ -424,7 +424,7 @@ class Guide:
         self._frontend.job(f"Lesson {attempt.lesson.number}: do the step", work)
 
     def measure(self) -> bool:
-        """Perform the step's measurement or fault in a separate lab. Return False if another background job is running."""
+        """Perform the step's measurement or fault in a separate lab. Return False if another job is running."""
         attempt = self._attempt
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:

@@ -95,7 +95,7 @@ class TopBar(Static):
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
-        """Return the modes with ``letters`` letters of each name, or only the key. The current mode has its whole name."""
+        """Return the modes with ``letters`` letters of each name, or only keys. The current one has its whole name."""
         parts = []
         for entry in SCREENS:
             is_shown = entry.mode == self._mode

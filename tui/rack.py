@@ -1,4 +1,4 @@
-"""The lab's disks as bays of a rack, and the lab's state as values for other widgets: charts, bars, inner arrays.
+"""The lab's disks as bays of a rack, and the lab's state as values for charts, bars and other widgets.
 
 A bay is painted as a card, or as one line if there is less room.
 """
@@ -46,9 +46,9 @@ class BayState(StrEnum):
     FAULTY = "faulty"
     REBUILDING = "rebuilding"
     VANISHED = "vanished"
-    """The disk was present and no longer responds."""
+    """The disk was present, but no longer responds."""
     REFUSED = "refused"
-    """Not one of the lab's disks, or a disk that must not be written to now."""
+    """The disk is not one of the lab's, or must not be written to now."""
 
     def glyph(self, glyphs: Glyphs) -> str:
         sign: str = getattr(glyphs, self.value)
@@ -64,7 +64,7 @@ class Bay:
     serial: str = ""
     size_bytes: int = 0
     model: str = ""
-    """The model or kind of the drive: ``hdd-7200``, ``ssd``, ``file``."""
+    """The model or kind of the drive, such as ``hdd-7200``, ``ssd`` or ``file``."""
     state: BayState = BayState.FREE
     array: str = ""
     slot: int | None = None
@@ -72,12 +72,12 @@ class Bay:
     writes_per_second: float = 0.0
     busy_fraction: float = 0.0
     progress: float | None = None
-    """Progress of its rebuild, 0 to 1; None if it is not being rebuilt."""
+    """The progress of its rebuild, from 0 to 1; None if it is not being rebuilt."""
     note: str = ""
-    """Shown in place of the words for the state."""
+    """Shown instead of the words for the state."""
 
     def words(self, glyphs: Glyphs, cells: int = 80) -> str:
-        """The state in words, shortened to ``cells``."""
+        """Return the state in words, shortened to ``cells``."""
         if self.note:
             return shorten(self.note, cells, glyphs.ellipsis)
         if self.state is BayState.VANISHED:
@@ -112,11 +112,11 @@ class BayLook:
     at_cursor: bool
     """Whether the cursor is on it and the rack has the focus."""
     chosen: bool | None
-    """None: this rack does not let the user choose disks."""
+    """Whether it is chosen; None if this rack does not let the user choose disks."""
 
 
 def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
-    """The activity light of a drive: off when idle, else a character whose height shows its busy fraction."""
+    """Return the activity light of a drive: off when idle, else a character whose height shows how busy it is."""
     if not (bay.reads_per_second or bay.writes_per_second or bay.busy_fraction):
         return glyphs.light_off
     top = len(glyphs.levels) - 1
@@ -124,7 +124,7 @@ def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
 
 
 def rates_text(bay: Bay) -> str:
-    """Reads and writes per second, such as ``r 1.2k  w 340``; empty for an idle disk."""
+    """Return reads and writes per second, such as ``r 1.2k  w 340``, or an empty string for an idle disk."""
     if not (bay.reads_per_second or bay.writes_per_second):
         return ""
     reads, writes = (format_value(rate, Unit.IOPS) for rate in (bay.reads_per_second, bay.writes_per_second))
@@ -132,7 +132,7 @@ def rates_text(bay: Bay) -> str:
 
 
 def paint_card(rack: Rack, bay: Bay, look: BayLook, width: int) -> list[Line]:
-    """A box of ``CARD_ROWS`` lines: name, kind, node and serial, state, activity."""
+    """Paint a box of ``CARD_ROWS`` lines, with name, kind, node, serial, state and activity."""
     glyphs = rack.glyphs
     is_absent = bay.state in (BayState.VANISHED, BayState.REFUSED)
     box = glyphs.heavy_box if look.at_cursor else glyphs.dashed_box if is_absent else glyphs.box
@@ -168,7 +168,7 @@ def paint_card(rack: Rack, bay: Bay, look: BayLook, width: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class RowCells:
-    """Widths of the columns of a list; they are the same for every bay."""
+    """The widths of the columns of a list, which are the same for every bay."""
 
     name: int
     node: int
@@ -177,7 +177,7 @@ class RowCells:
 
     @classmethod
     def fitting(cls, bays: Sequence[Bay], width: int, *, toggles: bool, glyphs: Glyphs) -> RowCells:
-        """The widths that fit. If there is little room, the kind of drive is omitted first, then the node."""
+        """Return widths that fit. If there is little room, omit first the kind of drive, then the node."""
         name = max(len(bay.name) for bay in bays) + 1
         words = max(min(len(bay.words(glyphs)), 14) for bay in bays) + 1
         room = width - name - words - 5 - 2 * toggles
@@ -189,7 +189,7 @@ class RowCells:
 
 
 def paint_row(rack: Rack, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
-    """One line: cursor, choice, state character, name, node, kind, state, rates, light."""
+    """Paint a line with cursor, choice, state character, name, node, kind, state, rates and light."""
     glyphs = rack.glyphs
     edge, text = rack.bay_style(bay.state.value, look), rack.bay_style("text", look)
     faint = rack.bay_style("faint", look)
@@ -236,7 +236,7 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Moved(Message):
-        """The cursor moved to another disk."""
+        """The cursor moved to a different disk."""
 
         bay: Bay
 
@@ -248,7 +248,7 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Toggled(Message):
-        """The disks that the user added or removed; not the whole choice, as earlier messages may still be queued."""
+        """The user added or removed disks. The message lacks the whole choice, as earlier ones may be queued."""
 
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()
@@ -264,7 +264,7 @@ class Rack(LineWidget, can_focus=True):
         self.toggles = toggles
         self._bays: tuple[Bay, ...] = tuple(bays)
         self.chosen: tuple[str, ...] = ()
-        """Names of the chosen disks, in the order in which they were chosen."""
+        """The names of the chosen disks, in the order in which they were chosen."""
         self._cursor = 0
         self._columns = 1
         self._first_row = 0
@@ -275,7 +275,7 @@ class Rack(LineWidget, can_focus=True):
         return self._bays[self._cursor] if self._cursor < len(self._bays) else None
 
     def show(self, bays: Sequence[Bay]) -> None:
-        """Show these disks; the cursor and the choice stay with the disks of the same names."""
+        """Show these disks. The cursor and the choice stay with the disks of the same names."""
         if tuple(bays) == self._bays:
             return
         current, count = self.current, len(self._bays)
@@ -291,7 +291,7 @@ class Rack(LineWidget, can_focus=True):
             self.refresh_differences()
 
     def choose(self, names: Iterable[str]) -> None:
-        """Show exactly these disks as chosen, if they exist; posts no message."""
+        """Show exactly these disks as chosen, if they exist, without posting a message."""
         known = {bay.name for bay in self._bays}
         chosen = tuple(name for name in dict.fromkeys(names) if name in known)
         if chosen != self.chosen:
@@ -299,7 +299,7 @@ class Rack(LineWidget, can_focus=True):
             self.refresh()
 
     def _toggle(self, names: Iterable[str]) -> None:
-        """Apply a choice of the user and post Toggled; ``choose`` does not post it, to avoid an endless loop."""
+        """Apply the user's choice and post Toggled. To avoid an endless loop, ``choose`` does not post it."""
         before = self.chosen
         self.choose(names)
         if self.chosen != before:
@@ -313,7 +313,7 @@ class Rack(LineWidget, can_focus=True):
                 self._set_cursor(index)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow choosing only with ``toggles``; Enter then chooses instead of opening the menu."""
+        """Allow choosing only with ``toggles``. Enter then chooses instead of opening the menu."""
         if action == "open":
             return not self.toggles
         return self.toggles or action not in ("choose", "choose_free", "choose_none")
@@ -387,7 +387,7 @@ class Rack(LineWidget, can_focus=True):
         return math.ceil(len(self._bays) / self._columns_for(width, cards=cards))
 
     def _columns_for(self, width: int, *, cards: bool) -> int:
-        """The smallest number of columns that gives the minimum number of rows."""
+        """Return the smallest number of columns that gives the minimum number of rows."""
         least = CARD_LEAST_CELLS if cards else LIST_LEAST_CELLS
         fit = max(1, (width + _GAP_CELLS) // (least + _GAP_CELLS))
         rows = math.ceil(len(self._bays) / fit)
@@ -441,7 +441,7 @@ _SNAPSHOTS_PER_MINUTE = 240
 _WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 _ABOUT = 1.25
 """A window is chosen for spans of up to this multiple of its length."""
-# In order of priority: a sample with several events is marked with the first of them.
+# These are in order of priority, because a sample with several events is marked with the first of them.
 _MARK_WORDS = {
     "array-appeared": "built",
     "array-broken": "broken",
@@ -458,7 +458,7 @@ _MARK_WORDS = {
 
 
 def bays_of(state: LabState) -> tuple[Bay, ...]:
-    """One bay for each disk."""
+    """Return a bay for each disk."""
     return tuple(_bay(state, disk) for disk in state.disks)
 
 
@@ -490,7 +490,7 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
 
 
 def carried_words(state: LabState, disk: LabDisk) -> str:
-    """The contents of a disk that belongs to no array, in words; empty if it is blank."""
+    """Describe the contents of a disk that belongs to no array; empty if it is blank."""
     if former := state.former_array(disk):
         return f"was in {former.name}"
     types = ", ".join(state.carried_by(disk))
@@ -498,8 +498,8 @@ def carried_words(state: LabState, disk: LabDisk) -> str:
 
 
 def member_state(member: MemberStatus) -> BayState:
-    """The state of a member of a running array."""
-    # A disk that has failed in some of the inner arrays of an array has no flag.
+    """Return the state of a member of a running array."""
+    # A disk that has failed only in some of an array's inner arrays has no flag.
     if member.is_faulty or not member.flags:
         return BayState.FAULTY
     if member.is_journal:
@@ -510,7 +510,7 @@ def member_state(member: MemberStatus) -> BayState:
 
 
 def _activity(state: LabState, device: str) -> tuple[float, float, float]:
-    """(reads per second, writes per second, busy fraction) of a device."""
+    """Return (reads per second, writes per second, busy fraction) of a device."""
     from lab.session.monitor import Measure
 
     if state.history is None:
@@ -524,7 +524,7 @@ def _activity(state: LabState, device: str) -> tuple[float, float, float]:
 
 
 def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
-    """The bar of the current sync; None if there is none."""
+    """Return the bar of the current sync, or None if there is none."""
     if status.sync_action.is_busy and status.sync_progress:
         pace = state.history.pace(status.name) if state.history else None
         return SyncView(
@@ -537,15 +537,15 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
 
 
 def _sync_words(state: LabState, status: ArrayStatus) -> str:
-    """The name of the sync: ``rebuild``, or ``rebuild 2 of 5`` for inner arrays. A first sync is not a rebuild."""
+    """Name the sync: ``rebuild``, or ``rebuild 2 of 5`` for inner arrays. A first sync is not a rebuild."""
     is_first = status.sync_action is SyncAction.RECOVER and status.name in state.first_syncs
     return f"{FIRST_SYNC if is_first else status.sync_action.noun} {status.sync_place}".strip()
 
 
 def shown_seconds(state: LabState) -> float:
-    """Length of the charts' time axis: a minute, or in virtual time the span of about one minute's samples.
+    """Return the length of the charts' time axis: a minute, or in virtual time the span of about a minute's samples.
 
-    It adapts to the pace, and samples taken at another pace remain visible for a while.
+    It adapts to the pace, and samples taken at a different pace remain visible for a while.
     """
     if state.pace is None or state.history is None:
         return MINUTE_SECONDS
@@ -554,7 +554,7 @@ def shown_seconds(state: LabState) -> float:
 
 
 def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
-    """The marks on the time axis for events of an array and of the disks, at most one per sample."""
+    """Return marks on the time axis for events of an array and of the disks, at most one per sample."""
     nodes = {disk.node for disk in state.disks}
     order = list(_MARK_WORDS)
     shown: dict[float, Event] = {}
@@ -578,7 +578,7 @@ def tone_of(event: Event) -> Tone:
 
 
 def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple[Series, ...]:
-    """Bytes per second of every member, reads and writes together; six colours are used in turn."""
+    """Return the bytes per second of every member, reads and writes together, with six colours in turn."""
     from lab.session.monitor import Measure
 
     history = state.history
@@ -594,12 +594,12 @@ def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple
 
 
 def short_name(disk: str) -> str:
-    """A short name for lines with many disks: ``02`` for ``disk02``."""
+    """Return a short name for lines with many disks, such as ``02`` for ``disk02``."""
     return disk.removeprefix("/dev/").removeprefix("disk")
 
 
 def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
-    """The sum of two series; a gap in both remains a gap. If their lengths differ, the first non-empty one."""
+    """Add two series. A gap in both remains a gap. If their lengths differ, return the first one that is not empty."""
     if not first or not second or len(first) != len(second):
         return list(first or second)
     return [
@@ -609,7 +609,7 @@ def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
 
 
 def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
-    """The picture of an array of unequal disks that is not built yet; ``lost`` are disks to show as failed."""
+    """Return the picture of an array of unequal disks before it is built. ``lost`` are disks to show as failed."""
     if not shown.rows:
         return None
     failed = {number for number, disk in enumerate(disks) if disk in lost}
@@ -630,7 +630,7 @@ def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collectio
 
 
 def _slice_line(row: SliceRow, states: Sequence[SliceState | None], chunk_bytes: int | None) -> SliceLine:
-    """A row of the picture; ``states`` are those of the slices, by disk."""
+    """Return a row of the picture. ``states`` are the states of the slices, by disk."""
     cells = [
         None if window is None or state is None else SliceCell(window, state)
         for window, state in zip(row.windows, states, strict=True)
@@ -639,7 +639,7 @@ def _slice_line(row: SliceRow, states: Sequence[SliceState | None], chunk_bytes:
 
 
 def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None:
-    """The picture of a running array that consists of inner arrays; None for other arrays."""
+    """Return the picture of a running array that consists of inner arrays, or None for other arrays."""
     inside = status.inside
     if inside is None:
         return None
@@ -651,13 +651,13 @@ def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None
 
 
 def diagram_member(state: LabState, member: MemberStatus) -> DiagramMember:
-    """A member as a column of a diagram."""
+    """Return a member as a column of a diagram."""
     name = state.disk_name(member.device) if member.device else "gone"
     return DiagramMember(name, failed=member.is_faulty, rebuilding=not (member.is_faulty or member.is_in_sync))
 
 
 def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:
-    """(name, width, condition) of each inner array."""
+    """Return (name, width, condition) of each inner array."""
     lines = []
     for each in status.inside.arrays if status.inside else ():
         inner = each.array

@@ -1,4 +1,4 @@
-"""The Results screen: stored results as bars and tables, comparisons of two results, and export to files."""
+"""The Results screen, with stored results as bars and tables, comparisons of two results, and export to files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
 
 
 def summary_facts(summary: ResultSummary) -> str:
-    """The date, the number of measurements and the machine of a result."""
+    """Return the date, the number of measurements and the machine of a result."""
     if summary.problem:
         return "damaged"
     where = target_words(summary.target, is_short=True)
@@ -60,7 +60,7 @@ def summary_facts(summary: ResultSummary) -> str:
 
 
 def _short_date(created_utc: str) -> str:
-    """A date such as ``21 Nov 10:01``."""
+    """Return a date such as ``21 Nov 10:01``."""
     try:
         return f"{datetime.fromisoformat(created_utc):%d %b %H:%M}"
     except ValueError:
@@ -68,7 +68,7 @@ def _short_date(created_utc: str) -> str:
 
 
 def iops_bars(record: ResultRecord) -> tuple[IntervalRow, ...]:
-    """The IOPS of every array, grouped by workload, with reads and writes side by side; then the rebuilds."""
+    """Return the IOPS of every array by workload, with reads and writes side by side, and then the rebuilds."""
     found = sorted(rows(record), key=lambda row: row.workload)
     off = {(each.array, each.workload, each.phase) for each in beside_theory(record) if each.is_off}
     bars = (_bar(row, found, is_off=(row.array, row.workload, row.phase) in off) for row in found)
@@ -109,7 +109,7 @@ def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Ite
 
 
 def ratio_rows(comparison: Comparison) -> tuple[IntervalRow, ...]:
-    """One row for each figure that both results have, sorted by workload, phase and array."""
+    """Return a row for each figure that both results contain, sorted by workload, phase and array."""
     found = sorted(comparison.rows, key=lambda each: (each.workload, each.phase, each.array))
     return tuple(_ratio_row(each) for each in found)
 
@@ -121,7 +121,7 @@ def _ratio_row(each: Compared) -> IntervalRow:
     if each.ratio is None:
         return IntervalRow(label, None, 1.0, 1.0, each.outcome.value, tone)
     ratio = each.ratio
-    # With too few repeats there is no interval.
+    # There is no interval if there are too few repeats.
     low, high = (ratio.low, ratio.high) if ratio.has_enough else (ratio.median, ratio.median)
     interval = f" [{low:.2f}–{high:.2f}]" if low < high else ""
     text = f"{ratio.median:.2f} ×{interval} {each.outcome.value:<11}"
@@ -129,7 +129,7 @@ def _ratio_row(each: Compared) -> IntervalRow:
 
 
 def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
-    """(tone, verdict, sentence) about all figures: how many are faster, slower, the same or undecided."""
+    """Return (tone, verdict, sentence), which says how many figures are faster, slower, the same or undecided."""
     counts = Counter(row.outcome.value for row in comparison.rows)
     summary = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     decided = [word for word in ("faster", "slower") if counts[word]]
@@ -144,7 +144,7 @@ def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """The reasons for undecided figures, and the cells that only one of the results has."""
+    """Return the reasons for undecided figures, and the cells that only one of the results contains."""
     reasons = Counter(row.reason for row in comparison.rows if row.reason)
     lines = [f"Undecided ({count}): {reason}." for reason, count in reasons.items()]
     missing = (("the first", comparison.only_first), ("the second", comparison.only_second))
@@ -152,7 +152,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 
 def lint_lines(record: ResultRecord) -> list[str]:
-    """The lint rules that the result breaks, with their remedies; then notes that do not belong to a rule."""
+    """Return the lint rules that the result breaks, with their remedies, and then notes that belong to no rule."""
     groups: dict[str, list[str]] = {}
     for finding in lint_result(record):
         groups.setdefault(finding.rule_id, []).append(finding.sentence)
@@ -167,7 +167,7 @@ def lint_lines(record: ResultRecord) -> list[str]:
 
 
 def condition_lines(record: ResultRecord) -> list[str]:
-    """The machine, the tools and the disks of a result, and the commands that created the arrays."""
+    """Return the machine, the tools and the disks of a result, and the commands that created the arrays."""
     conditions = record.conditions
     missing = f"incomplete: {len(record.missing_keys)} measurements are missing"
     how_far = "complete" if record.status is RunStatus.COMPLETE else missing
@@ -208,7 +208,7 @@ def _disk_lines(conditions: Conditions) -> list[str]:
 
 
 def _tunable_lines(conditions: Conditions) -> list[str]:
-    """One line per tunable and value, with the number of disks that have it."""
+    """Return a line per tunable and value, with the number of disks that have it."""
     counts = Counter(f"{path.rpartition('/')[2]} = {value}" for path, value in sorted(conditions.tunables.items()))
     return [f"{words} ({count} disks)" if count > 1 else words for words, count in counts.items()]
 
@@ -228,7 +228,7 @@ class ResultView(StrEnum):
 
 
 def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Path:
-    """Write one result to ``folder`` and return the file; ``suffix`` is one of ``_EXPORTS``.
+    """Write one result to ``folder`` and return the file. ``suffix`` is one of ``_EXPORTS``.
 
     Raises ResultError if it cannot be read or written, and RequirementMissing if the library for the format is not
     installed.
@@ -306,11 +306,11 @@ class ResultsScreen(ModeScreen):
         self._record: ResultRecord | None = None
         self._marked: ResultRecord | None = None
         self._allowed: set[frozenset[str]] = set()
-        """Pairs of result ids that the user compares although their conditions differ."""
+        """Pairs of ids of results that the user compares although their conditions differ."""
         self._is_refused = False
-        """Whether the comparison is refused, because the conditions differ and the user has not allowed it."""
+        """Whether the comparison is refused because the conditions differ and the user has not allowed it."""
         self._comparisons: dict[tuple[str, str], Comparison | LabError | None] = {}
-        """(first id, second id) -> comparison or error; None while it is computed."""
+        """The comparison or error for each (first id, second id); None while it is computed."""
         self._had_run = False
 
     def body(self) -> ComposeResult:
@@ -330,12 +330,12 @@ class ResultsScreen(ModeScreen):
         self.query_one(OptionList).focus()
 
     def on_screen_resume(self) -> None:
-        """Read the results again: runs may have ended meanwhile."""
+        """Reread the results, because runs may have ended meanwhile."""
         self.call_after_refresh(self.action_reload)
         self.call_after_refresh(self._show_requested)
 
     def _show_requested(self) -> None:
-        """Show the tables of the result from which the open lesson asks for a number."""
+        """Show the tables of the result that contains the number that the open lesson asks for."""
         requested, ids = self.app.guide.result_to_read, [each.id for each in self._summaries or ()]
         if requested in ids:
             self._view = ResultView.TABLES
@@ -410,7 +410,7 @@ class ResultsScreen(ModeScreen):
 
     @property
     def _other(self) -> ResultRecord | None:
-        """The marked result, which is the first of a comparison with the shown one."""
+        """Return the marked result, which is the first in a comparison with the shown one."""
         record, marked = self._record, self._marked
         return marked if record and marked and marked.id != record.id else None
 
@@ -435,7 +435,7 @@ class ResultsScreen(ModeScreen):
     def action_next_view(self) -> None:
         if self._record:
             self.action_view(self._views[(self._views.index(self._view) + 1) % len(self._views)])
-            # Whether a table fits is known only after its layout.
+            # Whether a table fits is known only after the layout.
             self.call_after_refresh(self.app.show_soon)
 
     def on_resize(self, event: Resize) -> None:
@@ -524,7 +524,7 @@ class ResultsScreen(ModeScreen):
             text.update("\n".join((explained, *comparison_notes(found), *lines)))
 
     def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | LabError | None:
-        """The comparison, if it is computed; else None, and a thread computes it."""
+        """Return the comparison if it is computed. Otherwise let a thread compute it, and return None."""
         key = (first.id, second.id)
         if key not in self._comparisons:
             self._comparisons[key] = None

@@ -1,4 +1,4 @@
-"""The Run screen: runs workloads, experiments and sweeps, and shows predictions, progress and measurements."""
+"""The Run screen, which runs workloads, experiments and sweeps, and shows predictions, progress and measurements."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _IN_THE_RESULT = "Theory: the result shows a prediction beside each figure, wher
 
 
 class RunPanel(Vertical):
-    """Shows a load or an experiment; it does not start anything."""
+    """Shows a load or an experiment, without starting anything."""
 
     _began_seconds: float | None = None
-    """Start of the measured time of the running load, on the machine's clock."""
+    """When the measured time of the running load started, on the machine's clock."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="run-about", markup=False)
@@ -83,7 +83,7 @@ class RunPanel(Vertical):
     def show_load(self, item: RunItem, state: LabState, forecast: Forecast | None) -> None:
         load = state.load if state.load and state.load.workload == item.id else None
         if load and load.forecast:
-            # The forecast from the start of the load, even if the array has changed since.
+            # Keep the forecast from the start of the load, even if the array has changed since.
             forecast = load.forecast
         self._show_item(item, is_planned=load is None, is_over=bool(load and not load.is_running))
         self._show_forecast(forecast)
@@ -97,7 +97,7 @@ class RunPanel(Vertical):
         self._show_load_outcome(load, forecast.iops if forecast else None)
         earlier = earlier_lines(state, item.id)
         lines = ("Measured before, in this session:", *earlier, "") if earlier else ()
-        # During and after a load the charts need the room of the job's description.
+        # During and after a load, the charts need the room of the job's description.
         self._lines(lines if load else (*lines, *item.details))
 
     def show_experiment(self, item: RunItem, view: ExperimentView | None) -> None:
@@ -236,7 +236,7 @@ def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) 
 
 
 def _cautions(record: ResultRecord) -> str:
-    """The most important caution about a result, and the number of figures that differ from the theory."""
+    """Return the most important caution about a result, and how many figures differ from theory."""
     from lab.lint.experiment_checks import beside_theory
     from lab.report.tables import foremost
 
@@ -254,7 +254,7 @@ _FIRST = "rand-read-4k"
 _POLL_SECONDS = 1.0
 """Time between two reads of the status of another process's sweep."""
 _TICKS_PER_READ = 4
-"""Number of ticks between two checks for a sweep that another process has started."""
+"""How many ticks pass between two checks whether another process has started a sweep."""
 
 
 class RunScreen(ModeScreen):
@@ -284,12 +284,12 @@ class RunScreen(ModeScreen):
         self._items: dict[str, RunItem] = {}
         self._item: RunItem | None = None
         self._own: tuple[tuple[RunItem, ...], tuple[RunItem, ...]] = (), ()
-        """The workloads and the experiments."""
+        """The workloads and the experiments in the list."""
         self._listed: tuple[SweepEntry, ...] = ()
         self._ticks = 0
         self._runtime = "30 s"
         self._forecasts: dict[tuple[str, str, int], Forecast | None] = {}
-        """(array, workload, number of missing members) -> forecast; None while it is computed."""
+        """The forecast for (array, workload, number of missing members); None while it is computed."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="run"):
@@ -396,7 +396,7 @@ class RunScreen(ModeScreen):
 
     @property
     def _sweep_view(self) -> SweepView | None:
-        """The last sweep of this app, if it is the selected item."""
+        """Return the last sweep of this app if it is the selected item."""
         view = self.app.sweeps.view
         return view if view and self._item and view.name == self._item.id else None
 
@@ -414,7 +414,7 @@ class RunScreen(ModeScreen):
         ]
 
     def _forecast(self, item: RunItem, state: LabState) -> Forecast | None:
-        """The forecast of a workload; it is computed once per array, workload and number of missing members."""
+        """Return the forecast of a workload, computed once per array, workload and number of missing members."""
         status = state.selected
         if status is None or not state.is_open:
             return None

@@ -43,7 +43,7 @@ class JobView(Generic[Outcome]):
     """The current or the last background job of a screen."""
 
     outcome: Outcome | None = None
-    """None while it runs."""
+    """The outcome of the job; None while it runs."""
     is_ending: bool = False
 
     @property
@@ -56,7 +56,7 @@ class JobView(Generic[Outcome]):
 
 
 def end_job(frontend: Frontend, view: JobView[Outcome] | None) -> None:
-    """Request that a job ends at its next step or sample; finished measurements remain stored."""
+    """Ask a job to end at its next step or sample. Finished measurements remain stored."""
     if view and view.is_running:
         view.is_ending = True
         frontend.background.cancel()
@@ -76,24 +76,24 @@ class RunItem:
     """A workload, an experiment or a sweep."""
 
     id: str
-    """Unique among the items of one kind."""
+    """A name that is unique among the items of one kind."""
     title: str
     shows: str
     """What the workload demonstrates, or the question that the experiment or sweep answers."""
     facts: str
-    """Block size, depth and so on of a workload; the duration of an experiment; the state of a sweep."""
+    """The block size, depth and so on of a workload, the duration of an experiment, or the state of a sweep."""
     kind: RunKind
     details: tuple[str, ...] = ()
-    """The lines of the description: fio's job file, the arrays and workloads, or the axes of a sweep."""
+    """The lines of the description, with fio's job file, the arrays and workloads, or the axes of a sweep."""
 
     @property
     def option_id(self) -> str:
-        """Unique in the list, in which a sweep and a workload may have the same name."""
+        """An id that is unique in the list, in which a sweep and a workload may have the same name."""
         return f"sweep-{self.id}" if self.kind is RunKind.SWEEP else self.id
 
 
 def workload_items() -> tuple[RunItem, ...]:
-    """The catalogue of workloads, the common ones first, in the order of the menu on the Lab screen."""
+    """Return the catalogue of workloads, the common ones first, in the order of the Lab screen's menu."""
     items = []
     for workload in workloads():
         depth = f"depth {workload.queue_depth}" + (f" × {workload.jobs} jobs" if workload.jobs > 1 else "")
@@ -105,7 +105,7 @@ def workload_items() -> tuple[RunItem, ...]:
 
 
 def experiment_items() -> tuple[RunItem, ...]:
-    """The built-in experiments, the shortest first."""
+    """Return the built-in experiments, the shortest first."""
     from lab.experiments.schedule import estimated_seconds, planned_keys
     from lab.experiments.schema import built_in_names, find_experiment
 
@@ -124,7 +124,7 @@ def experiment_items() -> tuple[RunItem, ...]:
 
 
 def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
-    """The items of these sweeps, in the same order."""
+    """Return the items of these sweeps, in the same order."""
     return tuple(
         RunItem(each.name, each.title, each.question, each.state, kind=RunKind.SWEEP, details=tuple(each.axes))
         for each in entries
@@ -132,7 +132,7 @@ def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
 
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
-    """The fio job file, or the dd command, for an array md0."""
+    """Return the fio job file or the dd command for an array md0."""
     from lab.workloads.jobs import JobTarget, PathKind, dd_invocation, fio_invocations
     from lab.workloads.workload import LoadProgram
 
@@ -145,7 +145,7 @@ def _job_lines(workload: Workload) -> tuple[str, ...]:
 
 
 def _times_words(window: MeasuredWindow) -> str:
-    """The parts of fio's run time, which is longer than the measured time; the job file gives it in milliseconds."""
+    """Explain fio's run time, which is longer than the measured time, and is in milliseconds in the job file."""
     measured = window.seconds or 0.0
     rest = window.issue_seconds - window.warmup_seconds - measured
     parts = [f"{window.warmup_seconds:g} s of warm-up"] if window.warmup_seconds else []
@@ -176,14 +176,14 @@ def _plan_lines(experiment: Experiment) -> tuple[str, ...]:
 
 
 def measured_of(load: LoadView | None) -> Measured | None:
-    """The figures of a load that ended without an error, else None."""
+    """Return the figures of a load that ended without an error, else None."""
     if load is None or load.outcome is None or isinstance(load.outcome, LabError):
         return None
     return load.outcome
 
 
 def iops_of(measured: Measured) -> float:
-    """The IOPS of reads and writes together."""
+    """Return the IOPS of reads and writes together."""
     return sum(part.iops for part in _directions(measured))
 
 
@@ -192,7 +192,7 @@ def _directions(measured: Measured) -> list[DirectionFigures]:
 
 
 def figures_lines(measured: Measured, width: int) -> tuple[str, ...]:
-    """IOPS, throughput and latencies: one line for each direction, or two if it does not fit into ``width`` cells."""
+    """Return IOPS, throughput and latencies in one line for each direction, or in two if ``width`` is too small."""
     lines: list[str] = []
     for name, section in (("reads", measured.figures.reads), ("writes", measured.figures.writes)):
         if section:
@@ -213,12 +213,12 @@ def _latencies(section: DirectionFigures) -> str:
 
 
 def ran_seconds(measured: Measured) -> float:
-    """The measured time, in seconds."""
+    """Return the measured time, in seconds."""
     return max((part.runtime_seconds for part in _directions(measured)), default=0.0)
 
 
 def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
-    """One line for each earlier load of this workload, except the one shown; newest first."""
+    """Return a line for each earlier load of this workload except the one shown, with the newest first."""
     past = [each for each in state.past_loads if each.workload == workload]
     if state.load and state.load.workload == workload and not state.load.is_running:
         past = past[:-1]
@@ -241,11 +241,11 @@ class ExperimentView(JobView["ResultRecord | LabError"]):
     experiment: str
     progress: RunProgress
     points: dict[str, deque[tuple[float, float | None]]] = field(default_factory=dict)
-    """``reads`` and ``writes`` -> (time, IOPS of the measured array); the IOPS are None between measurements."""
+    """(time, IOPS of the measured array) for ``reads`` and ``writes``. The IOPS are None between measurements."""
     earlier_count: int = 0
-    """Number of measurements that a resumed result already had."""
+    """How many measurements a resumed result already contained."""
     result_id: str = ""
-    """Id of the stored result, complete or partial; empty: nothing is stored."""
+    """The id of the stored result, complete or partial; empty if nothing is stored."""
 
     @property
     def done_count(self) -> int:
@@ -273,7 +273,7 @@ class Experiments:
         self.view: ExperimentView | None = None
 
     def start(self, name: str, resumed: ResultSummary | None = None) -> bool:
-        """Run a built-in experiment, or resume its incomplete result; False if another background job runs."""
+        """Run a built-in experiment, or resume its incomplete result. Return False if another job is running."""
         from lab.experiments.schedule import RunProgress
 
         view = ExperimentView(name, RunProgress(label="starting a machine"))
@@ -316,9 +316,9 @@ class Experiments:
 def request_of(
     frontend: Frontend, progress: Progress, cancelled: Cancelled, target: Target | None = None
 ) -> tuple[RunRequest, AbstractContextManager[None]]:
-    """A request that runs an experiment, and a context in which the app's lab is closed if they share the machine.
+    """Return a request that runs an experiment, and a context that closes the app's lab if they share the machine.
 
-    ``progress`` is called with each ``RunProgress``; without ``target``, it runs on that of the app's lab.
+    ``progress`` is called with each ``RunProgress``. Without ``target``, the experiment runs on that of the app's lab.
     """
     from lab.experiments.run import RunRequest
 
@@ -329,5 +329,5 @@ def request_of(
 
 
 def _stored_id(store: ResultStore, before: set[str]) -> str:
-    """Id of a result that was added to the store, or empty."""
+    """Return the id of a result that was added to the store, or an empty string."""
     return next((each.id for each in store.list() if each.id not in before and each.measured_count), "")

@@ -1,7 +1,7 @@
-"""The app in a browser, through textual-serve: on loopback only, protected by a random token in the address.
+"""The app in a browser, through textual-serve, on loopback only, protected by a random token in the address.
 
-Each browser tab runs its own app, as each terminal does. The token is the first part of the path of everything that
-the page loads, including its websocket; any other request is answered with status 403 and starts nothing.
+Each browser tab runs its own app, the way each terminal does. The token is the first part of the path of everything
+that the page loads, including its websocket. Any other request is answered with status 403 and starts nothing.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
 def app_command(target: str | None) -> str:
-    """The shell command that textual-serve runs for each tab."""
+    """Return the shell command that textual-serve runs for each tab."""
     return shlex.join(isolated_python("-m", "tui", *([target] if target else [])))
 
 
 def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 selects a free port.
+    """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token. Port 0 selects a free port.
 
     Raises ToolMissing if the extra ``web`` is not installed, and LabError if the port is taken or if this is not the
     main thread, which alone receives signals.
     """
     if threading.current_thread() is not threading.main_thread():
         raise LabError("'raidlab serve' does not run within the text mode", hint="run it in another terminal")
-    # A bad request is not an error of the server: these loggers would print its exception and traceback on standard
+    # A bad request is not an error of the server, but these loggers would print its exception and traceback on standard
     # error.
     for name in ("aiohttp", "asyncio", "textual-serve"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -73,7 +73,7 @@ async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]
 
 
 async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
-    """Start serving ``command``; returns (runner, address with the token). ``runner.cleanup`` stops the server.
+    """Start serving ``command``. Return (runner, address with the token). ``runner.cleanup`` stops the server.
 
     Raises ToolMissing if the extra ``web`` is not installed, and LabError if the port cannot be used.
     """
@@ -85,7 +85,7 @@ async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
         raise ToolMissing("the app in a browser needs the Python package textual-serve", hint=hint) from error
 
     class Quiet(Server):
-        """The server without its banner, whose address has no token, and without a font from another host."""
+        """The server without its banner, whose address lacks the token, and without a font from another host."""
 
         async def on_startup(self, app: web.Application) -> None:
             return
@@ -110,7 +110,7 @@ async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
         await runner.cleanup()
         raise LabError(
             f"port {port} cannot be used: {error.strerror}",
-            hint="choose another port with --port, or use --port 0 for any free one",
+            hint="choose a different port with --port, or use --port 0 for any free port",
         ) from error
     port = runner.addresses[0][1]
     server.public_url = f"http://{LOOPBACK}:{port}"
@@ -118,9 +118,9 @@ async def start(command: str, *, port: int) -> tuple[web.AppRunner, str]:
 
 
 def own_page(page: str, address: str) -> str:
-    """textual-serve's page, without links to other hosts, and with a script that gives the terminal the focus.
+    """Return textual-serve's page without links to other hosts, and with a script that gives the terminal the focus.
 
-    The page links a style sheet from a host on the internet. xterm.js receives keys through its own text field,
+    The page links to a style sheet on the internet. xterm.js receives keys through its own text field,
     which otherwise has the focus only after a click.
     """
     page = _LINK.sub(lambda link: link[0] if link[1].startswith((address, "/")) else "", page)
@@ -128,7 +128,7 @@ def own_page(page: str, address: str) -> str:
 
 
 def _guard(token: str) -> Middleware:
-    """Refuse requests without the token, and forbid the page to contact other hosts."""
+    """Return middleware that refuses requests without the token, and forbids the page to contact other hosts."""
     from aiohttp import web
 
     @web.middleware

@@ -1,8 +1,8 @@
 """The lab as the app shows it: the state, as plain values, and the messages of the lab's threads that change it.
 
-Only the app's own thread writes the state; screens read it. The first sync of a new array is described as
-such: md reports a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member (mdadm(8),
---create).
+Only the app's own thread writes the state, and screens read it. The first sync of a new array is not shown as a
+rebuild, although md reports a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member
+(mdadm(8), --create).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LabMessage(Message):
-    """A message to the app itself, which handles all such messages in ``on_lab_message``; it does not bubble."""
+    """A message to the app itself, which handles all of these in ``on_lab_message``. It does not bubble."""
 
     bubble = False
 
@@ -61,7 +61,7 @@ class SessionOpened(LabMessage):
 
 @dataclass
 class SessionEnded(LabMessage):
-    """The lab was closed. ``error`` says why it could not be opened or was lost; None: it was closed on request."""
+    """The lab was closed. ``error`` says why it could not be opened or was lost. It is None if this was requested."""
 
     error: LabError | None
     was_open: bool
@@ -86,7 +86,7 @@ class SnapshotTaken(LabMessage):
 
 @dataclass
 class PaceChosen(LabMessage):
-    """The pace of the machine's clock changed; ``note`` is a notice for the user, or empty."""
+    """The pace of the machine's clock changed. ``note`` is a notice for the user, or empty."""
 
     pace: Pace
     note: str
@@ -94,7 +94,7 @@ class PaceChosen(LabMessage):
 
 @dataclass
 class DisksChanged(LabMessage):
-    """The disks and the arrays on them were read again."""
+    """The disks and the arrays on them were reread."""
 
     disks: tuple[LabDisk, ...]
     found: BroughtUp
@@ -127,19 +127,19 @@ class LoadTicked(LabMessage):
 
     interval: LiveInterval
     time_seconds: float
-    """End of the interval on the machine's clock, on the time axis of the samples."""
+    """When the interval ended on the machine's clock, on the time axis of the samples."""
 
 
 @dataclass
 class LoadEnded(LabMessage):
-    """The load ended. ``outcome`` is its measurement (None: stopped before it measured anything) or its error."""
+    """The load ended. ``outcome`` is its measurement (None if it was stopped before any) or its error."""
 
     outcome: Measured | LabError | None
 
 
 @dataclass
 class MarksRead(LabMessage):
-    """The marks of the arrays with known data were read; ``marks`` maps the name of an array to its mark."""
+    """The marks of the arrays with known data were read. ``marks`` maps the name of each array to its mark."""
 
     marks: dict[str, DataMark]
 
@@ -157,7 +157,7 @@ class MachinePhase(StrEnum):
     OPENING = "opening"
     OPEN = "open"
     LOST = "lost"
-    """The machine was open, and its connection was lost."""
+    """The machine was open, but its connection was lost."""
     FAILED = "failed"
     """The machine could not be opened."""
     CLOSED = "closed"
@@ -206,14 +206,14 @@ class LoadView:
     is_running: bool = True
     phase: str = "preparing"
     forecast: Forecast | None = None
-    """Theory's prediction; None: not computed yet."""
+    """Theory's prediction; None if it is not computed yet."""
     outcome: Measured | LabError | None = None
     newest: LiveInterval | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PastLoad:
-    """The figures of an ended load and the condition of its array, for comparison with later loads."""
+    """The figures of a load that has ended, and the condition of its array, for comparison with later loads."""
 
     workload: str
     array: str
@@ -224,12 +224,12 @@ class PastLoad:
 
 @dataclass(frozen=True, slots=True)
 class MarkView:
-    """Known data on an array, and the last verdict on them (None: not verified since they were written)."""
+    """Known data on an array, and the last verdict on them (None if not verified since they were written)."""
 
     mark: DataMark
     verdict: MarkVerdict | None = None
     is_stale: bool = False
-    """An event of the array followed the verdict."""
+    """Whether an event of the array followed the verdict."""
 
 
 @dataclass(slots=True)
@@ -241,7 +241,7 @@ class LabState:
     problem: LabError | None = None
     facts: MachineFacts | None = None
     pace: Pace | None = None
-    """The pace of the machine's virtual time; None: it runs in real time."""
+    """The pace of the machine's virtual time; None if it runs in real time."""
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
     snapshot: Snapshot | None = None
@@ -249,7 +249,7 @@ class LabState:
     quiet_snapshots: int = 0
     """Number of samples since something was last read, written or changed."""
     has_ticked: bool = False
-    """Whether the newest sample is from another second of the machine's clock than the one before."""
+    """Whether the newest sample is from a different second of the machine's clock than the one before."""
     new_events: tuple[Event, ...] = ()
     first_syncs: set[str] = field(default_factory=set)
     """New arrays whose parity or copies md computes for the first time."""
@@ -261,11 +261,11 @@ class LabState:
     marks: dict[str, MarkView] = field(default_factory=dict)
     commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=MOST_COMMANDS))
     command_count: int = 0
-    """Number of all commands so far, including those no longer in ``commands``."""
+    """The number of commands so far, including those no longer in ``commands``."""
     selected_array: str | None = None
     selected_disk: str | None = None
     background: str = ""
-    """Title of the background job; empty: none."""
+    """The title of the background job; empty if there is none."""
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
@@ -276,7 +276,7 @@ class LabState:
         """Whether the screens can skip the newest sample.
 
         While nothing changes, samples are shown less often, so that an idle app uses hardly any processor time. A
-        virtual clock is shown at every second, because no sample follows the one at which the clock stops.
+        virtual clock is shown every second, because no sample follows the one at which the clock stops.
         """
         if self.pace:
             return self.quiet_snapshots > 0 and not self.has_ticked
@@ -289,12 +289,12 @@ class LabState:
 
     @property
     def is_down(self) -> bool:
-        """Whether the machine was lost or did not start; Ctrl+R starts it again."""
+        """Whether the machine was lost or did not start. Ctrl+R starts it again."""
         return self.phase in (MachinePhase.LOST, MachinePhase.FAILED)
 
     @property
     def selected(self) -> ArrayStatus | None:
-        """The selected array; the first one if none is selected or the selected array is not running."""
+        """The selected array, or the first one if none is selected or the selected one is not running."""
         return self.array(self.selected_array or "") or next(iter(self.arrays), None)
 
     @property
@@ -313,15 +313,15 @@ class LabState:
         return next((disk for disk in self.disks if disk.name == name), None)
 
     def disk_name(self, node: str) -> str:
-        """The lab's name for a device, or the node itself."""
+        """Return the lab's name for a device, or the node itself."""
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
     def full_disk_name(self, node: str) -> str:
-        """The full name, ``disk02 (/dev/ubdb)``, or the node itself if it is not one of the lab's disks."""
+        """Return the full name, such as ``disk02 (/dev/ubdb)``, or the node itself if it is no disk of the lab."""
         return next((disk.full_name for disk in self.disks if disk.node == node), node)
 
     def member_of(self, disk_name: str) -> tuple[ArrayStatus, MemberStatus] | None:
-        """The running array of which the disk is a member, and the member; None if there is none."""
+        """Return the running array that the disk is a member of, with the member, or None if there is none."""
         disk = self.disk(disk_name)
         found = ((array, member) for array in self.arrays for member in array.members)
         return next(((array, member) for array, member in found if disk and member.device == disk.node), None)
@@ -341,7 +341,7 @@ class LabState:
 
     @property
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """Disks that belong to no array, running or stopped, and are blank or have only metadata of a former array."""
+        """Disks that belong to no array, running or stopped, and are blank or hold only a former array's metadata."""
         held = {member.device for status in self.arrays for member in status.members}
         for array in self.found_arrays:
             held.update(array.devices)
@@ -350,15 +350,15 @@ class LabState:
 
     @property
     def blank_disks(self) -> tuple[LabDisk, ...]:
-        """Free disks without any metadata: a new array can be created on them."""
+        """Free disks without any metadata, on which a new array can be created."""
         return tuple(disk for disk in self.free_disks if not self.former_array(disk))
 
     def carried_by(self, disk: LabDisk) -> tuple[str, ...]:
-        """The types of a disk's contents, as blkid(8) names them."""
+        """Return the types of a disk's contents, as named by blkid(8)."""
         return self.found.carried.get(disk.node, ()) if self.found else ()
 
     def former_array(self, disk: LabDisk) -> FoundArray | None:
-        """The array of which the disk was a member and whose metadata it still has."""
+        """Return the array that the disk was a member of, if the disk still holds its metadata."""
         return self.found.former_holder_of(disk.node) if self.found else None
 
 
@@ -419,7 +419,7 @@ def _load_ended(state: LabState, message: LoadEnded) -> None:
 
 
 def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
-    """Replace the marks; a verdict is kept if its mark is unchanged."""
+    """Replace the marks, but keep a verdict if its mark is unchanged."""
     known = state.marks
     state.marks = {
         name: known[name] if name in known and known[name].mark.seed == mark.seed else MarkView(mark)
@@ -458,7 +458,7 @@ _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "dis
 
 
 def with_first_syncs(events: Iterable[Event], snapshot: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
-    """The events, with those of first syncs reworded or omitted; ``going_on``, the current first syncs, is updated."""
+    """Reword or omit events of first syncs. Update ``going_on``, which holds the current first syncs."""
     remaining = []
     for event in events:
         name, kind, status = event.array, event.kind.value, snapshot.array(event.array)
@@ -488,7 +488,7 @@ def with_first_syncs(events: Iterable[Event], snapshot: Snapshot, going_on: set[
 
 
 def purpose(status: ArrayStatus) -> str:
-    """The purpose of the first sync, such as ``computes the parity of md0``."""
+    """Return the purpose of the first sync, such as ``computes the parity of md0``."""
     if status.has_parity:
         return f"computes the parity of {status.name}"
     return f"makes the copies of {status.name} agree"
@@ -506,7 +506,7 @@ FIRST_SYNC = "first sync"
 
 
 def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
-    """The condition of an array as (tone, words); if several conditions apply, the worst one."""
+    """Return the condition of an array as (tone, words). If several conditions apply, return the worst."""
     place = status.sync_place
     if status.has_lost_data:
         return Tone.BAD, status.loss_words or BROKEN

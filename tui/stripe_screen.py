@@ -1,4 +1,4 @@
-"""The Stripe screen, the parity microscope: one stripe as stored on the members, and a crash in a small write."""
+"""The Stripe screen (the parity microscope), with a stripe as stored on the members, and crashes in small writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tui.widgets import ChangingText, Line, LineWidget, RowsWidget, VerdictBanne
 
 @dataclass(frozen=True, slots=True)
 class StepText:
-    """The text below the bytes in place of the verdict: a write or a crash, step by step."""
+    """The text that replaces the verdict below the bytes, about a write or a crash, step by step."""
 
     title: str
     lines: tuple[str, ...]
@@ -58,7 +58,7 @@ class StepText:
 
 
 def small_write(name: str, sector: int, session: LabSession) -> StepText:
-    """The predicted I/O of a small write to a block."""
+    """Predict the I/O of a small write to a block."""
     write, picture = picture_of_block(session, name, sector)
     shape = picture.shape
     table = [
@@ -70,7 +70,7 @@ def small_write(name: str, sector: int, session: LabSession) -> StepText:
 
 
 def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
-    """The states that a crash during a small write can leave."""
+    """Tabulate the states that a crash during a small write can leave."""
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write)
     names = tuple(picture.shape.name_of(slot) for slot in range(picture.geometry.raid_disks))
@@ -97,7 +97,7 @@ _VERDICTS = {
 
 
 def columns_of(picture: StripePicture) -> tuple[HexColumn, ...]:
-    """A column for each chunk, by slot; after parity, and after a missing chunk, a column with the computed content."""
+    """Return a column for each chunk, by slot. Parity and missing chunks are followed by the computed contents."""
     found: list[HexColumn] = []
     for seen in sorted(picture.cells, key=lambda seen: (seen.cell.slot, seen.cell.sector)):
         found.append(_stored(picture, seen))
@@ -138,7 +138,7 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
 
 
 def crash_rows(write: SmallWrite, states: Sequence[CrashState]) -> tuple[CrashRow, ...]:
-    """The states, each with its completed writes as text."""
+    """Return a row for each state, with its completed writes as text."""
     kinds = {io.slot: io.kind.value if io.kind else "data" for io in write.ios}
     if len(write.target_slots) > 1:
         kinds = {slot: f"copy {number}" for number, slot in enumerate(write.target_slots)}
@@ -181,14 +181,14 @@ class Looked:
     array: str = ""
     stripe: int = 0
     byte: int = 0
-    """The first byte shown of each chunk."""
+    """The first byte of each chunk that is shown."""
     slot: int | None = None
     """The member under the cursor."""
     picture: StripePicture | None = None
     problem: LabError | None = None
     text: StepText | None = None
     seen: tuple[object, ...] = ()
-    """The state of the array when the stripe was read (``_read_state``)."""
+    """The state of the array when the stripe was read, as ``_read_state`` returns it."""
 
 
 class StripeScreen(ModeScreen):
@@ -261,7 +261,7 @@ class StripeScreen(ModeScreen):
         self._show()
 
     def _read(self) -> None:
-        """Read the stripe. If a stripe is being read, the current place is read afterwards."""
+        """Read the stripe. If one is already being read, read the current place afterwards."""
         at = self._at
         if self._is_reading or not at.array:
             return
@@ -304,7 +304,7 @@ class StripeScreen(ModeScreen):
             self._show_verdict(picture)
 
     def _show_verdict(self, picture: StripePicture) -> None:
-        # The last sentence says which member is wrong, which matters most.
+        # The last sentence matters most, because it says which member is wrong.
         *others, first = judged_words(picture)
         tone, headline = _VERDICTS[picture.comparison.verdict]
         self.query_one(VerdictBanner).show(tone, headline, first)
@@ -463,7 +463,7 @@ class StripeScreen(ModeScreen):
         self._stepped(text)
 
     def _sector_in_sight(self) -> int | None:
-        """The array sector of the block at the cursor, in the member's data chunk or else the stripe's first one."""
+        """Return the array sector of the block at the cursor, in the member's data chunk or the stripe's first one."""
         picture, at = self._at.picture, self._at
         if picture is None:
             return None
@@ -500,7 +500,7 @@ class StripeScreen(ModeScreen):
 
 
 def _read_state(state: LabState) -> tuple[object, ...]:
-    """The state of the array; when it changes, the stripe is read again. Writes by a load are ignored."""
+    """Return the state of the array, whose changes make the stripe be reread. Writes by a load are ignored."""
     status = state.selected
     if status is None:
         return ()
@@ -515,26 +515,26 @@ _BYTES_IN_ROW = (16, 8, 4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class HexColumn:
-    """The stored content of a chunk, or its computed content."""
+    """The stored or the computed contents of a chunk."""
 
     slot: int
     name: str
     holds: str
-    """The kind of the content: ``data 9``, ``P``, ``computed``."""
+    """The kind of the contents, such as ``data 9``, ``P`` or ``computed``."""
     style: str
-    """The style: ``data``, ``copy``, ``p`` or ``q``."""
+    """The style, which is ``data``, ``copy``, ``p`` or ``q``."""
     data: bytes | None
     wrong: frozenset[int] = frozenset()
-    """Indices in ``data`` of the bytes that differ."""
+    """The indices in ``data`` of the bytes that differ."""
     tone: Tone = Tone.QUIET
     note: str = ""
-    """The result in a word or two: ``agrees``, ``3 differ``, ``missing``."""
+    """The result in a word or two, such as ``agrees``, ``3 differ`` or ``missing``."""
     short: tuple[str, str] = ("", "")
-    """Short forms of ``holds`` and ``note`` for narrow columns."""
+    """The short forms of ``holds`` and ``note`` for narrow columns."""
 
 
 class StripeHex(LineWidget):
-    """The heads of the columns, and below them as many rows of bytes as fit."""
+    """The heads of the columns, above as many rows of bytes as fit."""
 
     _columns: reactive[tuple[HexColumn, ...]] = reactive(())
     _first: reactive[int] = reactive(0)
@@ -543,7 +543,7 @@ class StripeHex(LineWidget):
     _empty: reactive[str] = reactive("")
 
     def show(self, columns: tuple[HexColumn, ...], first: int, slot: int | None, skip: int) -> None:
-        """Show the columns from byte ``first`` of each chunk; the cursor is on ``slot``, ``data`` begin at ``skip``."""
+        """Show columns from byte ``first`` of each chunk, with the cursor on ``slot``. ``data`` begin at ``skip``."""
         self._columns, self._first, self._slot, self._skip = columns, first, slot, skip
 
     def clear(self, text: str) -> None:
@@ -554,7 +554,7 @@ class StripeHex(LineWidget):
         return max(1, self.size.height - _HEAD_LINES)
 
     def bytes_in_row(self, width: int | None = None) -> int:
-        """Number of bytes of each chunk in a row; it depends on the width."""
+        """Return how many bytes of each chunk a row shows, which depends on the width."""
         room = (self.size.width if width is None else width) - _PLACE_CELLS
         count = max(1, len(self._columns))
         return next((each for each in _BYTES_IN_ROW if (3 * each + 1) * count <= room), 1)
@@ -574,7 +574,7 @@ class StripeHex(LineWidget):
         return [*heads, *rows]
 
     def _in_sight(self, count: int) -> tuple[HexColumn, ...]:
-        """The ``count`` consecutive columns that include the cursor's."""
+        """Return ``count`` consecutive columns that include the cursor's."""
         slots = [column.slot for column in self._columns]
         at = slots.index(self._slot) if self._slot in slots else 0
         last = max(index for index, slot in enumerate(slots) if slot == slots[at])
@@ -592,7 +592,7 @@ class StripeHex(LineWidget):
         return line
 
     def _title(self, column: HexColumn, name: str, room: int, part: str) -> tuple[str, str]:
-        """The text above a column in this line of the head, and its style."""
+        """Return the text above a column in this line of the head, and its style."""
         is_marked = bool(name) and column.slot == self._slot
         if part == "name":
             return (
@@ -642,12 +642,12 @@ class CrashRow(NamedTuple):
 
 
 class CrashTable(RowsWidget[CrashRow]):
-    """Shows what is read in each state; an arrow marks the states that md's own order of writes can leave."""
+    """Shows what is read in each state. An arrow marks the states that md's own order of writes can leave."""
 
     _names: tuple[str, ...] = ()
 
     def show_states(self, rows: Sequence[CrashRow], names: Sequence[str]) -> None:
-        """Show these rows; ``names`` are the names of the disks, by slot."""
+        """Show these rows. ``names`` are the names of the disks, by slot."""
         self._names = tuple(names)
         self.show(rows)
 

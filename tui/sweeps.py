@@ -1,4 +1,4 @@
-"""Sweeps as background jobs, started here or monitored in another process, and the panel that shows one.
+"""Sweeps as background jobs, which run here or are monitored in another process, and the panel that shows one.
 
 The plugin for sweeps (``lab.experiments.sweeps``) is called only on separate threads.
 """
@@ -56,11 +56,11 @@ class SweepState:
     """The state of a sweep, read without running it."""
 
     work: SweepWork | None = None
-    """None: not yet read, or see ``problem``."""
+    """None if it is not yet read, or if there is a ``problem``."""
     problem: LabError | None = None
-    """Why the sweep cannot run."""
+    """The reason why the sweep cannot run."""
     status: SweepStatus | None = None
-    """The status of its newest run; None: it has none."""
+    """The status of its newest run; None if there is none."""
 
     @property
     def runs_elsewhere(self) -> bool:
@@ -76,17 +76,17 @@ class Sweeps:
         self.entries: tuple[SweepEntry, ...] = ()
         self._states: dict[str, SweepState] = {}
         self._asked: set[str] = set()
-        """Names of the sweeps that a thread is reading."""
+        """The names of the sweeps that a thread is reading."""
 
     def state(self, name: str) -> SweepState:
-        """The state of a sweep; if it is not known yet, an empty one, while a thread reads it."""
+        """Return the state of a sweep. If it is not known yet, return an empty one and let a thread read it."""
         if name not in self._states:
             self._states[name] = SweepState()
             self._ask(name, partial(_read_state, self._frontend, name))
         return self._states[name]
 
     def watch(self, name: str) -> None:
-        """Read the status of another process's run, or whether one has started. This is cheap and called often."""
+        """Read the status of another process's run, or whether one has started. This is cheap, and called often."""
         known = self.state(name)
         if known.work or known.problem:
             self._ask(name, partial(_watched, self._frontend, name, known))
@@ -111,7 +111,7 @@ class Sweeps:
         )
 
     def start(self, name: str) -> bool:
-        """Run or resume a sweep; False if another background job runs."""
+        """Run or resume a sweep. Return False if another background job is running."""
         view = SweepView(name)
 
         def over(outcome: LabError | bool) -> None:
@@ -140,7 +140,7 @@ class Sweeps:
 
 
 def _desk(frontend: Frontend) -> SweepDesk:
-    """The plugin's interface to sweeps; call it on a separate thread. Raises LabError if the plugin is missing."""
+    """Return the plugin's interface to sweeps. Call this on a separate thread. Raises LabError without the plugin."""
     sweeping = extension(Sweeping)
     if sweeping is None:
         raise LabError("the plugin for sweeps is missing", hint="install the complete raidlab package")
@@ -170,7 +170,7 @@ _SHOWN_CELLS = 8
 
 
 class SweepPanel(Vertical):
-    """Shows a sweep; it does not start anything."""
+    """Shows a sweep, without starting anything."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText(id="sweep-about", markup=False)
@@ -192,7 +192,7 @@ class SweepPanel(Vertical):
         progress = view.progress if view and view.is_running else sweep.status.progress if sweep.status else None
         tables = sweep.status.tables if sweep.status and not is_going else ()
         is_planned = not is_going and not tables
-        # On a low screen the question is hidden once there is progress or a result.
+        # On a low screen, the question is hidden once there is progress or a result.
         self._text("sweep-about", item.shows if is_planned or not self.screen.has_class("-low") else "")
         plan = (*item.details, "", *(sweep.work.lines if sweep.work else ())) if is_planned else ()
         self._text("sweep-plan", "\n".join(plan).rstrip())
@@ -241,7 +241,7 @@ class SweepPanel(Vertical):
 
 
 def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
-    """The line of a cell. The speeds are first, so that only the end of the label is cut off."""
+    """Return the line of a cell. The speeds come first, so that only the end of the label is cut off."""
     tone = Tone.BAD if cell.is_failed else Tone.GOOD
     sign = (f"{tone.glyph(glyphs)} ", tone.style)
     if cell.is_failed:
@@ -262,7 +262,7 @@ def _verdict(sweep: SweepState, view: SweepView | None) -> tuple[Tone, str, str]
         return Tone.BUSY, "PLANNING", ""
     if sweep.work.missing_dependency:
         return Tone.NOTICE, "DASK IS MISSING", f"A sweep needs Dask. Install it: {sweep.work.missing_dependency}"
-    # It can run, but does not.
+    # It can run, but is not running.
     work = sweep.work
     report = f" Report: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""
     if view and isinstance(view.outcome, RunCancelled):

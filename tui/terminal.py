@@ -1,10 +1,10 @@
-"""The app's terminal on the machine: the session, and its contents with an alternate screen and scrolled-off lines.
+"""The app's terminal on the machine. It has a session, an alternate screen, and scrolled-off lines.
 
 The session continues when the app shows another screen, and ends with the lab's session.
 
-pyte stores the characters; this module parses the output. pyte's own parser fails on unknown sequences, and pyte has no
-alternate screen. Sequences that are not in the tables below are dropped, so they never reach the user's own terminal.
-Source of the sequences: xterm, Control Sequences (ctlseqs), as far as terminfo's xterm-256color uses them.
+pyte stores the characters, but this module parses the output, because pyte's own parser fails on unknown sequences, and
+pyte has no alternate screen. Sequences that are not in the tables below are dropped, so they never reach the user's own
+terminal. The sequences are those of xterm (Control Sequences, ctlseqs) that terminfo's xterm-256color uses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tui.frontend import Frontend
 
 
 class TerminalSession:
-    """At most one terminal: ``open`` starts it, ``type`` sends input, ``screen`` has its contents."""
+    """At most one terminal. ``open`` starts it, ``type`` sends input, and ``screen`` holds its contents."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -40,11 +40,11 @@ class TerminalSession:
         self._early = b""
         """Input that was typed before the shell started."""
         self.screen: TerminalScreen | None = None
-        """The contents of the terminal, which remain after its end; None before the first."""
+        """The contents of the terminal, which remain after its end. None before the first terminal."""
         self.ended = ""
-        """Why the shell ended; empty: it runs, or none was started."""
+        """Why the shell ended; empty if it is running, or none was started."""
         self.on_change: Callable[[], object] = lambda: None
-        """Called on any thread when the contents have changed."""
+        """Called, on any thread, when the contents have changed."""
 
     @property
     def is_open(self) -> bool:
@@ -173,7 +173,7 @@ _MODES = {4, 20}
 _VT102 = "\x1b[?6c"
 
 Run = tuple[str, tuple[Any, ...]]
-"""(text, look): text of one look; the look is the fields of a pyte Char after its character."""
+"""(text, look) of a piece of text. The look consists of the fields of a pyte Char after its character."""
 
 
 class TerminalScreen(pyte.Screen):
@@ -204,7 +204,7 @@ class TerminalScreen(pyte.Screen):
         return private_mode << 5 in self.mode
 
     def feed(self, data: bytes) -> None:
-        """Process output; a sequence or a character may continue in the next call."""
+        """Process output. A sequence or a character may continue in the next call."""
         text = self._rest + self._decoder.decode(data)
         self._rest, at = "", 0
         while at < len(text):
@@ -267,12 +267,12 @@ class TerminalScreen(pyte.Screen):
             self.dirty.update(range(self.lines))
 
     def reset(self) -> None:
-        """Reset the terminal; the scrolled-off lines are kept."""
+        """Reset the terminal, but keep the scrolled-off lines."""
         self._main = None
         super().reset()
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Change the size. Lines scroll off at the top until the cursor fits; further lines below it are removed."""
+        """Change the size. Lines scroll off at the top until the cursor fits. Further lines below it are removed."""
         self.lines, self.columns = lines or self.lines, columns or self.columns
         self.margins = None
         self._fit()
@@ -294,7 +294,7 @@ class TerminalScreen(pyte.Screen):
         self.cursor.x = min(self.cursor.x, self.columns - 1)
 
     def draw(self, data: str) -> None:
-        """Draw text. Zero-width characters that do not combine are dropped: pyte would drop the text after them too."""
+        """Draw text. Drop zero-width characters that do not combine, since pyte would drop the text after them too."""
         if not data.isascii():
             visible = [sign for sign in data if wcwidth(sign) > 0 or unicodedata.combining(sign)]
             # Format characters (category Cf) could change the display of the app around the terminal.
@@ -306,7 +306,7 @@ class TerminalScreen(pyte.Screen):
             super().draw(data)
 
     def index(self) -> None:
-        """Move the cursor down one line; a line that leaves the main screen at the top becomes a scrolled-off line."""
+        """Move the cursor down one line. A line that leaves the main screen at the top becomes a scrolled-off line."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
         if self.cursor.y == bottom and top == 0:
             self._store_top_line()
@@ -334,11 +334,11 @@ class TerminalScreen(pyte.Screen):
         self.index()
 
     def scroll_up(self, count: int = 1) -> None:
-        """Scroll the lines between the margins up; blank lines are added at the bottom."""
+        """Scroll the lines between the margins up, adding blank lines at the bottom."""
         self._scroll(count, at_bottom=True)
 
     def scroll_down(self, count: int = 1) -> None:
-        """Scroll the lines between the margins down; blank lines are added at the top."""
+        """Scroll the lines between the margins down, adding blank lines at the top."""
         self._scroll(count, at_bottom=False)
 
     def _scroll(self, count: int, *, at_bottom: bool) -> None:
@@ -372,7 +372,7 @@ class TerminalScreen(pyte.Screen):
             self._answer(f"\x1b[{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}R".encode())
 
     def runs(self, y: int) -> list[Run]:
-        """A line as runs of text with the same look, without trailing blanks."""
+        """Return a line as runs of text with the same look, without trailing blanks."""
         row = self.buffer[y] if y in self.buffer else StaticDefaultDict[int, Char](self.default_char)
         return list(_runs(row, max(row, default=-1) + 1))
 
@@ -388,7 +388,7 @@ def _look(cell: Char) -> tuple[Any, ...]:
 
 
 def _rendition_parameters(given: str) -> Iterator[int]:
-    """The parameters of a graphic rendition; those with colons (ITU-T T.416) are converted to semicolon form."""
+    """Yield the parameters of a graphic rendition. Those with colons (ITU-T T.416) are converted to semicolon form."""
     for part in given.split(";"):
         numbers = [min(int(each), 255) if each.isdecimal() else 0 for each in part.split(":")]
         if len(numbers) == 1:

@@ -1,6 +1,6 @@
-"""The Commands screen: the commands that ran on the machine, and a terminal on the machine.
+"""The Commands screen, with the commands that ran on the machine, and a terminal on the machine.
 
-The terminal's widget paints changed lines only, and passes on all but a few keys, encoded as xterm encodes them
+The terminal's widget paints only changed lines, and passes on all but a few keys, encoded the way xterm does
 (terminfo's xterm-256color).
 """
 
@@ -47,7 +47,7 @@ _MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
 
 
 def typed(key: str, character: str | None, *, cursor_keys: bool) -> bytes:
-    """The bytes that a key sends; empty for a key that xterm does not encode.
+    """Return the bytes that a key sends, or nothing for a key that xterm does not encode.
 
     Args:
         key: its name in Textual.
@@ -73,7 +73,7 @@ def typed(key: str, character: str | None, *, cursor_keys: bool) -> bytes:
 
 
 def _special(name: str, modifier: int, *, cursor_keys: bool) -> str:
-    """The sequence of an arrow, function key and so on, or empty; ``modifier`` has the bits of ``_MODIFIERS``."""
+    """Return the sequence of an arrow, function key and so on, if any. ``modifier`` has the bits of ``_MODIFIERS``."""
     if name in _NUMBERED:
         return f"\x1b[{_NUMBERED[name]}" + (f";{modifier + 1}~" if modifier else "~")
     final = _LETTERED.get(name) or _FUNCTIONS.get(name)
@@ -85,7 +85,7 @@ def _special(name: str, modifier: int, *, cursor_keys: bool) -> str:
 
 
 def pasted(text: str, *, is_bracketed: bool) -> bytes:
-    """The bytes of pasted text: lines end with a carriage return, and no control characters other than tabs remain."""
+    """Return the bytes of pasted text, with carriage returns at line ends, and no control characters except tabs."""
     lines = text.replace("\r\n", "\r").replace("\n", "\r")
     clean = "".join(sign for sign in lines if sign in "\r\t" or sign.isprintable())
     return (f"\x1b[200~{clean}\x1b[201~" if is_bracketed else clean).encode()
@@ -95,14 +95,14 @@ PAINT_SECONDS = 0.04
 """Minimum time between two paints, however much is printed."""
 _WHEEL_LINES = 3
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
-# The names of pyte (graphics.py), including its misspelling.
+# These are pyte's names (graphics.py), including its misspelling.
 _NUMBERS = {name: number for number, name in enumerate(_NAMES)}
 _NUMBERS |= {f"bright{name}": number + 8 for number, name in enumerate(_NAMES)}
 _NUMBERS["bfightmagenta"] = 13
 
 
 class TerminalView(Widget, can_focus=True):
-    """Shows ``app.terminal``. While it has the focus, the app handles the keys below; the program gets all others."""
+    """Shows ``app.terminal``. While it has the focus, the app handles the keys below, and the program all others."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f12", "screen.leave_terminal", "Leave", id="terminal.leave", tooltip="From the terminal to the list"),
@@ -129,7 +129,7 @@ class TerminalView(Widget, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._back = 0
-        """Number of lines by which the view is scrolled back."""
+        """How many lines the view is scrolled back."""
         self._seen_scrolled = 0
         self._painted: list[Strip] = []
         self._is_due = False
@@ -151,7 +151,7 @@ class TerminalView(Widget, can_focus=True):
             self.set_timer(PAINT_SECONDS, self._paint)
 
     def begin(self) -> None:
-        """Open a terminal if there is a session without one; called when the machine may have started."""
+        """Open a terminal if there is a session without one. This is called when the machine may have started."""
         if self.app.terminal.can_open and self.size.area:
             self.app.terminal.open(self.size.width, self.size.height)
             self._back = self._seen_scrolled = 0
@@ -252,7 +252,7 @@ class TerminalView(Widget, can_focus=True):
         return found
 
     def _colour(self, name: str) -> str | None:
-        """A colour: the sixteen standard ones from the theme, all others as the program sets them."""
+        """Return a colour. The sixteen standard colours are the theme's, and all others are what the program sets."""
         if name in _NUMBERS:
             return self.app.ansi_theme.ansi_colors[_NUMBERS[name]].hex
         return None if name == "default" else f"#{name}"
@@ -296,7 +296,7 @@ class TerminalView(Widget, can_focus=True):
         event.stop()
         screen = self.app.terminal.screen
         if screen and screen.is_alternate:
-            # As xterm does on the alternate screen (alternateScroll): a pager scrolls by arrow keys.
+            # xterm does this on the alternate screen too (alternateScroll), where arrow keys scroll a pager.
             key = typed("up" if direction > 0 else "down", None, cursor_keys=screen.has(CURSOR_KEYS))
             self.app.terminal.type(key * _WHEEL_LINES)
         else:
@@ -435,7 +435,7 @@ class CommandsScreen(ModeScreen):
         self.query_one(TerminalView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While the terminal has the focus, disable the keys of the list: the programs in the terminal receive them."""
+        """While the terminal has the focus, disable the list's keys, which the programs in the terminal receive."""
         is_inside = self.app.terminal.is_open and isinstance(self.focused, TerminalView)
         return False if is_inside and action in _OF_THE_LIST else super().check_action(action, parameters)
 

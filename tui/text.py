@@ -1,6 +1,6 @@
-"""The text mode: the app as plain lines, without screens or animation, for screen readers and simple terminals.
+"""The text mode, which is the app in plain lines, without screens or animation, for screen readers and the like.
 
-Each event is one sentence. ``?`` lists the possible actions; they have the same keys as in the app, each followed by
+Each event is one sentence. ``?`` lists the possible actions, which have the same keys as in the app, each followed by
 Enter. Building has its own dialog, and drills have their own commands. Experiments, results and lessons are ``raidlab``
 command lines, which can be typed here too.
 """
@@ -106,7 +106,7 @@ Time on this machine is virtual: you set the pace of its clock. Enter alone show
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
-# Keys of the app -> commands of the text mode.
+# For keys of the app, the commands of the text mode.
 _WORDS = {
     "[b]Tab[/b] selects, [b]Enter[/b] starts it": "its name starts it",
     "[b]F1[/b] explains the screen": "help explains",
@@ -121,20 +121,20 @@ _WORDS = {
 
 
 def plain_step(markup: str) -> str:
-    """The next step as plain text, with commands of the text mode in place of the app's keys."""
+    """Return the next step as plain text, with commands of the text mode instead of the app's keys."""
     for key, word in _WORDS.items():
         markup = markup.replace(key, word)
     return _MARKUP.sub("", markup)
 
 
 def words_wrapped(text: str, columns: int) -> Iterator[str]:
-    """The lines of ``text``, wrapped at spaces to ``columns``; longer words are not broken."""
+    """Yield the lines of ``text``, wrapped at spaces to ``columns``. Longer words are not broken."""
     for line in text.splitlines() or [""]:
         yield from textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def clock_line(state: LabState) -> str:
-    """A sentence about the machine's virtual time; empty if it runs in real time."""
+    """Return a sentence about the machine's virtual time, or an empty string if it runs in real time."""
     if state.pace is None:
         return ""
     how = "is paused" if state.pace.is_paused else f"runs at {state.pace.words}"
@@ -143,7 +143,7 @@ def clock_line(state: LabState) -> str:
 
 
 def array_lines(state: LabState) -> Iterator[str]:
-    """One line for each array, running or stopped, and one about the disks."""
+    """Yield a line for each array, running or stopped, and one about the disks."""
     for status in state.arrays:
         members = ", ".join(state.disk_name(member.device) for member in status.members)
         words = condition(state, status)[1]
@@ -158,7 +158,7 @@ def array_lines(state: LabState) -> Iterator[str]:
 
 
 def disk_line(state: LabState, disk: LabDisk) -> str:
-    """A disk in one line, such as ``disk02: 500 MiB file, member in md0, slot 1.``."""
+    """Describe a disk in one line, such as ``disk02: 500 MiB file, member in md0, slot 1.``."""
     bay = next(each for each in bays_of(state) if each.name == disk.name)
     where = f" in {bay.array}" if bay.array else ""
     slot = "" if bay.slot is None else f", slot {bay.slot}"
@@ -167,7 +167,7 @@ def disk_line(state: LabState, disk: LabDisk) -> str:
 
 
 def progress_lines(state: LabState, reported: dict[str, int]) -> Iterator[str]:
-    """A line for each sync that has completed another quarter; ``reported``: the last percentage of each array."""
+    """Yield a line for each sync that has completed another quarter. ``reported`` holds the last percentages."""
     for status in state.arrays:
         view = sync_view(state, status)
         if view is None:
@@ -180,7 +180,7 @@ def progress_lines(state: LabState, reported: dict[str, int]) -> Iterator[str]:
 
 
 def load_line(state: LabState) -> str:
-    """The rates of the running load, or the figures of the ended one; empty if there is no load."""
+    """Return the rates of the running load, or the figures of the ended one; empty if there is no load."""
     load = state.load
     if load is None:
         return ""
@@ -188,7 +188,7 @@ def load_line(state: LabState) -> str:
         return f"{load.workload} on {load.array}: {_rates(load.newest)}." if load.newest else ""
     measured = measured_of(load)
     if isinstance(load.outcome, LabError):
-        # Loads shows the error.
+        # The class Loads shows the error.
         return ""
     if measured is None:
         return f"{load.workload} on {load.array} has ended."
@@ -277,7 +277,7 @@ class TextBuild:
 
 
 def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
-    """The capacity, the failures survived, the cost of a small write and the commands; or why it cannot be built."""
+    """Yield the capacity, the failures survived, a small write's cost and the commands, or why it cannot be built."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
     if not shown.usable_bytes:
@@ -318,7 +318,7 @@ raidlab commands that change arrays work here too. Others restart the machine: a
 after a power cut."""
 _OF_OPEN_DRILL = (verbs.DrillStatus, verbs.DrillHint, verbs.Commit, verbs.ResetDrill, verbs.Debrief, verbs.LeaveDrill)
 SHORT_WORDS = {each.short_name() for each in _OF_OPEN_DRILL if each.key}
-"""The drill verbs that need no ``drill`` in front while a drill is open."""
+"""The drill verbs that need no preceding ``drill`` while a drill is open."""
 _AGAIN = "start the array first; a second debrief ends the drill as it is"
 _MAKING = "The drill is being set up. Its description follows."
 
@@ -329,11 +329,11 @@ class TextDrills:
     def __init__(self, app: TextApp, drills: Drills) -> None:
         self._app, self._drills = app, drills
         self.is_making = False
-        """A drill is being prepared: no events are shown and no lines accepted, to hide the work from the student."""
+        """Whether a drill is being prepared. To hide this, no events are shown and no lines are accepted."""
         drills.on_making, drills.on_open = self._making, self._opened
 
     def perform(self, verb: Verb) -> bool:
-        """Perform a drill verb in the open lab; False for a verb that only the command line supports."""
+        """Perform a drill verb in the open lab. Return False for a verb that only the command line supports."""
         match verb:
             case verbs.ListDrills():
                 self._list()
@@ -454,24 +454,24 @@ class TextDrills:
         self._app.beside("debriefing", read, on_done=self._app.show_page)
 
 
-# Escape sequences, such as colours, and control characters that would disturb the terminal.
+# These are escape sequences, such as colours, and control characters that would disturb the terminal.
 _CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class TextShell:
-    """Runs the lines after ``!``, one at a time; their working directory and variables last as long as the session."""
+    """Runs the lines after ``!``, one at a time. Their working directory and variables last as long as the session."""
 
     def __init__(self, app: TextApp, write: Callable[[str], object]) -> None:
         self._app, self._write = app, write
         self._session: LabSession | None = None
         self._shell: Shell | None = None
         self.running_line = ""
-        """The running command line; empty: none."""
+        """The running command line; empty if there is none."""
         self._is_line_open = False
-        """Whether the last line of the output has not ended yet."""
+        """Whether the last line of the output is still incomplete."""
 
     def run(self, line: str) -> bool:
-        """Start a command; False if another one still runs, or there is no machine."""
+        """Start a command. Return False if another one is still running, or there is no machine."""
         session = self._app.client.session
         if self.running_line or session is None:
             return False
@@ -484,7 +484,7 @@ class TextShell:
         return True
 
     def interrupt(self) -> None:
-        """Send Ctrl-C to the command; the second call kills it."""
+        """Send Ctrl-C to the command. The second call kills it."""
         if self._shell and self.running_line:
             threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
 
@@ -517,7 +517,7 @@ class TextShell:
 _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
-"""Prefixes of lines that the user may copy; they are not wrapped."""
+"""Prefixes of lines that the user may copy, which are therefore not wrapped."""
 # These commands, and those below them, read or change stored data, compute, or start machines of their own; they do not
 # need the open machine.
 _WITHOUT_MACHINE = frozenset(
@@ -529,7 +529,7 @@ _WITHOUT_MACHINE = frozenset(
     }
 )
 _ALONE = frozenset({"", "drill", "lesson", "run"})
-"""Commands that only list or show something if no word follows them."""
+"""Commands that only list or show something if they have no arguments."""
 _LEAVES = ("q", "quit", "exit")
 _EXPLAINS = ("?", "help")
 
@@ -565,10 +565,10 @@ class TextApp(Frontend):
         write: TextIO | None = None,
         make_client: ClientMaker | None = None,
     ) -> None:
-        """``run_line`` runs a command line and returns its exit status; ``commands`` are the names of its commands.
+        """``run_line`` runs a command line and returns its exit status. ``commands`` are the names of its commands.
 
-        ``read_verb`` returns the verb for the words of a command, or None for other commands; it raises LabError.
-        ``read`` returns the next line, empty at the end of the input, as ``readline`` does.
+        ``read_verb`` returns the verb for a command's words, or None for other commands. It raises LabError.
+        ``read`` returns the next line, which is empty at the end of the input, the way ``readline`` does.
         """
         self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
         self.connect(target, make_client)
@@ -583,21 +583,21 @@ class TextApp(Frontend):
         self._is_ascii = not (self._write.encoding or "utf-8").lower().startswith("utf")
         self._answer: Callable[[str], None] | None = None
         self._explanation = ""
-        """The explanation of the possible answers, for ``?``."""
+        """The explanation of the possible answers, which ``?`` shows."""
         self._is_awaited = False
-        """Whether a plan is being made: lines typed meanwhile answer the question about it, and are held."""
+        """Whether a plan is being made. Lines typed meanwhile are held, since they answer the question about it."""
         self._held: deque[str] = deque()
         self._reported: dict[str, int] = {}
         self._load_reported_seconds = 0.0
         self.is_first_snapshot = False
-        """The machine runs and has not been sampled yet: the first sample is reported in full."""
+        """Whether the machine runs but has not been sampled yet. The first sample is reported in full."""
         self._command: str | None = None
         """The arguments of the raidlab command that is running."""
         self.ended_by = 0
-        """The number of the signal that ended the text mode; 0 if none did."""
+        """The number of the signal that ended the text mode, or 0 if none did."""
 
     def run(self) -> int:
-        """Run until ``q`` or the end of the input; returns the exit status."""
+        """Run until ``q`` or the end of the input, and return the exit status."""
         self._line("raidlab, text mode. Type ? for what you can do now, help for more.")
         self.client.start()
         threading.Thread(target=self._listen, name="lines", daemon=True).start()
@@ -612,7 +612,7 @@ class TextApp(Frontend):
                 self._handle_message(item)
 
     def end_by(self, number: int) -> None:
-        """End the text mode after a signal or a lost terminal; an exception could interrupt the closing of the lab."""
+        """End the text mode after a signal or a lost terminal. An exception could interrupt the closing of the lab."""
         self.ended_by = number
         self._inbox.put(None)
 
@@ -664,7 +664,7 @@ class TextApp(Frontend):
                 self._line(self.next_line())
 
     def _load_ticked(self) -> None:
-        # Use this computer's clock: the machine's clock may run a hundred times as fast.
+        # Use this computer's clock, because the machine's clock may run a hundred times as fast.
         line, seconds = load_line(self.lab), self.client.host.clock.monotonic_seconds()
         if line and seconds - self._load_reported_seconds >= LOAD_EVERY_SECONDS:
             self._load_reported_seconds = seconds
@@ -677,7 +677,7 @@ class TextApp(Frontend):
             self._line("restart starts it again; nothing that was measured is lost.")
 
     def _typed(self, line: str) -> bool:
-        """Handle a typed line; False: end the text mode."""
+        """Handle a typed line. Return False to end the text mode."""
         if self._is_awaited and line not in _LEAVES:
             self._held.append(line)
             return True
@@ -691,7 +691,7 @@ class TextApp(Frontend):
         word, _, rest = line.partition(" ")
         if word in _LEAVES:
             if self._command is not None:
-                self._line(f"raidlab {self._command} was still running, and is ended.")
+                self._line(f"raidlab {self._command} was still running, and was ended.")
             return False
         if self._text_drills.is_making:
             self._line(_MAKING)
@@ -726,7 +726,7 @@ class TextApp(Frontend):
             self._line(DRILL_HELP)
 
     def _perform(self, words: str) -> bool:
-        """Perform a raidlab command in the open lab; False for a command that only the command line can run."""
+        """Perform a raidlab command in the open lab. Return False if only the command line can run it."""
         if words.split() == ["drill"]:
             return self._text_drills.perform(verbs.DrillStatus() if self.drills.view else verbs.ListDrills())
         try:
@@ -740,7 +740,7 @@ class TextApp(Frontend):
                 self._line(DRILL_HELP)
             return True
         if isinstance(verb, Load) and (verb.size or verb.workload.endswith(".toml")):
-            # The app's loads have no such options, and the command line first warns about a foreign file.
+            # The app's loads lack these options, and the command line first warns about a foreign file.
             return False
         if isinstance(verb, Load) and self.lab.is_open:
             if self.lab.running_load:
@@ -757,7 +757,7 @@ class TextApp(Frontend):
         return verb is not None and self._text_drills.perform(verb)
 
     def _act(self, word: str, line: str) -> None:
-        """Perform an action named by its key or its name, or a raidlab command; report an unknown command."""
+        """Perform an action, given by its key or its name, or a raidlab command. Report an unknown command."""
         named_so = [each for each in KEY_ACTIONS if word in (each.key, each.short_name())]
         selection = selection_of(self.lab)
         obstacles = [each.obstacle(selection) for each in named_so]
@@ -815,7 +815,7 @@ class TextApp(Frontend):
         return f"next: {plain_step(self.drills.hint_line() or next_step(self.lab))}"
 
     def _choices(self) -> None:
-        """Print the commands that can be typed now: the possible actions, then those that are always accepted."""
+        """Print the commands that can be typed now. The possible actions precede those that are always accepted."""
         self._line("You can type now, each followed by Enter:")
         for action in applying(self.lab):
             self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")
@@ -887,7 +887,7 @@ class TextApp(Frontend):
             self._line(line)
 
     def show_soon(self) -> None:
-        """Do nothing: lines are printed when an event occurs."""
+        """Do nothing, because lines are printed when an event occurs."""
 
     def choose_freely(self) -> None:
         if not self.lab.is_open:
@@ -896,11 +896,11 @@ class TextApp(Frontend):
         TextBuild(self).show()
 
     def listen(self, answer: Callable[[str], None], explanation: str) -> None:
-        """Pass the next typed line to ``answer``; ``?`` shows ``explanation`` instead."""
+        """Pass the next typed line to ``answer``. ``?`` shows ``explanation`` instead."""
         self._answer, self._explanation = answer, explanation
 
     def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
-        """Like ``Frontend.ask``; lines typed before the plan is shown answer the question about it."""
+        """Like ``Frontend.ask``. Lines typed before the plan is shown answer the question about it."""
         self._is_awaited = True
 
         def show(plan: Plan | None) -> None:
@@ -938,7 +938,7 @@ class TextApp(Frontend):
         self.beside("command", lambda: self._run_here(words), on_done=ended)
 
     def _run_here(self, words: str) -> int:
-        """Run a command line on a separate thread; if it needs the machine, the lab is closed meanwhile."""
+        """Run a command line on a separate thread. If it needs the machine, close the lab meanwhile."""
         try:
             argv = shlex.split(words)
         except ValueError as error:
@@ -958,7 +958,7 @@ class TextApp(Frontend):
 
     @property
     def _columns(self) -> int:
-        """Number of columns of the terminal; 0 if the output is not a terminal."""
+        """Return the number of columns of the terminal, or 0 if the output is not a terminal."""
         return shutil.get_terminal_size().columns if self._write.isatty() else 0
 
     def _line(self, text: str) -> None:
@@ -968,7 +968,7 @@ class TextApp(Frontend):
 
 
 def main(on: str | None, run_line: RunLine, commands: Collection[str], read_verb: ReadVerb) -> int:
-    """Run the text mode; however it ends, the lab is closed. The arguments are those of ``TextApp``."""
+    """Run the text mode. However it ends, close the lab. The arguments are those of ``TextApp``."""
     if threading.current_thread() is not threading.main_thread():
         raise LabError("the text mode is already running here", hint="run it in another terminal")
     app = TextApp(on, run_line=run_line, commands=commands, read_verb=read_verb)

@@ -1,4 +1,4 @@
-"""Widgets that several screens share: lines of styled text, forms, figures, verdicts, bars of progress, titles.
+"""Widgets that several screens share: lines of styled text, forms, figures, verdicts, progress bars, titles.
 
 A widget that is given the values that it already shows is not painted again.
 """
@@ -36,7 +36,7 @@ STYLE_SHEET = Path(__file__).with_name("widgets.tcss")
 
 
 class Line:
-    """A line under construction: styled text, measured in cells, never wider than ``width``."""
+    """A line of styled text under construction, measured in cells and never wider than ``width``."""
 
     __slots__ = ("_segments", "filler", "length", "width")
 
@@ -51,7 +51,7 @@ class Line:
         return self.width - self.length
 
     def add(self, text: str, style: Style | None = None) -> Line:
-        """Append text, truncated to the room that is left."""
+        """Append text, truncated to the remaining room."""
         cells = cell_len(text)
         if cells > self.room:
             text, cells = set_cell_size(text, self.room), self.room
@@ -78,24 +78,24 @@ class Line:
 
 
 def shorten(text: str, cells: int, ellipsis: str) -> str:
-    """``text`` in at most ``cells`` cells, with ``ellipsis`` at the end if it was truncated."""
+    """Return ``text`` in at most ``cells`` cells, with ``ellipsis`` at the end if it was truncated."""
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, cells - 1).rstrip() + ellipsis if cells > 1 else set_cell_size(text, max(0, cells))
 
 
 class LineWidget(Widget):
-    """Subclasses implement ``paint``; their styles are component classes in ``STYLE_SHEET``."""
+    """A widget that paints lines. Subclasses implement ``paint``. Styles are component classes in ``STYLE_SHEET``."""
 
     _prefix = ""
-    """``time-chart`` for a ``TimeChart``, whose component classes are ``time-chart--title`` and so on.
+    """The prefix of component classes, such as ``time-chart`` for ``time-chart--title`` and so on.
 
-    A subclass without its own component classes has those of its parent.
+    A subclass without component classes of its own uses those of its parent.
     """
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None
     _brushes: dict[str, Style] | None = None
-    """Cache of styles while painting: computing one takes as long as painting a line. Key "": the widget's style."""
+    """A cache of styles, each of which takes as long to compute as painting a line. "" is the widget's style."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         prefix = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
@@ -104,11 +104,11 @@ class LineWidget(Widget):
         super().__init_subclass__(**options)
 
     def paint(self, width: int, height: int) -> list[Line]:
-        """The lines of the content; missing lines are blank."""
+        """Return the lines of the content. Missing lines are blank."""
         raise NotImplementedError
 
     def lines_needed(self, width: int) -> int:
-        """The number of lines of a widget whose height is ``auto``."""
+        """Return the number of lines of a widget whose height is ``auto``."""
         return len(self.paint(width, 0))
 
     @property
@@ -116,7 +116,7 @@ class LineWidget(Widget):
         return glyphs_of(self)
 
     def style(self, name: str) -> Style:
-        """The style of a component, on this widget's background."""
+        """Return the style of a component, on this widget's background."""
         known = {} if self._brushes is None else self._brushes
         if name not in known:
             known[name] = self.get_component_rich_style(f"{self._prefix}--{name}")
@@ -132,7 +132,7 @@ class LineWidget(Widget):
         return super().refresh(*regions, **options)
 
     def refresh_differences(self) -> None:
-        """Like ``refresh``, for small changes: only cells that differ are sent to the screen."""
+        """Like ``refresh``, but for small changes. Only cells that differ are sent to the screen."""
         if self._painted is None or self._painted_size != self.size:
             self.refresh()
             return
@@ -167,22 +167,22 @@ class LineWidget(Widget):
 
 
 class RowsWidget(LineWidget, Generic[Row]):
-    """A widget for a list of values; its height fits them."""
+    """A widget for a list of values, whose height fits them."""
 
     HIDES_WHEN_EMPTY: ClassVar[bool] = True
-    """False if a style sheet controls whether it is shown."""
+    """Whether it is hidden when empty. False if a style sheet controls that."""
 
     _rows: reactive[tuple[Row, ...]] = reactive((), layout=True)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows, in this order; without rows it is hidden (``HIDES_WHEN_EMPTY``)."""
+        """Show these rows, in this order. Without rows, hide the widget (``HIDES_WHEN_EMPTY``)."""
         if self.HIDES_WHEN_EMPTY:
             self.display = bool(rows)
         self._rows = tuple(rows)
 
 
 def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
-    """(first, end) of the cells in which two strips of the same width differ; equal numbers if they do not differ."""
+    """Return (first, end) of the cells in which two strips of the same width differ, or equal numbers if none do."""
     if old == new:
         return 0, 0
     start = _same_cells(list(old), list(new))
@@ -191,7 +191,7 @@ def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
 
 
 def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
-    """Number of cells of the equal segments at the start; the comparison is by whole segments."""
+    """Return the number of cells in the equal segments at the start, comparing whole segments."""
     cells = 0
     for one, other in zip(old, new, strict=False):
         if one != other:
@@ -201,7 +201,7 @@ def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` cells, broken at blanks; words longer than a line are broken too."""
+    """Break ``text`` at blanks into lines of at most ``width`` cells. Words longer than a line are broken too."""
     lines = [line.plain.strip() for line in Content(" ".join(text.split())).wrap(max(1, width))]
     # If a broken word exactly fills its last line, the blank after it is left on a line of its own.
     return [line for line in lines if line] or [""]
@@ -215,7 +215,7 @@ WidgetType = TypeVar("WidgetType", bound=Widget)
 
 
 class ChangingText(Static):
-    """A text that is repainted only if it differs, with a new layout only if it may need more or less room.
+    """A text that is repainted only if it changes, with a new layout only if it may need more or less room.
 
     A new layout paints the whole screen.
     """
@@ -242,9 +242,9 @@ class ChangingText(Static):
 
 
 def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "") -> Content:
-    """An entry of the list of lessons or drills; the further lines of a long title are aligned with its first one.
+    """Return an entry for the list of lessons or drills. All lines of a long title are aligned.
 
-    ``sign`` is (character, style); ``progress``, such as ``1/4``, follows the title.
+    ``sign`` is (character, style). ``progress``, such as ``1/4``, follows the title.
     """
     rest = " " * (len(sign[0]) + _NUMBER_CELLS)
     wrapped = f"\n{rest}".join(wrap(title, LIST_CELLS - len(rest) - (len(progress) + 1 if progress else 0)))
@@ -253,14 +253,14 @@ def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "")
 
 
 def titled(widget: WidgetType, title: str) -> WidgetType:
-    """Frame a part of a screen; returns the widget. The title is not markup: it may be from a foreign file."""
+    """Frame a part of a screen, and return it. The title is not markup, as it may come from a foreign file."""
     entitle(widget, title)
     widget.add_class("framed")
     return widget
 
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
-    """Set the title and subtitle of a border if they changed: Textual repaints the widget even for the same text."""
+    """Set a border's title and subtitle if they changed, since Textual repaints the widget even for the same text."""
     shown = (title, subtitle)
     if getattr(widget, "_entitled", None) != shown:
         widget._entitled = shown  # type: ignore[attr-defined]
@@ -272,31 +272,31 @@ def entitle(widget: Widget, title: str | None = None, subtitle: str | None = Non
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRow:
-    """One row: a label, the possible values, and the current one."""
+    """A row of a form, with a label, the possible values, and the current value."""
 
     key: str
     label: str
     values: tuple[str, ...] = ()
-    """The possible values, in the order of stepping; empty for a row without a choice."""
+    """The possible values, in the order of stepping. Empty for a row without a choice."""
     current: str = ""
     note: str = ""
     """A few words after the value, or the reason why there is none."""
 
     def step(self, by: int) -> str:
-        """The value ``by`` steps after the current one, cyclically."""
+        """Return the value ``by`` steps after the current one, cyclically."""
         if self.current not in self.values:
             return self.values[0]
         return self.values[(self.values.index(self.current) + by) % len(self.values)]
 
 
 def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
-    """The value ``by`` steps after the current one in the row ``key``; None if the row has no choice."""
+    """Return the value ``by`` steps after the current one in the row ``key``; None if the row has no choice."""
     values = [row.step(by) for row in rows if row.key == key and len(row.values) > 1]
     return values[0] if values else None
 
 
 class Choices(LineWidget, can_focus=True):
-    """Rows of values. Up and down move between the rows, left and right through the values of a row."""
+    """Rows of values. Up and down move between rows, left and right through the values of a row."""
 
     HELP = "Up and down choose a row, left and right its value."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -310,7 +310,7 @@ class Choices(LineWidget, can_focus=True):
 
     @dataclass
     class Stepped(Message):
-        """The user stepped ``by`` values; relative, because the value may change before the message is handled."""
+        """The user stepped ``by`` values. This is relative, as the value may change before the message is handled."""
 
         key: str
         by: int
@@ -320,7 +320,7 @@ class Choices(LineWidget, can_focus=True):
         self._rows = tuple(rows)
 
     def show(self, rows: Sequence[ChoiceRow]) -> None:
-        """Show these rows; the cursor stays on the same row number."""
+        """Show these rows. The cursor stays on the same row number."""
         if tuple(rows) != self._rows:
             is_other_height = len(rows) != len(self._rows)
             self._rows = tuple(rows)
@@ -379,7 +379,7 @@ _BAR_LEAST_CELLS = 8
 
 
 def bar(fraction: float, cells: int, glyphs: Glyphs) -> tuple[str, str]:
-    """(full part, empty part) of a bar; together they are ``cells`` wide."""
+    """Return (full part, empty part) of a bar that is ``cells`` wide in total."""
     exact = max(0.0, min(1.0, fraction)) * cells
     whole = int(exact)
     part = int((exact - whole) * (len(glyphs.bar_parts) + 1))
@@ -392,20 +392,20 @@ class SyncView:
     """The progress of a rebuild, a scrub, a reshape or other work."""
 
     action: str
-    """The name of the work: ``rebuild``, ``check``."""
+    """The name of the work, such as ``rebuild`` or ``check``."""
     fraction: float
-    """Progress, 0 to 1."""
+    """The progress, from 0 to 1."""
     bytes_per_second: float | None = None
     eta_seconds: float | None = None
     note: str = ""
-    """Shown in place of the rate and the remaining time."""
+    """Shown instead of the rate and the remaining time."""
 
 
 class SyncBar(LineWidget):
-    """One row: action, bar, per cent, rate, remaining time; parts that do not fit are omitted from the end."""
+    """A row with action, bar, per cent, rate and remaining time. Parts that do not fit are omitted from the end."""
 
     view: reactive[SyncView | None] = reactive(None)
-    """The progress to show; None: nothing."""
+    """The progress to show; None for nothing."""
 
     def paint(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -431,7 +431,7 @@ _BOLD = Style(bold=True)
 
 
 class Tile(LineWidget):
-    """A label above a figure, and a note: below it if there are three rows, else after it."""
+    """A label above a figure, with a note below it if there are three rows, else after it."""
 
     _shown: reactive[tuple[str, Tone, str]] = reactive(("–", Tone.QUIET, ""))
 
@@ -463,12 +463,12 @@ class Tile(LineWidget):
 
 
 def error_sentence(error: LabError) -> str:
-    """The message of an error and its hint."""
+    """Return the message of an error and its hint."""
     return f"{error.message}. {error.hint}".rstrip(". ") + "."
 
 
 class VerdictBanner(LineWidget):
-    """A verdict as a highlighted headline, and a sentence."""
+    """A verdict, as a highlighted headline and a sentence."""
 
     _shown: reactive[tuple[Tone, str, str] | None] = reactive(None, layout=True)
 

@@ -160,7 +160,7 @@ def test_q_says_which_command_it_ends(talk: Talk, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("lab.cli.main.run", run)
     talk.type("raidlab results")
     talk.ask("raidlab workloads", "not run: the previous raidlab command is still running.")
-    talk.ask("q", "raidlab results was still running, and is ended.")
+    talk.ask("q", "raidlab results was still running, and was ended.")
     may_end.set()
 
 
