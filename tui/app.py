@@ -304,8 +304,8 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     def end_by(self, number: int) -> None:
         """End the app after a signal, or after the terminal was closed. Any thread may call this at any time.
 
-        It raises no exception: an event loop swallows some exceptions, and others would leave the terminal in the mode
-        that the app uses.
+        It raises no exception, because an event loop swallows some exceptions, and others would leave the terminal in
+        the mode that the app uses.
         """
         self.ended_by = number
         if self._own_loop:
@@ -370,7 +370,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             screen.dismiss()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys that work everywhere while an open terminal has the focus: its programs receive them."""
+        """Disable the keys that work everywhere while an open terminal has the focus, whose programs receive them."""
         if action in _EVERYWHERE and self.terminal.is_open and isinstance(self.focused, TerminalView):
             return False
         return super().check_action(action, parameters)

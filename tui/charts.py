@@ -108,7 +108,7 @@ class _Plot:
     columns: int
     rows: int
     cells: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
-    """(row, column) -> (character, style)"""
+    """(character, style) by (row, column)."""
 
     def put(self, row: int, column: int, sign: str, style: str) -> None:
         """Draw into a cell, unless something was drawn in it before."""

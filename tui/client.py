@@ -85,7 +85,7 @@ class CommandLog:
 
 
 def run_safely(work: Callable[[], T]) -> T:
-    """Run work. Raises only LabError, into which unexpected exceptions are turned because the app must not end."""
+    """Run work. Raises only LabError, even for an unexpected exception, because the app must not end."""
     try:
         return work()
     except LabError:

@@ -359,8 +359,8 @@ class Frontend:
     ) -> threading.Thread:
         """Run work without a session on a separate thread.
 
-        Textual's thread workers are unsuitable: asyncio waits for their threads at the end, but the app must end
-        immediately.
+        Textual's thread workers are unsuitable, because asyncio waits for their threads at the end, but the app must
+        end immediately.
         """
 
         def run() -> None:
@@ -438,7 +438,7 @@ def named(make: MakePlan, session: LabSession) -> Plan | None:
 class PlanRun:
     """One run of a plan, started by ``PlanRun(frontend, plan).go_on()``.
 
-    A plan that waits for md between steps runs in parts: the waiting steps run on a separate thread, so that other
+    A plan that waits for md between steps runs in parts. The waiting steps run on a separate thread, so that other
     work can use the lab meanwhile. The functions of ``on_done`` are called after the first part, and ``on_error`` for
     an error in it; the other parts then run without involving the caller.
     """

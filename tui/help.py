@@ -1,4 +1,4 @@
-"""What explains the app: the help for a screen (F1), the command palette, and the welcome at the first start."""
+"""The help for a screen (F1), the command palette, and the welcome dialog at the first start."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ class PlanScreen(Modal[None]):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
-        """Limit the height of the steps, so that the buttons are always visible; long plans scroll."""
+        """Limit the height of the steps, so that the buttons are always visible. Long plans scroll."""
         if not self.query("#plan-box"):
             return
         box, steps = self.query_one("#plan-box"), self.query_one("#plan-steps")

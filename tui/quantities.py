@@ -22,7 +22,7 @@ class Unit(StrEnum):
 
 
 def format_value(value: float | None, unit: Unit) -> str:
-    """Return three digits and the unit, such as ``82.9k``, ``415 MB/s``, ``1.3 ms`` or ``43 %``; a dash for None."""
+    """Return three digits and the unit, such as ``82.9k``, ``415 MB/s``, ``1.3 ms`` or ``43 %``. None gives a dash."""
     if value is None or not math.isfinite(value):
         return "–"
     if unit is Unit.FRACTION:

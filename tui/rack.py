@@ -573,7 +573,7 @@ _TONES = {
 
 
 def tone_of(event: Event) -> Tone:
-    """The tone of an event."""
+    """Return the tone of an event."""
     return _TONES.get(event.kind.value, Tone.NOTICE)
 
 

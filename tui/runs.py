@@ -324,7 +324,7 @@ def request_of(
 
     chosen = target or parse_target(frontend.lab.target or "uml:")
     request = RunRequest(chosen, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
-    # raidlab starts a machine for each run if it can; any other machine exists only once, and the app has locked it.
+    # raidlab starts a machine for each run if it can. Any other machine exists only once, and the app has locked it.
     return request, nullcontext() if chosen.is_embedded else frontend.client.released()
 
 

@@ -467,7 +467,7 @@ def with_first_syncs(events: Iterable[Event], snapshot: Snapshot, going_on: set[
         if name in going_on and kind in _LOSSES:
             going_on.discard(name)
         if name in going_on and status:
-            # The inner arrays become ready one after another; only the last one is reported.
+            # The inner arrays become ready one after another, but only the last one is reported.
             is_partial = bool(status.inner) and (
                 kind == "member-in-sync" or (kind == "restored" and status.is_degraded)
             )

@@ -177,7 +177,7 @@ Run = tuple[str, tuple[Any, ...]]
 
 
 class TerminalScreen(pyte.Screen):
-    """The screen. One thread may feed it while another one reads it; both must hold ``lock``.
+    """The screen. One thread may feed it while another one reads it, but both must hold ``lock``.
 
     ``answer`` gets the replies to queries of a program, such as the position of the cursor.
     """

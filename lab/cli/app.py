@@ -95,7 +95,7 @@ def make_app(words: Collection[str] | None = None) -> App:
 
 
 def without_command(app: App, run_line: RunLine) -> int:
-    """Start the app, if it is installed and there is a terminal; otherwise print the help."""
+    """Start the app if it is installed and there is a terminal. Otherwise print the help."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     in_lines = options().text
     wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
@@ -105,7 +105,7 @@ def without_command(app: App, run_line: RunLine) -> int:
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         on = options().on
-        # This follows the import of the app: until then nothing has to be closed, and an exception could get lost.
+        # This follows the import of the app, since before it nothing has to be closed, and an exception could get lost.
         if wants_lines:
             open_text = frontend.load_text()
             signals.close_in_order()

@@ -1,4 +1,4 @@
-"""Reads the arguments of a command line: checks flags and numbers, and adds hints to errors."""
+"""Reads the arguments of a command line, checks flags and numbers, and adds hints to errors."""
 
 from __future__ import annotations
 

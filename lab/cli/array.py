@@ -254,7 +254,7 @@ def map_(
     ways = [block is not None, sector is not None and member is None, member is not None, file is not None]
     if sum(ways) != 1 or (member is not None and sector is None):
         raise SpecError(
-            "name exactly one thing to look for",
+            "specify exactly one thing to look for",
             hint="use --block N, --sector S, --member disk03 --sector S or --file PATH",
         )
     context = current()
@@ -298,7 +298,7 @@ def inspect(
     places = [word for word in (stripe, block) if word is not None]
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):
         raise SpecError(
-            "name exactly one stripe to inspect",
+            "specify exactly one stripe to inspect",
             hint="use --stripe N or --block N, optionally with --flip, or use --step-write N or --step-crash N alone",
         )
     if really and step_write is None:
@@ -445,7 +445,7 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
         array = session.array(spec.name)
         status = wait_with_bar(context, session, spec.name, action.waits_for) if wait else array.read()
         if status.owes_sync and not wait and context.is_embedded:
-            context.narrator.notice("the first resync continues only in an open lab: use --wait or 'raidlab watch'")
+            context.narrator.notice("the first resync continues only in an open lab; use --wait or 'raidlab watch'")
         print_array(context, array, status, made, is_long=True)
 
 

@@ -178,7 +178,7 @@ class Command(NamedTuple):
     help: str
 
     def add_to(self, app: App, words: Collection[str] | None = None) -> None:
-        """Add the command to a group; if ``words`` lacks its name, add only its name and help, and import nothing."""
+        """Add the command to a group. If ``words`` lacks its name, add only its name and help, and import nothing."""
         from cyclopts import App
 
         name = self.words.rpartition(" ")[2]
@@ -192,7 +192,7 @@ class Command(NamedTuple):
 
 
 def added_commands(above: str = "") -> Iterator[Command]:
-    """The commands that plugins add to ``raidlab``, or to one of its commands."""
+    """Yield the commands that plugins add to ``raidlab``, or to one of its commands."""
     return (each for each in extensions(Command) if each.words.rpartition(" ")[0] == above)
 
 

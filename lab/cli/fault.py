@@ -79,7 +79,7 @@ def run(
     """
     context = current()
     if bool(names) == every:
-        raise SpecError("name scenarios, or use --all", hint="'raidlab fault list' lists them")
+        raise SpecError("no scenario was specified", hint="name scenarios ('raidlab fault list'), or use --all")
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
     notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED

@@ -366,7 +366,7 @@ def _show_platforms(names: Sequence[str], margin: float) -> None:
         context.narrator.notice(problem)
     if not found:
         raise ResultError(
-            f"nothing can be compared: {'; '.join(problems) or 'no result was named'}",
+            f"nothing can be compared: {'; '.join(problems) or 'no result was specified'}",
             hint="name results of the same experiment on two or more machines",
         )
     context.out(
@@ -495,7 +495,8 @@ def _is_of_collection(
 def _fitting(chosen: Format, output: Path | None, context: Context, *, has_faults: bool) -> Format:
     if output is None and context.json:
         raise SpecError(
-            "a report cannot be JSON", hint="use 'raidlab --json results show ID' to print all figures, or add --output"
+            "a report cannot be printed as JSON",
+            hint="use 'raidlab --json results show ID' to print all figures, or add --output",
         )
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
         raise SpecError("an HTML report cannot be shown on a terminal", hint="add --output report.html")

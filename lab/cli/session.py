@@ -145,7 +145,7 @@ def _bounded(kind: Any) -> Any:
 
 
 def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given fields, converted to their types.
+    """Return the given fields, converted to their types.
 
     Raises SpecError, which suggests the nearest value, if a value is not one of its enumeration. Also raises it for an
     empty string that would mean "omitted", since such a string usually comes from an unset shell variable.
@@ -155,7 +155,7 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
         value, plain = given.get(field.name), _plain(field.type)
         if value == "" and field.default is not None:
             name = field.name.upper() if field.argument.is_placed else field.option
-            raise SpecError(f"{name} is empty", hint=f"give its value, or omit {name}")
+            raise SpecError(f"{name} is empty", hint=f"give it a value, or omit {name}")
         if value is None:
             if field.argument.left_out is not None:
                 found[field.name] = field.argument.left_out
@@ -226,11 +226,11 @@ def array_text(array: Array, status: ArrayStatus) -> str:
 
 
 def _wait_or_report(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
-    """Wait for the sync if requested, or if it would stop with this command; otherwise report that it continues."""
+    """Wait for the sync if requested, or if it would stop with this command. Otherwise report that it continues."""
     if session.is_embedded if wait is None else wait:
         wait_with_bar(context, session, name, what)
     elif session.is_embedded:
-        context.narrator.notice(f"the {what} continues only in an open lab: use 'raidlab watch'")
+        context.narrator.notice(f"the {what} continues only in an open lab; use 'raidlab watch'")
 
 
 def wait_with_bar(context: Context, session: LabSession, name: str, what: str) -> ArrayStatus:

@@ -220,7 +220,7 @@ def _same_addresses(plan: LintedPlan) -> Iterator[Seen]:
     for load in plan.loads:
         if plan.experiment.repeats > 1 and not load.has_own_seeds:
             observed = f"{plan.experiment.repeats} repeats on one sequence of addresses"
-            yield Seen(load.workload.id, observed, "another one for each")
+            yield Seen(load.workload.id, observed, "a different one for each")
 
 
 PLAN_CHECKS: Mapping[str, Check[LintedPlan]] = {

@@ -605,7 +605,7 @@ def same_addresses(record: ResultRecord) -> Iterator[Seen]:
     for key, cells in _by_load(record.cells).items():
         if len(cells) < 2:
             continue
-        name, expected = "/".join(key), "another one for each"
+        name, expected = "/".join(key), "a different one for each"
         addresses = {each.addresses or fingerprint(each.job_text, (), each.figures.fio_version) for each in cells}
         deaf, jobs = deaf_jobs(cells[0].job_text, cells[0].figures.fio_version)
         if len(addresses) == 1 and addresses != {""}:

@@ -230,7 +230,7 @@ _STDIN = ("-", "/dev/stdin")
 
 @dataclass(frozen=True, slots=True)
 class FioSetting:
-    """One option of a job. ``name`` is fio's canonical name; ``value`` is ``1`` if none is given."""
+    """One option of a job. ``name`` is fio's canonical name, and ``value`` is ``1`` if none is given."""
 
     name: str
     value: str

@@ -83,7 +83,7 @@ def _shortened(record: ResultRecord) -> Iterator[str]:
         yield from bad_repeats(record)
         return
     yield from (problem for problem in bad_repeats(record) if not problem.endswith(": planned, not measured"))
-    yield f"{len(missing)} of {len(record.planned_cells)} cells are planned, not measured: {missing[0]} and others"
+    yield f"{len(missing)} of {len(record.planned_cells)} planned cells were not measured: {missing[0]} and others"
 
 
 def _cleaned(cell: CellRecord) -> CellRecord | None:
@@ -138,7 +138,7 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
         )
         for each in found
     )
-    note = "medians of each result divided by those of its own baseline: raw figures of machines are not compared"
+    note = "medians of each result divided by those of its own baseline, as raw figures of machines are not comparable"
     return Table(f"{experiment}: ratios", (*columns, Column("half of them"), Column("all")), body, (note,))
 
 
@@ -197,7 +197,7 @@ def collect(
             detailed.append(each)
     if not listed and not failures and not others:
         raise ResultError(
-            f"nothing to report: {'; '.join(problems) or 'no result was named'}",
+            f"nothing to report: {'; '.join(problems) or 'no result was specified'}",
             hint="'raidlab results' lists the results",
         )
     if len(listed) > MOST_DETAILED:

@@ -324,7 +324,7 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
         columns += (Column("Kendall's tau", form=".2f"), Column("pairs known"), Column("reversed"))
         short = dict(zip(whole, names, strict=True))
         agreements = tuple(_agreement_row(each, short) for each in found.agreements)
-        note = "tau: of the medians, without an interval; pairs known: those with a verdict on both machines"
+        note = "tau is that of the medians, without an interval; pairs known have a verdict on both machines"
         yield Table("Order of the arrays", columns, agreements, (note,))
     if found.conclusions:
         columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
@@ -396,7 +396,7 @@ def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
 _UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
 """Rates of a disk in arbitrary units. If the disks are the limit, ratios do not depend on their speed."""
 
-NO_CPU_TIME = "CPU cost is undefined in virtual time: the clock does not advance while the processor works"
+NO_CPU_TIME = "CPU cost is undefined in virtual time, because the clock does not advance while the processor works"
 
 
 class Holds(StrEnum):
@@ -838,8 +838,8 @@ def csv_text(record: ResultRecord) -> str:
 
 
 _PROCESSOR_BOUND = (
-    "Its disks answer as fast as it asks, so levels look more alike than on drives: neither figures nor ratios are "
-    "those of drives."
+    "Its disks answer as fast as it asks, so levels look more alike than on drives, and neither figures nor ratios "
+    "apply to drives."
 )
 STUDY_ANTIOQUIA = "antioquia"
 

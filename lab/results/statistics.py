@@ -338,7 +338,7 @@ class RatioOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome; ``reason`` says why there is no verdict, and is empty if there is one."""
+    """An outcome. ``reason`` says why there is no verdict, and is empty if there is one."""
 
     outcome: RatioOutcome
     reason: str = ""

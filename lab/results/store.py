@@ -56,7 +56,7 @@ Entry = CellRecord | RebuildRecord
 
 
 class ResultNotStored(ResultError):
-    """The finished record could not be written to its folder; ``payload`` holds its bytes, to be saved elsewhere."""
+    """The finished record could not be written to its folder. ``payload`` holds its bytes, to be saved elsewhere."""
 
     def __init__(self, cause: ResultError, payload: bytes) -> None:
         super().__init__(cause.message, hint=f"{cause.hint}; the finished record can be saved elsewhere")
@@ -500,7 +500,7 @@ class MeasuredRebuild:
     experiment: str
     array: str
     under_workload: str
-    """Empty: none."""
+    """The workload during the rebuilds; empty if there was none."""
     bytes_per_second: float
     """The median of the repeats."""
     count: int

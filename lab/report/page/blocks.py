@@ -269,7 +269,7 @@ class PageSection:
 
 @dataclass(frozen=True, slots=True)
 class OwnScripts:
-    """Scripts and styles in ``folder`` for an interactive page; ``data`` is embedded as JSON."""
+    """Scripts and styles in ``folder`` for an interactive page, which embeds ``data`` as JSON."""
 
     folder: Path
     scripts: tuple[str, ...]

@@ -91,8 +91,8 @@ _MOST_PLOTTED_REBUILDS = 6
 
 _FOOTER = (
     "Bars and points are medians of all repeats; lines through them are intervals that cover the true median (95 % "
-    "from six repeats on); small strokes are the single repeats. Absolute figures of an embedded kernel have no "
-    "meaning elsewhere; ratios and orders do if emulated drives limit the speed."
+    "from six repeats on); small strokes are the individual repeats. Absolute figures of an embedded kernel have "
+    "no meaning elsewhere, but ratios and orders do if emulated drives limit the speed."
 )
 _FEW_RESULTS = 12
 """A list with more results than this is folded at first."""
@@ -204,7 +204,7 @@ def _overview(detailed: Sequence[Loaded]) -> Table | None:
     if not body:
         return None
     columns = (Column("study", False), Column("measured as", False), *(Column(words) for words, _ in _KINDS))
-    note = "numbers of findings, each a ratio; cannot tell: undecided (a verdict needs at least six repeats)"
+    note = "numbers of findings, each a ratio; 'cannot tell' means undecided (a verdict needs at least six repeats)"
     return Table("The studies' findings", columns, tuple(body), (note,))
 
 

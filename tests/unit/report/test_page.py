@@ -170,7 +170,7 @@ PLANNED = tuple(f"raid5/x/healthy/{n}" for n in range(40))
         ),
         (
             record(cells=(ONE,), planned_cells=PLANNED),
-            ["39 of 40 cells are planned, not measured: raid5/x/healthy/1 and others"],
+            ["39 of 40 planned cells were not measured: raid5/x/healthy/1 and others"],
         ),
     ],
     ids=["off theory", "a stamp with its remedy", "a missing repeat", "an interrupted run"],
