@@ -38,12 +38,12 @@ class Modal(ModalScreen[R]):
         app = getters.app(BaseApp)
 
     SEEN_FIRST: ClassVar[bool] = False
-    """Whether to ignore keys (except Escape) typed before the screen was visible, since they cannot confirm it."""
+    """Whether to ignore keys (except Escape) typed before the screen was visible, since they cannot refer to it."""
 
     _shown_seconds = math.inf
     _has_left = False
     _answers: tuple[R | None, ...] = ()
-    """The result with which it is dismissed as soon as no screen is above it."""
+    """The result for dismissing the screen as soon as no other screen is above it."""
 
     def dismiss(self, result: R | None = None) -> AwaitComplete:
         """Dismiss the screen once with a result, now or as soon as no screen is above it."""

@@ -64,7 +64,7 @@ class DrillView:
     rules: str
     hints: tuple[str, ...]
     status: tuple[tuple[str, str], ...]
-    """(label, text) of each line about its progress, of which the time is the first."""
+    """(label, text) of each line about its progress. The first line shows the time."""
     is_committed: bool
     touched_bytes: int
     has_more_hints: bool
@@ -97,7 +97,7 @@ class Drills:
         self.on_making: Callable[[bool], object] = lambda _: None
         """Called with True before a disaster is prepared, and with False afterwards, so that the work can be hidden."""
         self.on_open: Callable[[bool], object] = lambda _: None
-        """Called when a drill has been opened, with whether it was just prepared and not found in the lab."""
+        """Called when a drill has been opened, with True if it was just prepared, False if it was found in the lab."""
         self.is_finding = False
         """Whether a drill that was found in the lab is being read."""
         self._may_end = False

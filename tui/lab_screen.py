@@ -502,7 +502,7 @@ class LabScreen(ModeScreen):
     def __init__(self) -> None:
         super().__init__()
         self._followed = ""
-        """The selected disk to which the rack's cursor was moved last."""
+        """The selected disk that the rack's cursor was last moved to."""
         self._shown = ("", "")
         """The array and the disk that keys apply to, as last shown or selected."""
 

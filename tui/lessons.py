@@ -759,7 +759,7 @@ _BAR_CELLS = 20
 
 
 class LessonPanel(VerticalScroll):
-    """Shows a ``LessonView``, of which it repaints only changed parts.
+    """Shows a ``LessonView``, and repaints only what has changed.
 
     Args:
         continue_key: the name of the key that continues after an explanation.

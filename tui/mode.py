@@ -144,7 +144,7 @@ class HintLine(ChangingText):
 
 
 class KeyLine(Footer):
-    """As many of the keys that apply as fit completely. F1 lists all of them."""
+    """The keys that apply, without those that do not fit completely. F1 lists all of them."""
 
     def __init__(self) -> None:
         super().__init__(compact=True, show_command_palette=False)

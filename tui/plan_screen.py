@@ -185,7 +185,7 @@ class PlanScreen(Modal[None]):
     Args:
         make: makes the plan, on the lab's thread.
         note: a sentence about the plan for the user.
-        on_done: called when the plan (or its first part, if it waits for md) has run, or at once if there is no plan.
+        on_done: called when the plan (or its first part, if it waits for md) has run, or immediately without a plan.
     """
 
     CSS_PATH = "plan_screen.tcss"

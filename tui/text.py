@@ -106,7 +106,7 @@ Time on this machine is virtual: you set the pace of its clock. Enter alone show
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
-# For keys of the app, the commands of the text mode.
+# Commands of the text mode that replace keys of the app.
 _WORDS = {
     "[b]Tab[/b] selects, [b]Enter[/b] starts it": "its name starts it",
     "[b]F1[/b] explains the screen": "help explains",

@@ -247,7 +247,7 @@ def map_(
     sector: Annotated[
         str | None, Parameter(help="A sector of 512 bytes, counted on the array or, with --member, on that disk.")
     ] = None,
-    member: Annotated[str | None, Parameter(help="The disk of the array to which --sector refers.")] = None,
+    member: Annotated[str | None, Parameter(help="The disk of the array that --sector refers to.")] = None,
     file: Annotated[str | None, Parameter(help="A file on the array's file system, or a path on the machine.")] = None,
 ) -> None:
     """Show where a block or a file of an array lies on its members, or what a sector of a member holds."""

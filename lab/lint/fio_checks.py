@@ -179,7 +179,7 @@ def bytes_of(text: str, kib_base: int = KIB_BASE) -> int | None:
     if found is None:
         return None
     number, prefix, binary, unit = found.groups()
-    # The meaning of "kib" is the opposite of that of "k" and "kb", but the meaning of "ki" is not.
+    # "kib" has the opposite meaning of "k" and "kb", whereas "ki" has the same.
     base = {1024: 1000, 1000: 1024}.get(kib_base, kib_base) if binary and unit else kib_base
     return (number_of(number) or 0) * int(base ** " kmgtp".index(prefix.lower() or " "))
 
@@ -320,7 +320,7 @@ class FioJob:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """The location of each part that is not checked, and a sentence with the reason."""
     reaches: list[tuple[str, str]] = field(default_factory=list)
-    """The location and means of each access to anything outside the job by means other than a job's option."""
+    """Each access outside the job that does not come from a job's option, as its location and means."""
     files: list[str] = field(default_factory=list)
     """Job files named on a command line; ``-`` is standard input."""
     has_jobs: bool = False

@@ -64,7 +64,7 @@ class DiskRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Hardware and software of a measurement, which must be equal in a comparison."""
+    """The hardware and software of a measurement, which must be the same in all results of a comparison."""
 
     target: Word
     host_name: Word

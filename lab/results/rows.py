@@ -69,7 +69,7 @@ class Row:
         return self.estimate(values) if values else None
 
     def cpu_by_repeat(self, name: str) -> dict[int, float]:
-        """Map the number of each repeat that has the named CPU figure to the figure."""
+        """Map the number of each repeat to its CPU figure ``name``, if it has one."""
         figures = {cell.repeat: getattr(cell.cpu, name) for cell in self.cells if cell.cpu}
         return {repeat: value for repeat, value in figures.items() if value is not None}
 

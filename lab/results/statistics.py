@@ -308,7 +308,7 @@ def smallest_p_value(first: int, second: int | None) -> float:
 
 
 def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
-    """Return how many repeats can show a clear difference in one of ``comparisons`` if the others show none."""
+    """Return the fewest repeats that can show a clear difference in one of ``comparisons`` if the others show none."""
     count = 1
     while smallest_p_value(count, None if are_paired else count) > SIGNIFICANCE / comparisons:
         count += 1

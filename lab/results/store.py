@@ -532,7 +532,7 @@ class ResultFormat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """A result that the user named."""
+    """A result that the user specified."""
 
     record: ResultRecord
     source: str
@@ -612,7 +612,7 @@ def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, by
 def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Import a file, a result's folder, or a folder of results. Return the new ids, and those already in the store.
 
-    Raises ResultError, and stores nothing, if a result is damaged, is newer than this raidlab, or has another's id.
+    Raises ResultError, and stores nothing, if a result is damaged, is newer than this raidlab, or has a wrong id.
     """
     found = _in_folder(source) if source.is_dir() else read_files(source)
     if not found.ids:
