@@ -22,7 +22,7 @@ from tui.sweeps import Sweeps
 from tui.terminal import TerminalSession
 
 _YOUNG_OBJECTS = 5_000
-"""Number of new objects that trigger a collection of the youngest generation, about as many as one painting needs."""
+"""After this many new objects, about as many as one painting creates, the youngest generation is collected."""
 _YOUNG_ROUNDS = 10
 _OLD_ROUNDS = 10
 

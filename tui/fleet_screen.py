@@ -420,7 +420,7 @@ def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoic
     old, old_low, old_high = fleet_losses(*before)
     new, new_low, new_high = fleet_losses(*after)
     if before[1].losses_per_array_year == after[1].losses_per_array_year:
-        # Only the number of arrays or years differs, so no part of the difference is chance.
+        # Only the number of arrays or years differs, so none of the difference is due to chance.
         old_low = old_high = old
         new_low = new_high = new
     if old_low <= new_high and new_low <= old_high:

@@ -88,7 +88,7 @@ class Glyphs:
     bar_loose: str = "▒"
     """The uncertain end of a bar."""
     expected: str = "◆"
-    """The end of a bar that theory predicts."""
+    """The end of a bar, as predicted by theory."""
 
 
 UNICODE = Glyphs()

@@ -254,7 +254,7 @@ _FIRST = "rand-read-4k"
 _POLL_SECONDS = 1.0
 """Time between two reads of the status of another process's sweep."""
 _TICKS_PER_READ = 4
-"""How many ticks pass between two checks whether another process has started a sweep."""
+"""How many ticks pass between two checks for a sweep that another process has started."""
 
 
 class RunScreen(ModeScreen):

@@ -612,7 +612,7 @@ class TextApp(Frontend):
                 self._handle_message(item)
 
     def end_by(self, number: int) -> None:
-        """End the text mode after a signal or a lost terminal. An exception could interrupt the closing of the lab."""
+        """End the text mode after a signal or a lost terminal. An exception could interrupt closing the lab."""
         self.ended_by = number
         self._inbox.put(None)
 

@@ -342,7 +342,7 @@ class Choices(LineWidget, can_focus=True):
             return
         event.stop()
         self._cursor = offset.y
-        # A click before the value steps back, a click on it or after it steps forward.
+        # A click before the value steps back, and a click on it or after it steps forward.
         if offset.x >= self._label_cells:
             self.action_step(-1 if offset.x < self._label_cells + 2 else 1)
 

@@ -33,7 +33,7 @@ MOST_CACHED_FRACTION = 0.05
 MOST_WAITED_FRACTION = 0.10
 """A measurement was disturbed if the machine waited longer than this for a processor."""
 LEAST_SHARE_MEASURED = 0.8
-"""Minimum share of the requested time that was measured. It is smaller if fio's status documents come late."""
+"""At least this share of the requested time must be measured. It is less if fio's status documents come late."""
 
 
 @dataclass(frozen=True, slots=True)

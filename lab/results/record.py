@@ -35,7 +35,7 @@ HEALTHY, DEGRADED, REBUILDING, RESTORED = PHASES = ("healthy", "degraded", "rebu
 SCHEMA_VERSION = 2
 MOST_CELLS = 10_000
 MOST_ARRAYS = 200
-"""Every pair of arrays is compared. The largest experiment of the catalogue has 1,146 cells on 41 arrays."""
+"""Limits, since every pair of arrays is compared. The catalogue's largest experiment has 1,146 cells on 41 arrays."""
 Word = Annotated[str, msgspec.Meta(max_length=300)]
 """A name. Its length is limited because the widest word of a column sets the width of a table."""
 Line = Annotated[str, msgspec.Meta(max_length=4000)]
@@ -114,7 +114,7 @@ class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     details: dict[Word, Line] = {}
     """What mdadm and sysfs report about it, verbatim."""
     content_sums: dict[Word, Word] = {}
-    """For each disk, the SHA-256 of its size and its non-blank pages at the last stop, in virtual time only."""
+    """The SHA-256 of each disk's size and non-blank pages when the array was last stopped, in virtual time only."""
 
 
 class CpuFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -63,7 +63,7 @@ def order_statistic_coverage(n: int, k: int) -> float:
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     """Return the looks that decide whether a cell needs more repeats, or () if the number is fixed.
 
-    There are three. At the first, the range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 %
+    There are at most three. At the first, the range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 %
     of the 5 % allowed. The second look gets half of this, and the last look the rest. The second look lies between the
     geometric and the arithmetic mean of the other two, where it uses its share best.
     """
@@ -73,7 +73,7 @@ def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     first = max(repeats, FEWEST_FOR_INTERVAL)
     if first >= most_repeats:
         return (_largest(most_repeats, _MISSES),)
-    # The range of six repeats alone takes more than a third.
+    # The range of six repeats alone uses more than a third of the misses allowed.
     made = [_largest(first, max(_MISSES / 3, InterimLook(first, 1).miss))]
     left = _MISSES - made[0].miss
     places = range(math.ceil(math.sqrt(first * most_repeats)), (first + most_repeats) // 2 + 1)
