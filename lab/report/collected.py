@@ -143,7 +143,7 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
 
 
 MOST_DETAILED = 12
-"""Up to this many results are shown in full. Above, each is one line, and each experiment a distribution."""
+"""Up to this many results are shown in full. If there are more, each is a line, and each experiment a distribution."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,9 @@ def order_statistic_coverage(n: int, k: int) -> float:
 def looks(repeats: int, most_repeats: int) -> tuple[InterimLook, ...]:
     """Return the looks that decide whether a cell needs more repeats, or () if the number is fixed.
 
-    There are at most three. At the first, the range of six repeats misses the median in 3.1 % of the cases, which leaves 1.9 %
-    of the 5 % allowed. The second look gets half of this, and the last look the rest. The second look lies between the
-    geometric and the arithmetic mean of the other two, where it uses its share best.
+    There are at most three. At the first, the range of six repeats misses the median in 3.1 % of the cases, which
+    leaves 1.9 % of the 5 % allowed. The second look gets half of this, and the last look the rest. The second look lies
+    between the geometric and the arithmetic mean of the other two, where it uses its share best.
     """
     if most_repeats <= repeats:
         return ()
@@ -188,7 +188,7 @@ def outliers(samples: Sequence[float]) -> tuple[int, ...]:
 
 SIGNIFICANCE = 0.05
 _EXACT_PAIRS = 50
-"""Up to this many pairs, scipy's exact signed-rank distribution is used. Above, the normal approximation is as good."""
+"""Up to this many pairs, the exact signed-rank distribution is used. For more, the normal approximation is as good."""
 _EXACT_PRODUCT = 2500
 
 
