@@ -547,7 +547,7 @@ def _resumes(argv: Sequence[str]) -> bool:
 
 
 def _chooses_target(argv: Sequence[str]) -> bool:
-    """Whether the command names its target, or runs on machines of its own: a sweep, or a result that is resumed."""
+    """Whether the command specifies its target, or runs on machines of its own (a sweep, or a resumed result)."""
     return any(word.partition("=")[0] == "--on" for word in argv) or argv[:1] == ["sweep"] or _resumes(argv)
 
 

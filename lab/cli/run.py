@@ -130,7 +130,7 @@ def _require_fitting(
     if name and resume:
         raise SpecError(
             "--resume cannot be combined with the name of an experiment",
-            hint="the result records its experiment: omit the name",
+            hint="omit the name, which the result records",
         )
     if resume and is_plan:
         raise SpecError(

@@ -35,7 +35,7 @@ def _what_if(**fleet: Any) -> LossFigures:
 
 PLUGIN = Plugin(
     (
-        Command("fleet", _fleet, "How often a fleet of arrays loses data over the years, and how much."),
+        Command("fleet", _fleet, "Simulate how often a fleet of arrays loses data over the years, and how much."),
         LessonReading(_reading),
         FleetLosses(_what_if),
     ),

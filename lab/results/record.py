@@ -374,7 +374,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         for member in self.members:
             columns += [member.read_bytes_per_second, member.written_bytes_per_second]
         if any(len(column) != len(self.seconds) for column in columns):
-            raise ValueError("columns of different lengths")
+            raise ValueError("its columns have different lengths")
 
 
 def encode_timeline(timeline: Timeline) -> str:

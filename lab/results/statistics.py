@@ -159,10 +159,10 @@ def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Est
     samples, or if one is not finite.
     """
     if not samples:
-        raise SpecError("no samples: there is no median", hint="measure first")
+        raise SpecError("a median needs samples, but there are none", hint="measure first")
     if not all(map(math.isfinite, samples)):
         raise SpecError(
-            "a sample is not a number: there is no median", hint="check the repeat that produced NaN or infinity"
+            "a sample is not a number, so there is no median", hint="check the repeat that produced NaN or infinity"
         )
     ordered = sorted(samples)
     n = len(ordered)
@@ -233,7 +233,7 @@ class RatioTest:
     def apart(cls, numerator: Sequence[float], denominator: Sequence[float]) -> Self:
         """Test two separate runs. Raises SpecError if there are no samples, or if a value is not above 0."""
         if not numerator or not denominator:
-            raise SpecError("no samples: there is no ratio", hint="measure first")
+            raise SpecError("a ratio needs samples, but there are none", hint="measure first")
         _require_speeds([*numerator, *denominator])
         return cls(tuple(map(math.log, numerator)), tuple(map(math.log, denominator)))
 

@@ -191,7 +191,7 @@ class ResultFiles:
                 self.document(result_id, name)
         elif missing := [name for name in record.files if name not in self.documents[result_id]]:
             raise ResultError(
-                f"result '{result_id}' in '{self.source}' lacks {', '.join(missing[:3])}", hint="copy it again"
+                f"result '{result_id}' in '{self.source}' lacks {', '.join(missing[:3])}", hint="copy the result again"
             )
         return record
 
@@ -369,7 +369,7 @@ class ResultStore:
             raise _unreadable(f"result '{folder.name}'", error) from error
 
     def resumable(self) -> Iterator[ResultSummary]:
-        """The results that can be resumed now, newest first: incomplete, with a measurement, and not being written."""
+        """Yield the results that can be resumed now, newest first. They contain a measurement and are not in use."""
         for each in self.list():
             if each.can_be_resumed and each.measured_count and not self.runs.is_held(each.id):
                 yield each

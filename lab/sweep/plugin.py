@@ -43,7 +43,7 @@ def _desk(target: Target, host: Host) -> SweepDesk:
 
 PLUGIN = Plugin(
     (
-        Command("sweep", _sweep, "An experiment over many combinations, on any cluster."),
+        Command("sweep", _sweep, "Run an experiment over many combinations, on any cluster."),
         Cluster(_calls_on),
         CollectionReport(_report),
         Sweeping(_desk),
