@@ -371,7 +371,7 @@ class Draft:
     bitmap: str = _NONE
     file_system: FileSystem = FileSystem.RAW
     reference: int | None = None
-    """Number of data chunks in a full stripe. It may be fewer than members minus one, for which None stands."""
+    """Number of data chunks in a full stripe, which some kinds let users choose. None stands for members minus one."""
 
     @property
     def kind(self) -> ArrayKind:

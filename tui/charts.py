@@ -517,7 +517,7 @@ class _Picture:
 
 
 class StripeDiagram(LineWidget):
-    """A diagram of stripe rows × members. A failed member's chunks are crossed out, as rebuildable or lost."""
+    """A diagram of stripe rows × members. A failed member's chunks are crossed out and marked."""
 
     rows = 6
     """The number of rows with ``height: auto``. Otherwise, as many rows as fit are shown."""

@@ -38,7 +38,7 @@ class Modal(ModalScreen[R]):
         app = getters.app(BaseApp)
 
     SEEN_FIRST: ClassVar[bool] = False
-    """Whether to ignore keys (except Escape) typed before the screen was visible, since they cannot refer to it."""
+    """Whether keys typed before the screen was visible (except Escape) are ignored, so that they confirm nothing."""
 
     _shown_seconds = math.inf
     _has_left = False

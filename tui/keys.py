@@ -19,7 +19,7 @@ class CommandKey(Binding):
     """A key that corresponds to a command. Other bindings only show, select or leave something."""
 
     command: str = ""
-    """The part of the command after ``raidlab``."""
+    """The arguments of ``raidlab`` that make up the command."""
 
 
 def key_for(

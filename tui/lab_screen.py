@@ -610,7 +610,7 @@ class LabScreen(ModeScreen):
         self._open_menu(name, Fills.ARRAY)
 
     def _open_menu(self, name: str, acts_on: Fills) -> None:
-        """Show a menu of all possible actions. Those on a disk or on an array come first, as ``acts_on`` says."""
+        """Show a menu of all possible actions. Those that act on a disk, or on an array (``acts_on``), come first."""
         state = self.app.lab
         found = sorted(applying(state), key=lambda kind: kind.acts_on() is not acts_on)
         if not found:

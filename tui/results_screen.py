@@ -308,7 +308,7 @@ class ResultsScreen(ModeScreen):
         self._allowed: set[frozenset[str]] = set()
         """Pairs of ids of results that the user compares although their conditions differ."""
         self._is_refused = False
-        """Whether the comparison is refused because the conditions differ and the user has not allowed it."""
+        """Whether the comparison is refused because the conditions differ and the user has not allowed that."""
         self._comparisons: dict[tuple[str, str], Comparison | LabError | None] = {}
         """The comparison or error for each (first id, second id); None while it is computed."""
         self._had_run = False

@@ -500,7 +500,7 @@ class StripeScreen(ModeScreen):
 
 
 def _read_state(state: LabState) -> tuple[object, ...]:
-    """Return the state of the array, whose changes make the stripe be reread. Writes by a load are ignored."""
+    """Return the state of the array. When it changes, the stripe is reread. Writes by a load are ignored."""
     status = state.selected
     if status is None:
         return ()

@@ -188,7 +188,7 @@ def print_page(markdown: str) -> None:
 
 
 def print_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequence[str]]]) -> None:
-    """Print the files without errors (id, path, kind, shell lines), with the shell lines of files not from raidlab."""
+    """Print the files (id, path, kind, shell lines) that have no errors, with the shell lines of foreign files."""
     notes = {path: foreign_note(path, kind, lines) for _, path, kind, lines in files}
     foreign = [(name, foreign_lines(lines)) for name, path, _, lines in files if notes[path]]
     if context.json:

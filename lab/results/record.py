@@ -225,7 +225,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     other_seconds: Figure = 0.0
     total_seconds: Figure = 0.0
     simulated_seconds: dict[Word, Figure] = {}
-    """In virtual time, times on its own clock: ``fio``, ``mkfs``, ``mdadm``, ``resync``, ``other`` and ``total``."""
+    """Times on the virtual clock, if any: ``fio``, ``mkfs``, ``mdadm``, ``resync``, ``other`` and ``total``."""
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -261,7 +261,7 @@ def unpacked(data: bytes, what: str) -> str:
 
 
 def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
-    """Decode the record of ``result_id``. Raises ResultError as ``decode_record`` does, and if its id is different.
+    """Decode the record of ``result_id``. Raises ResultError when ``decode_record`` does, or if its id is different.
 
     If the name of a result copied from a virtual machine is already taken, it is stored with the machine's name
     appended (provision/vagrant/results.rb), and the longer name becomes its id.
