@@ -133,8 +133,7 @@ class Guide:
 
     def _open_languages(self) -> tuple[str, ...]:
         """Return the languages of the open lesson. Raises SpecError, because a student's own file may have changed."""
-        name = self._student.state.lesson if self._student else ""
-        return self._student.find(name).languages if self._student and name else ()
+        return self._student.find(self._attempt.name).languages if self._student and self._attempt else ()
 
     def receive(self, message: LabMessage) -> None:
         if isinstance(message, SnapshotTaken):

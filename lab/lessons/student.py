@@ -235,10 +235,15 @@ class LessonSession:
         *,
         store: Callable[[Progress], None],
         read: Callable[[], Progress | None] = lambda: None,
+        name: str = "",
         host: Host,
     ) -> None:
-        """``store`` and ``read`` access the stored progress; ``read`` returns None if nothing is stored."""
+        """``store`` and ``read`` access the stored progress; ``read`` returns None if nothing is stored.
+
+        ``name`` is the path of the lesson's file if it is not in the course.
+        """
         self.lesson = lesson
+        self.name = name or lesson.id
         self.progress = progress
         self._store_progress, self._read_progress = store, read
         self._host = host
@@ -290,6 +295,10 @@ class LessonSession:
 
     def note_help(self) -> None:
         self._change(lambda progress: engine.note_help(self.lesson, progress))
+
+    def set_language(self, language: str) -> None:
+        """Store the language of this attempt. Raises LessonError if another program has started the lesson again."""
+        self._change(lambda progress: msgspec.structs.replace(progress, language=language))
 
     def evaluate(self, lab: CheckedState) -> StepView | None:
         view = engine.evaluate(self.lesson, self.progress, lab)
@@ -437,9 +446,10 @@ class Student:
         chosen = desk.seed if seed is None else seed
         lesson = files.ready(chosen, language)
         progress = engine.begin(lesson, target=str(target), now_utc=utc_text(self._host.clock))
+        name = _stored_name(word, files)
         self._store.store_progress(progress)
-        self._store.store_desk(StudentState(lesson=_stored_name(word, files), seed=chosen, language=language))
-        opened = self._opened(lesson, progress)
+        self._store.store_desk(StudentState(lesson=name, seed=chosen, language=language))
+        opened = self._opened(lesson, progress, name)
         for name, (_, text) in lesson.measures.items():
             self._store.store_experiment(f"{lesson.id}-{name}", text)
         return opened
@@ -449,17 +459,20 @@ class Student:
         progress = self._store.progress(files.lesson.id)
         if progress is None:
             return None
-        self._store.store_desk(msgspec.structs.replace(self.state, lesson=_stored_name(word, files)))
-        return self._opened(files.ready(progress.seed, progress.language), progress)
+        name = _stored_name(word, files)
+        self._store.store_desk(msgspec.structs.replace(self.state, lesson=name))
+        return self._opened(files.ready(progress.seed, progress.language), progress, name)
 
     def translate(self, opened: LessonSession, language: str) -> LessonSession:
-        """Return the same lesson and progress in another language. Raises SpecError if there is no such translation."""
-        files = self.find(self.state.lesson or opened.lesson.id)
+        """Return the same lesson and progress in another language.
+
+        Raises SpecError if there is no such translation, and the errors of ``LessonSession.set_language``.
+        """
+        files = self.find(opened.name)
         chosen = self.language_for(files, language)
-        progress = msgspec.structs.replace(opened.progress, language=chosen)
-        self._store.store_progress(progress)
+        opened.set_language(chosen)
         self._store.store_desk(msgspec.structs.replace(self.state, language=chosen))
-        return self._opened(files.ready(progress.seed, chosen), progress)
+        return self._opened(files.ready(opened.progress.seed, chosen), opened.progress, opened.name)
 
     def open_lesson(self) -> LessonSession | None:
         word = self.state.lesson
@@ -467,7 +480,7 @@ class Student:
             return None
         files = self.find(word)
         progress = self._store.progress(files.lesson.id)
-        return self._opened(files.ready(progress.seed, progress.language), progress) if progress else None
+        return self._opened(files.ready(progress.seed, progress.language), progress, word) if progress else None
 
     def require_lesson(self) -> LessonSession:
         opened = self.open_lesson()
@@ -481,12 +494,13 @@ class Student:
     def leave(self) -> None:
         self._store.store_desk(msgspec.structs.replace(self.state, lesson=""))
 
-    def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
+    def _opened(self, lesson: ReadyLesson, progress: Progress, name: str) -> LessonSession:
         opened = LessonSession(
             lesson,
             progress,
             store=self._store.store_progress,
             read=partial(self._store.progress, progress.lesson),
+            name=name,
             host=self._host,
         )
         opened.find_results()

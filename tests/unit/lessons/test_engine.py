@@ -20,7 +20,7 @@ from lab.machine import parse_target
 from lab.tomlfile import decode_toml
 from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeClock
-from tests.unit.lessons.samples import LESSON, array, lab_state, member, write
+from tests.unit.lessons.samples import LESSON, TRANSLATION, array, lab_state, member, write
 from tests.unit.results import records
 
 READ = """[steps.read]
@@ -311,3 +311,21 @@ def test_progress_stored_by_another_program_is_kept(tmp_path: Path) -> None:
     with pytest.raises(LessonError, match="started again by another program"):
         first.hint()
     assert student.require_lesson().done_count == 0
+
+
+def test_another_language_keeps_what_another_program_has_stored(tmp_path: Path) -> None:
+    clock = FakeClock()
+    student, path = Student(host_in(tmp_path, clock)), str(write(tmp_path, sv=TRANSLATION))
+    shown = student.start(path, parse_target("uml:"))
+    other = student.require_lesson()
+    other.answer("yes")
+    other.evaluate(lab_state(WANTED))
+    # By now the student may have opened another lesson in a terminal.
+    student.start("1", parse_target("uml:"))
+    translated = student.translate(shown, "sv")
+    assert (translated.lesson.id, translated.lesson.title, translated.done_count) == ("01-first", "Först", 1)
+    clock.sleep(60)
+    newest = student.start(path, parse_target("uml:"))
+    with pytest.raises(LessonError, match="started again by another program"):
+        student.translate(translated, "en")
+    assert student.require_lesson().progress == newest.progress
