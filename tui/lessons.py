@@ -215,7 +215,10 @@ class Guide:
         from lab.lessons import engine
 
         step, done = attempt.step, attempt.done_count
-        step_view = self._step_view or engine.evaluate(attempt.lesson, attempt.progress, attempt.state_apart)
+        step_view = self._step_view
+        # Another program may have completed the step that was checked last.
+        if step_view is None or step is None or step_view.step.id != step.id:
+            step_view = engine.evaluate(attempt.lesson, attempt.progress, attempt.state_apart)
         return LessonView(
             lesson=attempt.lesson,
             done_count=done,
@@ -346,13 +349,22 @@ class Guide:
         self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
 
     def answer(self, text: str) -> str:
-        """Answer the step with a prediction or a number. Return the error as a sentence, or an empty string."""
+        """Answer the step with a prediction or a number.
+
+        Show an error about a prediction. Return an error about a number as a sentence, and otherwise an empty string.
+        """
         attempt = self._attempt
-        if attempt is None or attempt.step is None or self._is_unread:
+        step = attempt.step if attempt else None
+        if attempt is None or step is None or self._is_unread:
             return ""
+        is_prediction = step.ask is not None and text in step.ask.options
         try:
             attempt.answer(text)
         except LabError as error:
+            self.refresh()
+            if is_prediction:
+                self._frontend.show_error(error)
+                return ""
             return f"{error.message}: {error.hint}" if error.hint else error.message
         self._check_without_lab(attempt)
         self.check()

@@ -280,21 +280,25 @@ class LessonSession:
         return CheckedState(results=self.results, played=self._played, points=self._points)
 
     def answer(self, text: str) -> None:
-        """Answer the question of the current step, or enter its reading. Raises the errors of ``engine.answer``."""
-        self._change(lambda progress: engine.answer(self.lesson, progress, text))
+        """Answer the question of the current step, or enter its reading.
+
+        Raises the errors of ``engine.answer``, and LessonError if another program has completed the step.
+        """
+        self._change_step(lambda progress: engine.answer(self.lesson, progress, text))
 
     def hint(self) -> str:
-        """Take and return the next hint. Raises LessonError if the lesson is done."""
-        self._change(lambda progress: engine.take_hint(self.lesson, progress))
+        """Take and return the next hint. Raises LessonError if the lesson is done, or the step by another program."""
+        self._change_step(lambda progress: engine.take_hint(self.lesson, progress))
         return self.hints_shown[-1]
 
     def take_all_hints(self) -> None:
-        """Take all hints, because the complete answer will be shown. Raises LessonError if the lesson is done."""
+        """Take all hints, because the complete answer will be shown. Raises the errors of ``hint``."""
         for _ in range(HINTS):
             self.hint()
 
     def note_help(self) -> None:
-        self._change(lambda progress: engine.note_help(self.lesson, progress))
+        """Record that the lab does the current step. Raises the errors of ``hint``."""
+        self._change_step(lambda progress: engine.note_help(self.lesson, progress))
 
     def set_language(self, language: str) -> None:
         """Store the language of this attempt. Raises LessonError if another program has started the lesson again."""
@@ -384,16 +388,38 @@ class LessonSession:
         """
         if make(self.progress) is self.progress:
             return
-        newest = self._read_progress() or self.progress
-        if newest.began_utc != self.progress.began_utc:
-            raise LessonError(
-                f"lesson {self.lesson.id} was started again by another program",
-                hint="open it again, to continue with its new progress",
-            )
+        newest = self._newest()
         changed = make(newest)
         if changed is not newest:
             self._store_progress(changed)
         self.progress = changed
+
+    def _change_step(self, make: Callable[[Progress], Progress]) -> None:
+        """Change the progress in the current step.
+
+        Raises LessonError if another program has completed the step; its progress is then the current one.
+        """
+
+        def change(progress: Progress) -> Progress:
+            if engine.current_step(self.lesson, progress) is not self.step:
+                self.progress = progress
+                raise LessonError(
+                    f"this step of lesson {self.lesson.id} was completed by another program",
+                    hint="read what comes next; on the command line, 'raidlab lesson show' shows it",
+                )
+            return make(progress)
+
+        self._change(change)
+
+    def _newest(self) -> Progress:
+        """Return the stored progress. Raises LessonError if another program has started the lesson again."""
+        newest = self._read_progress() or self.progress
+        if newest.began_utc != self.progress.began_utc:
+            raise LessonError(
+                f"lesson {self.lesson.id} was started again by another program",
+                hint="open it again from the list of lessons; on the command line, 'raidlab lesson show' shows it",
+            )
+        return newest
 
     def _now(self) -> str:
         return utc_text(self._host.clock)

@@ -10,10 +10,11 @@ from textual.widgets import OptionList
 
 from lab.errors import ResultError
 from lab.lessons.course import built_in_course
+from lab.lessons.student import Student
 from tests.tui.conftest import Start
 from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, step_of, view_of
 from tests.tui.user import User
-from tests.unit.lessons.samples import write
+from tests.unit.lessons.samples import array, lab_state, write
 from tui.dialogs import MenuScreen, NumberScreen, VariantScreen
 from tui.drill_screen import DrillsScreen
 
@@ -214,3 +215,19 @@ async def test_a_lesson_continues_when_its_file_is_damaged_or_gone(user: User, l
     user.app.guide.change_language("sv")
     await user.until(lambda: any(lesson[:20] in text for text in user.notifications), "the error")
     assert view_of(user).done_count == 1
+
+
+async def test_a_step_that_another_program_completed_is_explained_and_gets_no_hint(user: User, lesson: str) -> None:
+    await begin(user, lesson)
+    user.fake_lab.show("raid5")
+    await user.look()
+    other = Student(user.app.client.host).require_lesson()
+    other.answer("yes")
+    other.evaluate(lab_state(array("raid5")))
+    assert other.done_count == 1
+    user.app.guide.hint()
+    await user.until(lambda: any("completed by another program" in text for text in user.notifications), "the error")
+    assert other.progress == Student(user.app.client.host).require_lesson().progress
+    assert view_of(user).explanation is not None
+    assert step_of(user).number == 1
+    assert not any("raid5" in check.required for check in step_of(user).checks)

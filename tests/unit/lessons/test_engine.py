@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -329,3 +330,22 @@ def test_another_language_keeps_what_another_program_has_stored(tmp_path: Path) 
     with pytest.raises(LessonError, match="started again by another program"):
         student.translate(translated, "en")
     assert student.require_lesson().progress == newest.progress
+
+
+def test_nothing_is_noted_in_a_step_that_the_student_has_not_seen(tmp_path: Path) -> None:
+    student, path = Student(host_in(tmp_path, FakeClock())), str(write(tmp_path))
+    actions: list[Callable[[LessonSession], object]] = [
+        lambda opened: opened.answer("no"),
+        lambda opened: opened.hint(),
+        lambda opened: opened.note_help(),
+    ]
+    for act in actions:
+        shown = student.start(path, parse_target("uml:"))
+        other = student.require_lesson()
+        other.answer("yes")
+        other.evaluate(lab_state(WANTED))
+        with pytest.raises(LessonError, match="was completed by another program"):
+            act(shown)
+        assert shown.progress == student.require_lesson().progress == other.progress
+        assert (shown.done_count, shown.progress.in_step("fail").hints) == (1, 0)
+        assert shown.hint() == "a"
