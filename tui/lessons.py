@@ -234,7 +234,7 @@ class Guide:
     @property
     def _is_elsewhere(self) -> bool:
         target = self._frontend.lab.target
-        return bool(self._attempt and target and self._attempt.progress.target != str(parse_target(target)))
+        return bool(self._attempt and target and not self._attempt.is_in_lab_of(parse_target(target)))
 
     def hint_line(self) -> str | None:
         """Return one line of markup about the open lesson, for every screen; None if no lesson is open."""

@@ -54,7 +54,15 @@ from lab.lessons.course import (
 )
 from lab.lessons.engine import DisplayedCheck, StepView, displayed, is_predicted, shows_solution
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
-from lab.lessons.student import LessonSession, Student, carry_out, clearing_plan, evaluate_step, require_disks
+from lab.lessons.student import (
+    LessonSession,
+    Student,
+    carry_out,
+    clearing_plan,
+    evaluate_step,
+    needs_lab,
+    require_disks,
+)
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
 from lab.machine.target import target_words
@@ -377,7 +385,7 @@ def _answer(context: Context, verb: verbs.Answer) -> int:
     opened = Student(context.host).require_lesson()
     step = opened.step
     is_prediction = step is not None and step.ask is not None and verb.text in step.ask.options
-    if not is_prediction:
+    if not is_prediction and step is not None and needs_lab(step):
         _require_here(context, opened)
     opened.answer(verb.text)
     if step is None or step.ask is None or not is_prediction:
@@ -392,7 +400,8 @@ def _answer(context: Context, verb: verbs.Answer) -> int:
 
 def _check(context: Context, _: verbs.CheckStep) -> int:
     opened = Student(context.host).require_lesson()
-    _require_here(context, opened)
+    if opened.step is not None and needs_lab(opened.step):
+        _require_here(context, opened)
     return _print_results(context, opened, evaluate_step(opened, _opener(context)))
 
 
@@ -498,9 +507,10 @@ def verify(
 def _require_here(context: Context, opened: LessonSession) -> None:
     """Raises LessonError if the lesson was started on a different machine or in a different lab."""
     started_on = opened.progress.target
-    if started_on != str(context.target):
+    if not opened.is_in_lab_of(context.target):
         raise LessonError(
-            f"lesson {opened.lesson.id} was started on {target_words(started_on, in_sentence=True)}",
+            f"lesson {opened.lesson.id} was started on {target_words(started_on, in_sentence=True)} ('{started_on}'), "
+            f"and this command uses '{context.target}'",
             hint=f"add --on {shlex.quote(started_on)}, or begin it here: raidlab lesson start NAME --again",
         )
 

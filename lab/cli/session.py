@@ -334,7 +334,7 @@ def _watched(context: Context, session: LabSession) -> Iterator[None]:
     view: StepView | None = None
     with _noted(context, "the lesson cannot be followed"):
         opened = Student(context.host).open_lesson()
-        is_here = opened is not None and opened.step is not None and opened.progress.target == str(context.target)
+        is_here = opened is not None and opened.step is not None and opened.is_in_lab_of(context.target)
         # The arrays of an open drill do not belong to the lesson.
         is_here = is_here and read_arrival(session.folder) is None
         watch = Watch(opened, session) if opened is not None and is_here else None

@@ -25,7 +25,7 @@ from lab.checks.catalogue import FileSays, FileSystemFills, played_since, points
 from lab.checks.state import CheckedState, DeepState, PlayedFault
 from lab.disks import DiskKind, LabDisk
 from lab.disks.inventory import read_ends
-from lab.errors import LabError, LessonError, ResultError, RunCancelled
+from lab.errors import LabError, LessonError, ResultError, RunCancelled, SpecError
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.faults.crash_points import StoredPoints, find_configuration, try_and_store
@@ -55,7 +55,7 @@ from lab.lessons.course import (
     words_in,
 )
 from lab.lessons.engine import FORMAT_VERSION, Progress, StepView
-from lab.machine import Host, Target
+from lab.machine import Host, Target, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.measure.samples import DiskCounters
 from lab.plans import Plan
@@ -273,6 +273,14 @@ class LessonSession:
     def results(self) -> dict[str, ResultRecord]:
         """The complete result of each measurement, by the measurement's name."""
         return dict(self._found)
+
+    def is_in_lab_of(self, target: Target) -> bool:
+        """Whether the lesson was started in the lab of this target."""
+        try:
+            return parse_target(self.progress.target).is_same_lab(target)
+        except SpecError:
+            # A target that this version does not know.
+            return self.progress.target == str(target)
 
     @property
     def state_apart(self) -> CheckedState:

@@ -80,6 +80,10 @@ class Target:
         # The name is too long for a folder. A hash keeps the shortened name unique.
         return f"{name[:64]}-{hashlib.sha256(str(self).encode()).hexdigest()[:16]}"
 
+    def is_same_lab(self, other: Target) -> bool:
+        """Whether both targets are the same lab on the same kind of machine. Options such as the memory may differ."""
+        return (self.kind, self.host, self.lab_name) == (other.kind, other.host, other.lab_name)
+
 
 def parse_target(text: str) -> Target:
     """Parse a target such as ``uml:?time=virtual&mem=1G``. Raises SpecError if the text is not a target."""

@@ -215,7 +215,22 @@ def test_a_lesson_acts_only_on_the_machine_on_which_it_was_started(
     machine.runs.clear()
     printed = typed(*UML, "lesson", *words, status=1).err
     assert "lesson 01-first was started on the embedded kernel, lab 'class'" in printed
+    assert "('uml:?name=class'), and this command uses 'uml:'" in printed
     assert "add --on 'uml:?name=class'" in printed
+    assert machine.runs == []
+
+
+def test_options_that_change_no_lab_do_not_stop_a_lesson(typed: Typed, mine: str) -> None:
+    typed(*UML, "lesson", "start", mine)
+    for target in ("uml:?mem=1G", "uml:?name=default&time=virtual"):
+        assert "was started on" not in typed("--on", target, "lesson", "check", status=1).err
+    assert "was started on" in typed("--on", "qemu:", "lesson", "check", status=1).err
+
+
+def test_a_step_without_a_lab_is_checked_on_every_machine(typed: Typed, machine: FakeMachine) -> None:
+    typed(*UML, "lesson", "start", "1")
+    machine.runs.clear()
+    assert "was started on" not in typed("--on", "uml:?name=other", "lesson", "check", status=1).err
     assert machine.runs == []
 
 
