@@ -236,6 +236,14 @@ class Guide:
         target = self._frontend.lab.target
         return bool(self._attempt and target and not self._attempt.is_in_lab_of(parse_target(target)))
 
+    def _elsewhere_error(self, attempt: LessonSession) -> LessonError | None:
+        """The error of an action that must not run here, because the lesson was started elsewhere; else None."""
+        if not self._is_elsewhere:
+            return None
+        place = target_words(attempt.progress.target, in_sentence=True)
+        hint = "restart the lesson, to begin it on this machine"
+        return LessonError(f"the lesson was started on {place}", hint=hint)
+
     def hint_line(self) -> str | None:
         """Return one line of markup about the open lesson, for every screen; None if no lesson is open."""
         view = self.view
@@ -357,8 +365,12 @@ class Guide:
         step = attempt.step if attempt else None
         if attempt is None or step is None or self._is_unread:
             return ""
+        from lab.lessons.student import needs_lab
+
         is_prediction = step.ask is not None and text in step.ask.options
         try:
+            if not is_prediction and needs_lab(step) and (elsewhere := self._elsewhere_error(attempt)):
+                raise elsewhere
             attempt.answer(text)
         except LabError as error:
             self.refresh()
@@ -417,10 +429,8 @@ class Guide:
         step = attempt.step if attempt else None
         if attempt is None or step is None:
             return
-        if self._is_elsewhere:
-            place = target_words(attempt.progress.target, in_sentence=True)
-            hint = "restart the lesson, to begin it on this machine"
-            self._frontend.show_error(LessonError(f"the lesson was started on {place}", hint=hint))
+        if error := self._elsewhere_error(attempt):
+            self._frontend.show_error(error)
             return
 
         def work(session: LabSession) -> None:
@@ -440,6 +450,9 @@ class Guide:
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:
             return False
+        if error := self._elsewhere_error(attempt):
+            self._frontend.show_error(error)
+            return True
         name = action.description
 
         def work(progress: Progress, cancelled: Cancelled) -> None:

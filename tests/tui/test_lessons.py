@@ -135,6 +135,28 @@ async def test_a_lesson_of_another_machine_is_not_checked_here(user: User, lesso
     assert not any(run[:2] == ("mdadm", "--create") for run in user.fake_lab.machine.runs)
 
 
+async def test_a_lesson_of_another_machine_accepts_no_number_here(start: Start, tmp_path: Path) -> None:
+    reading = '[steps.read]\nquestion = "How large?"\nvalue = { get = "array.size" }\nunit = "MiB"\n[steps.ask]'
+    path = str(write(tmp_path, MINE.replace("[steps.ask]", reading)))
+    async with start() as user:
+        await begin(user, path)
+        user.lab.target = "ssh:elsewhere"
+        assert user.app.guide.answer("no") == "", "a prediction needs no lab"
+        assert step_of(user).answer == "no"
+        assert "was started on" in user.app.guide.answer("12")
+        reading_card = step_of(user).reading
+        assert reading_card is not None
+        assert reading_card.given == ""
+
+
+async def test_a_lesson_of_another_machine_is_not_measured_here(user: User) -> None:
+    await begin(user, "01-what-a-disk-promises")
+    user.lab.target = "ssh:elsewhere"
+    user.app.guide.measure()
+    await user.until(lambda: any("was started on" in text for text in user.notifications), "why it is not measured")
+    assert not view_of(user).activity
+
+
 async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(user: User) -> None:
     await list_course(user)
     await user.until(lambda: bool(user.app.drills.items), "the drills are read")
