@@ -350,11 +350,15 @@ class Guide:
             self.begin(attempt.lesson.id)
             return
 
+        def check(session: LabSession) -> Plan:
+            attempt.require_current()
+            return session.reset_all()
+
         def restart() -> None:
-            self._frontend.attempt(attempt.restart)
+            attempt.restart()
             self._set_attempt(attempt)
 
-        self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
+        self._frontend.ask(check, note=BLANK_NOTE, on_done=lambda: self._frontend.attempt(restart))
 
     def answer(self, text: str) -> str:
         """Answer the step with a prediction or a number.
@@ -439,7 +443,12 @@ class Guide:
             # Known data are not written by a plan, so the lab must reread the marks.
             session.rescan()
 
-        self._frontend.attempt(attempt.note_help)
+        try:
+            attempt.note_help()
+        except LabError as error:
+            self.refresh()
+            self._frontend.show_error(error)
+            return
         lines = "\n".join(action.by_hand() for action in step.do)
         self._frontend.show_message(lines, title="Running")
         self._frontend.job(f"Lesson {attempt.lesson.number}: do the step", work)

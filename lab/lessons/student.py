@@ -325,7 +325,16 @@ class LessonSession:
             self._change(note)
         return view
 
+    def require_current(self) -> None:
+        """Raises LessonError if another program has started the lesson again."""
+        self._newest()
+
     def restart(self) -> None:
+        """Begin the lesson again. Call ``require_current`` before disks are made blank for this.
+
+        Raises LessonError if another program has started the lesson again.
+        """
+        self.require_current()
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
         self._found.clear()
         self._store_progress(fresh)

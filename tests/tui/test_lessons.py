@@ -11,6 +11,7 @@ from textual.widgets import OptionList
 from lab.errors import ResultError
 from lab.lessons.course import built_in_course
 from lab.lessons.student import Student
+from lab.machine import parse_target
 from tests.tui.conftest import Start
 from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, step_of, view_of
 from tests.tui.user import User
@@ -19,6 +20,7 @@ from tui.dialogs import MenuScreen, NumberScreen, VariantScreen
 from tui.drill_screen import DrillsScreen
 
 COURSE_LENGTH = len(built_in_course().lessons)
+NEWER = "started again by another program"
 
 
 async def list_course(user: User) -> None:
@@ -133,6 +135,21 @@ async def test_a_lesson_of_another_machine_is_not_checked_here(user: User, lesso
     user.app.guide.do_step()
     await user.until(lambda: any("was started on" in text for text in user.notifications), "why it is not done")
     assert not any(run[:2] == ("mdadm", "--create") for run in user.fake_lab.machine.runs)
+
+
+async def test_the_lab_of_a_newer_attempt_is_left_alone(user: User, lesson: str) -> None:
+    await begin(user, lesson)
+    user.fake_lab.clock.sleep(1)
+    newest = Student(user.app.client.host).start(lesson, parse_target("uml:?name=other"))
+    machine = user.fake_lab.machine
+    machine.runs.clear()
+    user.app.guide.do_step()
+    await user.until(lambda: any(NEWER in text for text in user.notifications), "why it is not done")
+    assert not any(text.startswith("raidlab array create") for text in user.notifications)
+    user.app.guide.again()
+    await user.until(lambda: sum(NEWER in text for text in user.notifications) == 2, "why it is not restarted")
+    assert not any(run[:2] == ("mdadm", "--create") or run[0] == "blkdiscard" for run in machine.runs)
+    assert Student(user.app.client.host).require_lesson().progress == newest.progress
 
 
 async def test_a_lesson_of_another_machine_accepts_no_number_here(start: Start, tmp_path: Path) -> None:
