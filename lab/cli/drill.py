@@ -25,6 +25,7 @@ from lab.drills.case import (
     forget_drill,
     require_attempt,
     require_no_exam,
+    stored_name,
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank, require_possible
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
@@ -88,8 +89,8 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
         same = case.drill.drill.id == drill.id
         hint = "'raidlab drill' shows it; --again starts it over" if same else "'raidlab drill debrief' ends it"
         raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
-    if verb.exam is None:
-        require_no_exam(_folder(context))
+    besides = "" if verb.exam is None else stored_name(drill.id, path)
+    require_no_exam(_folder(context), besides=besides)
     desk = Student(context.host)
     word = verb.seed if verb.seed is not None else case.record.seed if case is not None else desk.state.seed
     chosen = ready(drill, path, word)
@@ -104,6 +105,8 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
         # Arrays that are about to be erased are neither started nor reported.
         with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
             require_possible(session, chosen)
+            # Another program may have begun an exam before this one opened the lab.
+            require_no_exam(folder, besides=besides)
             is_open = True
             if clears:
                 session.run(session.reset_all())
@@ -187,6 +190,7 @@ def _leave(context: Context, _: verbs.LeaveDrill) -> None:
     try:
         case = DrillCase.find(folder)
     except DrillError:
+        require_no_exam(folder)
         # A damaged drill is closed too. Which disks it used is unknown.
         case, then = None, "'raidlab disks reset --all' makes all disks blank"
     if case is not None and case.record.exam:

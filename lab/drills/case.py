@@ -200,7 +200,7 @@ class DrillCase:
     @classmethod
     def find(cls, lab_folder: Path) -> DrillCase | None:
         """Return the open drill of a lab, or None if there is none. Raises DrillError if its record is damaged."""
-        folder = lab_folder / "drill"
+        folder, record = lab_folder / "drill", None
         try:
             record = _file_in(folder).read()
             if record is None:
@@ -210,8 +210,11 @@ class DrillCase:
             path = find_drill(record.drill)
             return cls(folder, record, ready(read_drill(path), path, record.seed))
         except LabError as error:
-            # Even a damaged drill can be given up.
-            raise DrillError(error.message, hint="give the drill up with 'raidlab drill leave'") from error
+            # Even a damaged drill can be given up, but not an exam whose file was moved away.
+            hint = "give the drill up with 'raidlab drill leave'"
+            if record is not None and record.exam:
+                hint = "this exam needs the drill's file and the version of raidlab with which it began"
+            raise DrillError(error.message, hint=hint) from error
 
     @property
     def images(self) -> Path:
@@ -249,13 +252,23 @@ class DrillCase:
         return tuple(self._commands.read())
 
 
-def require_no_exam(lab_folder: Path) -> None:
-    """Raises DrillError if an exam is open in this lab: practice may replace only a damaged one."""
-    case = None
+def require_no_exam(lab_folder: Path, *, besides: str = "") -> None:
+    """Raises DrillError if an exam is open in this lab, unless its record cannot be read.
+
+    Another attempt at the same drill may replace an exam: ``besides`` is then the ``stored_name`` of the drill.
+    """
+    record = None
     with suppress(DrillError):
-        case = DrillCase.find(lab_folder)
-    if case is not None and case.record.exam:
-        raise DrillError(f"an exam in {case.drill.id} is open in this lab", hint="'raidlab drill debrief' ends it")
+        record = _file_in(lab_folder / "drill").read()
+    if record is not None and record.exam and record.drill != besides:
+        raise DrillError(
+            f"an exam in {Path(record.drill).stem} is open in this lab", hint="'raidlab drill debrief' ends it"
+        )
+
+
+def stored_name(drill_id: str, path: Path) -> str:
+    """Return the stored name of a drill: its id if it comes with raidlab, otherwise its path."""
+    return drill_id if path.parent.name == "catalogue" else str(path.absolute())
 
 
 def _file_in(folder: Path) -> RecordFile[CaseRecord]:

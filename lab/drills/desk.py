@@ -34,7 +34,7 @@ from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.drills import disks_program
-from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_no_exam, require_time
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_no_exam, require_time, stored_name
 from lab.drills.disks_program import PAGE_BYTES
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
 from lab.errors import CommandFailed, DrillError, LabError, SpecError
@@ -617,10 +617,9 @@ class DrillDesk:
         ``begin_exam`` records an attempt at an exam, and is called once the disaster exists.
 
         Raises UnfitVersion if the kernel or mdadm is unsuitable, and DrillError if the disaster cannot be made, if the
-        disks of the lab are in use, or if practice would replace an open exam.
+        disks of the lab are in use, or if practice or an exam in another drill would replace an open exam.
         """
-        if begin_exam is None:
-            require_no_exam(session.folder)
+        require_no_exam(session.folder, besides=stored_name(drill.id, drill.path) if begin_exam else "")
         require_possible(session, drill)
         disks = drill_disks(session, drill)
         folder = session.folder / "drill"
@@ -635,7 +634,7 @@ class DrillDesk:
             maker.clock.put_right()
         release(session, disks)
         record = CaseRecord(
-            drill=drill.id if drill.path.parent.name == "catalogue" else str(drill.path.absolute()),
+            drill=stored_name(drill.id, drill.path),
             drill_file=file_digest(drill.path),
             seed=drill.seed,
             target=str(session.target),

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from lab.drills.case import CaseRecord, ExamTerms
 from lab.lessons.course import Course, built_in_course
 from tests.unit.cli.conftest import Typed
 from tests.unit.fakes import FakeMachine
@@ -231,6 +233,23 @@ def test_a_step_without_a_lab_is_checked_on_every_machine(typed: Typed, machine:
     typed(*UML, "lesson", "start", "1")
     machine.runs.clear()
     assert "was started on" not in typed("--on", "uml:?name=other", "lesson", "check", status=1).err
+    assert machine.runs == []
+
+
+def test_an_open_exam_is_neither_erased_nor_left(output_of: OutputOf, machine: FakeMachine, tmp_path: Path) -> None:
+    terms = ExamTerms(minutes=45, first_utc="2026-01-01T00:00:00Z")
+    record = CaseRecord(
+        drill="01-dropped-members", target="uml:", began_utc=terms.first_utc, file_system_uuid="x", blocks=1, exam=terms
+    )
+    case = tmp_path / "labs" / "default" / "drill" / "case.json"
+    case.parent.mkdir(parents=True)
+    case.write_bytes(msgspec.json.encode(record))
+    printed = output_of("drill", "start", "2", "--exam", "45", "--again", status=1)
+    assert "an exam in 01-dropped-members is open in this lab" in printed
+    moved = msgspec.json.encode(msgspec.structs.replace(record, drill="/moved/01-mine.toml"))
+    case.write_bytes(moved)
+    assert "an exam in 01-mine is open in this lab" in output_of("drill", "leave", status=1)
+    assert case.read_bytes() == moved
     assert machine.runs == []
 
 

@@ -34,6 +34,7 @@ from lab.drills.case import (
     minutes_left,
     require_no_exam,
     require_time,
+    stored_name,
 )
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.verdict import STRIP_CELLS, debriefing, lacking, strip, verdict_of
@@ -219,6 +220,28 @@ def test_practice_does_not_replace_an_open_exam(tmp_path: Path) -> None:
         assert "debrief" in caught.value.hint
     assert read_again(tmp_path).record.exam == TERMS
     case.change(exam=None)
+    require_no_exam(tmp_path)
+
+
+def test_an_exam_is_replaced_only_by_an_attempt_at_the_same_drill(tmp_path: Path) -> None:
+    case = opened(tmp_path, TERMS)
+    other = ready(read_drill(find_drill("2")), find_drill("2"))
+    session: Any = SimpleNamespace(folder=tmp_path)
+    with pytest.raises(DrillError, match="an exam in 01-dropped-members is open"):
+        desk.DrillDesk.begin(session, other, lambda: TERMS)
+    require_no_exam(tmp_path, besides=stored_name(case.drill.id, case.drill.path))
+    assert read_again(tmp_path).record.exam == TERMS
+
+
+@pytest.mark.parametrize("changes", [{"drill": "/moved/01-mine.toml"}, {"format_version": 9}])
+def test_an_exam_that_only_this_program_cannot_judge_is_not_replaced(tmp_path: Path, changes: dict[str, Any]) -> None:
+    opened(tmp_path, TERMS).change(**changes)
+    with pytest.raises(DrillError) as caught:
+        DrillCase.find(tmp_path)
+    assert "leave" not in caught.value.hint
+    with pytest.raises(DrillError, match="is open in this lab"):
+        require_no_exam(tmp_path)
+    (tmp_path / "drill" / "case.json").write_text("{")
     require_no_exam(tmp_path)
 
 
