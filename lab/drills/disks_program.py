@@ -150,7 +150,7 @@ def flush(nodes: list[str]) -> None:
 
 
 def digest(page: bytes) -> str:
-    """Return the digest of a page of 4 KiB, or an empty string for a page of zeros, which proves nothing."""
+    """Return the digest of a 4 KiB page, or an empty string if it is all zeros: such pages prove nothing."""
     return "" if page == _ZEROS else hashlib.blake2b(page, digest_size=8).hexdigest()
 
 

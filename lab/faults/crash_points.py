@@ -425,7 +425,7 @@ class DriveRecording:
         if wrong:
             raise SpecError(
                 f"'{cut.word()[:60]}' is not a crash point of this recording: {wrong}",
-                hint="use the --seed, --operations and kernel with which 'fault points' printed it; in real time, use "
+                hint="use the same --seed, --operations and kernel as the run that printed it; in real time, use "
                 "--recording",
             )
 

@@ -83,4 +83,4 @@ def wait_for(
             return seen
         if is_last:
             raise WaitTimedOut(f"waited {timeout_seconds:g} s for {what}; last seen: {seen}", hint=hint)
-    raise AssertionError("polls() ends with its last poll")
+    raise AssertionError("polls() ended without a last poll")

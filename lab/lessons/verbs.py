@@ -23,7 +23,7 @@ class StartLesson(Verb, frozen=True, kw_only=True):
         str,
         Argument("The lesson's id, number or part of the id; or a file's path.", is_placed=True, is_needed=True),
     ]
-    seed: Annotated[str | None, Argument("Your name or your teacher's word, which selects the lesson's values.")] = None
+    seed: Annotated[str | None, Argument("Your name, or your teacher's seed: it selects the lesson's values.")] = None
     language: Annotated[str | None, Argument("The language, such as en, es or sv.")] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("Begin again with the first step.")] = False

@@ -78,7 +78,7 @@ def _install(apt: Apt, version: str, folder: Path) -> None:
     loader = next((path.name for path in (ready / _LIBRARIES).glob("ld-linux*")), "")
     if not loader:
         hint = f"choose another version: {_COMMAND} list --all"
-        raise LabError(f"the packages of mdadm {version} lack a dynamic loader", hint=hint)
+        raise LabError(f"the packages for mdadm {version} lack a dynamic loader", hint=hint)
     for name in PROGRAMS:
         program = next(path for path in (tree / "sbin" / name, tree / "usr/sbin" / name) if path.is_file())
         program.rename(ready / _PROGRAMS / name)

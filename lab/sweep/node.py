@@ -52,7 +52,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _NoPages:
-    """Replaces the HTTP server of ``distributed.node.ServerNode``, which Dask starts even without web pages."""
+    """Replaces the HTTP server of ``distributed.node.ServerNode``, which Dask starts even if there are no pages."""
 
     http_server = None
 

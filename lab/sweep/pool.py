@@ -408,7 +408,7 @@ class Pool:
         }
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
-        """Close the workers in ``ended``, and start missing ones. ``_settling`` is the future of this work."""
+        """Close the workers in ``ended``, and start missing ones. ``_settling`` is done when this work is."""
 
         async def settle() -> None:
             closing = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]

@@ -211,7 +211,7 @@ def predict_load(
 
     ``working_bytes`` is the load's working set on the array; if it is given, hits in md's stripe cache are included.
     Random requests are aligned; without ``chunk_bytes`` they are assumed to lie within a chunk. ``member_bytes`` are
-    the sizes of the members; in a RAID 0 of unequal members, only the zones in the first ``working_bytes`` count.
+    the sizes of the members. In a RAID 0 of unequal members, the zones beyond ``working_bytes`` are ignored.
 
     Raises SpecError if the workload verifies, so that its direction is not constant, if the array has failed, if the
     load is sequential and the array degraded, and if ``requests_for`` rejects requests of several chunks.
