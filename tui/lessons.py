@@ -237,7 +237,7 @@ class Guide:
         return bool(self._attempt and target and not self._attempt.is_in_lab_of(parse_target(target)))
 
     def _elsewhere_error(self, attempt: LessonSession) -> LessonError | None:
-        """The error of an action that must not run here, because the lesson was started elsewhere; else None."""
+        """Return the error of an action that must not run here because the lesson was started elsewhere, or None."""
         if not self._is_elsewhere:
             return None
         place = target_words(attempt.progress.target, in_sentence=True)
