@@ -93,6 +93,39 @@ def test_only_the_clock_waits(modules: Modules) -> None:
     assert called(others, {"time.sleep"}) == []
 
 
+PAUSING_LOOPS = {
+    "lab/arrays/status.py": "waits for md as long as it makes progress, on the machine's clock",
+    "lab/cli/load.py": "prints a sample at each interval",
+    "lab/cli/session.py": "a thread that works until its command has ended",
+    "lab/disks/pace_program.py": "stands alone on the machine",
+    "lab/faults/campaign.py": "waits for threads, where a signal must be able to interrupt it",
+    "lab/faults/place.py": "a thread that ends a silent machine",
+    "lab/host/clock.py": "the wait loop",
+    "lab/machine/agent.py": "stands alone on the machine",
+    "lab/machine/kernel_init.py": "stands alone on the machine",
+    "lab/md_tests/runner.py": "a thread that ends a machine whose test exceeds a limit",
+    "lab/session/monitor.py": "a thread that takes samples until the session is closed",
+    "lab/session/pace.py": "lets time pass on the machine",
+    "lab/sweep/pool.py": "replaces workers while it waits for them",
+    "lab/sweep/spread.py": "replaces workers while it waits for an answer",
+    "tui/driver.py": "the thread that reads the terminal",
+}
+
+
+def test_every_loop_that_pauses_is_listed_with_its_reason(modules: Modules) -> None:
+    found = {name for name, nodes in modules.items() for node in nodes if isinstance(node, ast.While) and pauses(node)}
+    assert found == set(PAUSING_LOOPS)
+
+
+def pauses(loop: ast.While) -> bool:
+    """Whether something in the loop sleeps, or waits with a time limit."""
+    return any(
+        node.func.attr == "sleep" or (node.func.attr in ("wait", "result") and bool(node.args or node.keywords))
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
+
+
 def test_types_are_decoded_where_threads_may_begin_it(modules: Modules) -> None:
     """See lab.gates.decoding; without a type there is nothing to work out."""
     wrong = [
