@@ -142,7 +142,7 @@ def _vagrant_refusal(target: Target, answer: Completed) -> LabError:
     output = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
     folder = os.path.abspath(os.environ.get("VAGRANT_CWD", "."))  # noqa: PTH100 - of this process, not of a path
     if "environment or target machine is required" in output:
-        return LabError(f"there is no Vagrantfile in {folder}", hint="change to raidlab's directory, then try again")
+        return LabError(f"there is no Vagrantfile in {folder}", hint="change to raidlab's folder, then try again")
     if "was not found configured" in output:
         return SpecError(
             f"'{target}': the Vagrantfile has no machine '{target.host}'", hint="choose one that 'vagrant status' lists"
