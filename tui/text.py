@@ -30,6 +30,7 @@ from lab.drills import verbs
 from lab.errors import LabError
 from lab.gates.decoding import digits
 from lab.host import signals
+from lab.machine import parse_target
 from lab.plain_page import page_lines
 from lab.plans import Plan
 from lab.session.session import LabSession, Shell
@@ -543,12 +544,21 @@ def needs_machine(argv: Sequence[str]) -> bool:
 
 
 def _resumes(argv: Sequence[str]) -> bool:
-    return argv[:1] == ["run"] and any(word.partition("=")[0] == "--resume" for word in argv)
+    first = next((word for word in argv if not word.startswith("-")), "")
+    return first == "run" and any(word.partition("=")[0] == "--resume" for word in argv)
 
 
-def _chooses_target(argv: Sequence[str]) -> bool:
-    """Whether the command specifies its target, or runs on machines of its own (a sweep, or a resumed result)."""
-    return any(word.partition("=")[0] == "--on" for word in argv) or argv[:1] == ["sweep"] or _resumes(argv)
+def _chooses_target(argv: Sequence[str], target: str) -> bool:
+    """Whether the command names its target, or runs on machines of its own: a sweep, or a result that is resumed.
+
+    A result is resumed on ``target``, the text mode's, if raidlab would not choose such a target by itself.
+    """
+    # What follows "--" is a command for the machine.
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    first = next((word for word in own if not word.startswith("-")), "")
+    if first == "sweep" or any(word.partition("=")[0] == "--on" for word in own):
+        return True
+    return _resumes(own) and parse_target(target).is_embedded and "/" not in target
 
 
 class TextApp(Frontend):
@@ -944,7 +954,8 @@ class TextApp(Frontend):
         except ValueError as error:
             sys.stderr.write(f"raidlab: {error}: a quote is missing\n")
             return 2
-        on = ["--on", self.client.target] if self.client.target and not _chooses_target(argv) else []
+        target = self.client.target
+        on = ["--on", target] if target and not _chooses_target(argv, target) else []
         lab = self.client.released() if needs_machine(argv) else nullcontext()
         before = sys.stdin
         # The command must not read the user's next line as an answer. Without input it refuses, and names the option to

@@ -214,19 +214,22 @@ def test_options_and_missing_words_are_considered(words: str, needs: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "chooses"),
+    ("words", "target", "chooses"),
     [
-        ("array show", False),
-        ("run antioquia", False),
-        ("run --resume latest", True),
-        ("run --resume=latest", True),
-        ("sweep levels", True),
-        ("lesson do --on uml:", True),
-        ("array show --on=uml:?name=other", True),
+        ("array show", "uml:", False),
+        ("run antioquia", "uml:", False),
+        ("run --resume latest", "uml:?name=class", True),
+        ("--json run --resume=latest", "qemu:", True),
+        ("run --resume latest", "ssh:lab1", False),
+        ("run --resume latest", "uml:?kernel=/home/me/linux", False),
+        ("-q sweep levels", "qemu:", True),
+        ("lesson do --on uml:", "ssh:lab1", True),
+        ("array show --on=uml:?name=other", "uml:", True),
+        ("exec -- program --on x", "ssh:lab1", False),
     ],
 )
-def test_a_command_that_chooses_its_target_gets_no_other(words: str, chooses: bool) -> None:
-    assert _chooses_target(words.split()) is chooses
+def test_a_command_that_chooses_its_target_gets_no_other(words: str, target: str, chooses: bool) -> None:
+    assert _chooses_target(words.split(), target) is chooses
 
 
 def test_what_needs_a_process_of_its_own_is_refused(
