@@ -189,8 +189,12 @@ def _leave(context: Context, _: verbs.LeaveDrill) -> None:
     then = "'raidlab drill clear' makes its disks blank"
     try:
         case = DrillCase.find(folder)
-    except DrillError:
-        require_no_exam(folder)
+    except DrillError as damaged:
+        try:
+            require_no_exam(folder)
+        except DrillError:
+            # Its hint would be to judge the exam, which is not possible either.
+            raise damaged from None
         # A damaged drill is closed too. Which disks it used is unknown.
         case, then = None, "'raidlab disks reset --all' makes all disks blank"
     if case is not None and case.record.exam:
