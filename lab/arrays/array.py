@@ -349,6 +349,9 @@ class OpenArrays:
                     "or choose other disks",
                 )
             former = [node for node in nodes if node in array.former_devices]
+            if array.name == besides:
+                # A failed disk of a running array, if no superblock was written since. A member is refused as in use.
+                former += [node for node in nodes if node in array.devices]
             if former and array.name != besides:
                 names = [self.disk_name(node) for node in former]
                 was, contain, it = (

@@ -270,8 +270,10 @@ class MdArray(Array):
         return status
 
     def _was_member(self, node: str) -> bool:
+        # A running array's superblocks name a failed disk as a member until they are written: mdadm makes an array
+        # read-auto when a disk disappears (Incremental.c). Callers have checked that md does not hold the disk.
         found = self.found
-        return bool(found and node in found.former_devices)
+        return bool(found and node in (*found.former_devices, *found.devices))
 
     def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
         found = self.found
