@@ -543,9 +543,17 @@ def needs_machine(argv: Sequence[str]) -> bool:
     return not (is_help or is_alone or {*words[:1], " ".join(words[:2])} & _WITHOUT_MACHINE)
 
 
+def _command_of(argv: Sequence[str]) -> str:
+    """Return the first word that is not an option; empty if there is none."""
+    return next((word for word in argv if not word.startswith("-")), "")
+
+
+def _has_option(argv: Sequence[str], option: str) -> bool:
+    return any(word.partition("=")[0] == option for word in argv)
+
+
 def _resumes(argv: Sequence[str]) -> bool:
-    first = next((word for word in argv if not word.startswith("-")), "")
-    return first == "run" and any(word.partition("=")[0] == "--resume" for word in argv)
+    return _command_of(argv) == "run" and _has_option(argv, "--resume")
 
 
 def _chooses_target(argv: Sequence[str], target: str) -> bool:
@@ -555,8 +563,7 @@ def _chooses_target(argv: Sequence[str], target: str) -> bool:
     """
     # What follows "--" is a command for the machine.
     own = argv[: argv.index("--")] if "--" in argv else argv
-    first = next((word for word in own if not word.startswith("-")), "")
-    if first == "sweep" or any(word.partition("=")[0] == "--on" for word in own):
+    if _command_of(own) == "sweep" or _has_option(own, "--on"):
         return True
     return _resumes(own) and parse_target(target).is_embedded and "/" not in target
 

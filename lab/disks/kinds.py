@@ -144,7 +144,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     service_milliseconds: Milliseconds = 0.0
     concurrent_requests: QueueDepth = 1
     is_rotational: bool = True
-    """Whether the kernel is told that the drive rotates. If so, md reads from the nearest head, else from the shortest
+    """Whether the drive reports that it rotates. If so, md reads from the nearest head, else from the shortest
     queue."""
     mechanics: Mechanics | None = None
 

@@ -442,7 +442,7 @@ class Lab:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
             if any(disk.kind is DiskKind.RAM for disk in self.disks):
                 raise SpecError(
-                    "there are already ram disks, so no more can be added",
+                    "the lab already has ram disks, so no more can be added",
                     hint="remove them, then add all that you need in one command",
                 )
             disks, plan = ram_attachments(specs)

@@ -102,7 +102,7 @@ def test_a_second_set_of_ram_disks_would_be_the_first(tmp_path: Path) -> None:
     machine = FakeMachine()
     lab = empty_lab(machine, tmp_path)
     lab.attach(specs(2, DiskKind.RAM, size_bytes=MIB))
-    with pytest.raises(SpecError, match="already ram disks"):
+    with pytest.raises(SpecError, match="already has ram disks"):
         lab.attach(specs(1, DiskKind.RAM, size_bytes=MIB, first=3))
     assert machine.runs == [("modprobe", "brd", "rd_nr=2", "rd_size=1024")]
     # A later command removes them, too.
