@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePath
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.driver import Driver
-    from textual.message import Message
 
 
 _LEAST_PASSES, _MOST_PASSES = 2, 20
@@ -60,18 +59,16 @@ _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
 """Events that select nothing, so that the next event need not wait for them."""
 
 
-class TypedAhead:
-    """Passes on one key, click or paste at a time.
+class OneAtATime(BaseApp, inherit_bindings=False):
+    """The app as it handles input typed ahead: one key, click or paste at a time.
 
     A message travels from the focused widget through its parents to the screen and the app. A callback that is sent
     along the same path afterwards arrives when all of them have handled the message. Messages that a handler posts need
     another pass.
     """
 
-    def __init__(self, app: BaseApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
-        """``let_in`` handles one event, and runs in the app's own task."""
-        self._app = app
-        self._let_in = let_in
+    def __init__(self, target: str | None, make_client: ClientMaker | None, glyphs: Glyphs | None) -> None:
+        super().__init__(target, make_client, glyphs)
         self._held: deque[Event] = deque()
         self._is_following = False
         self._turn = 0
@@ -82,30 +79,36 @@ class TypedAhead:
         self._valves = 0
 
     @property
-    def is_busy(self) -> bool:
+    def is_handling_input(self) -> bool:
         """Whether input, or a message caused by input, is still to be handled."""
         return self._is_following or bool(self._held)
 
-    async def take(self, event: Event) -> None:
+    async def on_event(self, event: Event) -> None:
+        """Handle input when all earlier input has been handled, and every other event immediately."""
+        if isinstance(event, Resize):
+            event.size = event.virtual_size = event.container_size = _bearable(event.size)
+        if not isinstance(event, InputEvent | Paste) or event.is_forwarded:
+            await super().on_event(event)
+            return
         if self._is_following:
             self._held.append(event)
             return
-        self._seen = screen = self._app.screen
+        self._seen = screen = self.screen
         if isinstance(event, events.Key) and isinstance(screen, Modal) and not screen.is_meant(event):
             return
-        await self._let_in(event)
+        await super().on_event(event)
         if not isinstance(event, _HARMLESS):
             self._is_following, self._valves = True, 0
-            self._begin(event)
+            self._start_turn(event)
 
-    def _begin(self, event: Event | None = None) -> None:
+    def _start_turn(self, event: Event | None = None) -> None:
         self._turn += 1
         self._set_valve()
         self._follow(self._turn, self._way(event), 0, 1)
 
     def _way(self, event: Event | None = None) -> list[DOMNode]:
         """Return the path from the widget that receives the event to the app."""
-        screen = self._app.screen
+        screen = self.screen
         target: DOMNode = screen.focused or screen
         if isinstance(event, events.MouseEvent):
             try:
@@ -124,7 +127,7 @@ class TypedAhead:
         self._passed(turn, way, number)
 
     def _passed(self, turn: int, way: list[DOMNode], number: int) -> None:
-        now, screen = self._way(), self._app.screen
+        now, screen = self._way(), self.screen
         is_quiet = way == now and not any(each.message_queue_size for each in now)
         if number < _MOST_PASSES and (number < _LEAST_PASSES or not is_quiet):
             self._follow(turn, now, 0, number + 1)
@@ -132,26 +135,26 @@ class TypedAhead:
             self._seen = screen
             if self._held:
                 # Update the new screen before the next key, which was typed for the contents that it shows.
-                self._app.show_now()
+                self.show_now()
             self._follow(turn, now, 0, 1)
         else:
-            self._end()
+            self._end_turn()
 
-    def _end(self) -> None:
+    def _end_turn(self) -> None:
         self._is_following = False
         if self._valve:
             self._valve.cancel()
             self._valve = None
         if self._held:
             self._is_following = True
-            self._app.call_later(self._next)
+            self.call_later(self._take_next)
 
-    async def _next(self) -> None:
+    async def _take_next(self) -> None:
         event, self._is_following = self._held.popleft(), False
-        await self.take(event)
+        await self.on_event(event)
         if self._held and not self._is_following:
             self._is_following = True
-            self._app.call_later(self._next)
+            self.call_later(self._take_next)
 
     def _set_valve(self) -> None:
         if self._valve:
@@ -160,13 +163,13 @@ class TypedAhead:
 
     def _valve_expired(self) -> None:
         """Start another pass after a timeout, because a callback is lost if its widget closes before it is called."""
-        if not self._app.is_running or not self._app.screen_stack:
+        if not self.is_running or not self.screen_stack:
             return
         self._valves += 1
         if self._valves > _MOST_VALVES:
-            self._end()
+            self._end_turn()
         else:
-            self._begin()
+            self._start_turn()
 
 
 def make_screen(mode: str) -> ModeScreen:
@@ -204,7 +207,7 @@ _EVERYWHERE = ("help", "next_theme", "restart", "quit")
 """The actions whose keys work everywhere, except in an open terminal that has the focus."""
 
 
-class RaidlabApp(BaseApp, inherit_bindings=False):
+class RaidlabApp(OneAtATime, inherit_bindings=False):
     """Build, run, break and watch RAID.
 
     Args:
@@ -251,7 +254,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         glyphs: Glyphs | None = None,
     ) -> None:
         super().__init__(target, make_client, glyphs)
-        self._typed_ahead = TypedAhead(self, super().on_event)
         self.drills.on_making = self._cover
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
@@ -262,13 +264,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
-
-    async def on_event(self, event: Event) -> None:
-        """Queue input, which is handled one event at a time. Handle every other event immediately."""
-        if isinstance(event, InputEvent | Paste) and not event.is_forwarded:
-            await self._typed_ahead.take(event)
-        else:
-            await super().on_event(event)
 
     def on_mount(self) -> None:
         for theme in THEMES:
@@ -316,12 +311,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     @property
     def size(self) -> Size:
         return _bearable(super().size)
-
-    def post_message(self, message: Message) -> bool:
-        """Limit the size in each resize event, because every driver posts its resize events here."""
-        if isinstance(message, Resize):
-            message.size = message.virtual_size = message.container_size = _bearable(message.size)
-        return super().post_message(message)
 
     def get_driver_class(self) -> type[Driver]:
         """Return ``TerminalDriver``, which tolerates any input and a lost terminal, else Textual's own driver."""

@@ -28,7 +28,7 @@ async def typed(user: User, *keys: str) -> None:
     arrived: list[bool] = []
     # Behind the keys in the app's own queue.
     user.app.call_later(arrived.append, True)
-    await user.until(lambda: arrived and not user.app._typed_ahead.is_busy, "the input is handled")
+    await user.until(lambda: arrived and not user.app.is_handling_input, "the input is handled")
 
 
 def in_front(app: RaidlabApp) -> tuple[object, ...]:

@@ -105,7 +105,7 @@ class User:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         # The pilot considers a process idle if it has used no processor time, even if it was waiting for a processor.
-        await reached(lambda: self.app._exit or not self.app._typed_ahead.is_busy, "the keys are handled")
+        await reached(lambda: self.app._exit or not self.app.is_handling_input, "the keys are handled")
         await self.show()
 
     async def show(self) -> None:
