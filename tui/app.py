@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import platformdirs
-from textual import events
+from textual import events, work
 from textual.app import ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -38,7 +38,7 @@ from lab.tomlfile import toml_text
 from tui.base_app import BaseApp
 from tui.dialogs import MenuScreen, Modal
 from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
-from tui.frontend import ClientMaker, MakePlan
+from tui.frontend import ClientMaker, MakePlan, PlanRun
 from tui.keys import SCREENS, hidden_key, known_ids
 from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.mode import ModeScreen
@@ -341,10 +341,31 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
         if self.is_running:
             self.changes += 1
 
-    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
+    @work
+    async def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
+        """Make a plan, show it, and run exactly this plan if the user agrees.
+
+        The dialog opens before the plan is made, so that keys typed for the plan never reach the screen below.
+        """
         from tui.plan_screen import PlanScreen
 
-        self.push_screen(PlanScreen(make, note=note, on_done=on_done))
+        dialog = PlanScreen(note)
+        await self.push_screen(dialog)
+        try:
+            plan = await asyncio.wrap_future(self.client.submit(make))
+            if dialog.has_left:
+                return
+            if plan:
+                run = PlanRun(self, plan)
+                if not await dialog.agrees_to(run):
+                    return
+                await asyncio.wrap_future(self.client.submit(run.run))
+        except LabError as error:
+            dialog.show_failure(error)
+            return
+        dialog.dismiss()
+        if on_done:
+            self.call_later(on_done)
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)

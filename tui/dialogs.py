@@ -41,18 +41,19 @@ class Modal(ModalScreen[R]):
     """Whether keys typed before the screen was visible (except Escape) are ignored, so that they confirm nothing."""
 
     _shown_seconds = math.inf
-    _has_left = False
+    has_left = False
+    """Whether the screen has been dismissed."""
     _answers: tuple[R | None, ...] = ()
     """The result for dismissing the screen as soon as no other screen is above it."""
 
     def dismiss(self, result: R | None = None) -> AwaitComplete:
         """Dismiss the screen once with a result, now or as soon as no screen is above it."""
-        if self._has_left:
+        if self.has_left:
             return AwaitComplete()
         if self.app.screen_stack[-1:] != [self]:
             self._answers = (result,)
             return AwaitComplete()
-        self._has_left = True
+        self.has_left = True
         return super().dismiss(result)
 
     def on_mount(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.actions.action import Choice
 from lab.arrays.kinds import names_array
+from lab.disks.kinds import with_full_names
 from lab.errors import LabError, MachineLost
 from lab.plans import Plan, Step
 from lab.session.session import LabSession
@@ -354,7 +355,7 @@ class Frontend:
         title: str,
         work: Callable[[], T],
         *,
-        on_done: Callable[[T], object],
+        on_done: Callable[[T], object] = lambda _: None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> threading.Thread:
         """Run work without a session on a separate thread.
@@ -376,7 +377,11 @@ class Frontend:
         return thread
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
-        self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
+        self.look_up(make, on_done=self.run_plan)
+
+    def run_plan(self, plan: Plan, *, on_done: Callable[[], object] = lambda: None) -> None:
+        """Run a plan, and call ``on_done`` when it (or its first part, if it waits for md) has run."""
+        self.look_up(PlanRun(self, plan).run, on_done=lambda _: on_done())
 
     def attempt(self, work: Callable[[], T]) -> T | None:
         """Return the result of short work, or None after showing its error."""
@@ -398,10 +403,11 @@ class Frontend:
 
     # Methods that the app and the text mode implement.
 
-    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
+    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> object:
         """Make a plan, show it, and run the same plan if the user agrees. An error of ``make`` is shown with its hint.
 
-        If ``make`` returns None, no confirmation is needed and ``on_done`` is called immediately.
+        If ``make`` returns None, no confirmation is needed. ``on_done`` is called when the plan (or its first part, if
+        it waits for md) has run, or immediately without a plan.
         """
         raise NotImplementedError
 
@@ -429,40 +435,29 @@ class Frontend:
         raise NotImplementedError
 
 
-def named(make: MakePlan, session: LabSession) -> Plan | None:
-    """Return the plan that ``make`` returns, with both names of each disk in its texts, or None."""
-    plan = make(session)
-    return session.named(plan) if plan else None
-
-
 class PlanRun:
-    """One run of a plan, started by ``PlanRun(frontend, plan).go_on()``.
+    """One run of a plan, whose title and reasons have both names of each disk. ``run`` is work for the lab's executor.
 
     A plan that waits for md between steps runs in parts. The waiting steps run on a separate thread, so that other
-    work can use the lab meanwhile. The functions of ``on_done`` are called after the first part, and ``on_error`` for
-    an error in it; the other parts then run without involving the caller.
+    work can use the lab meanwhile. ``run`` runs the first part, and the other parts run without involving the caller.
     """
 
-    def __init__(
-        self,
-        frontend: Frontend,
-        plan: Plan,
-        *,
-        on_done: Sequence[Callable[[], object] | None] = (),
-        on_error: Callable[[LabError], None] | None = None,
-    ) -> None:
-        self.plan = plan
-        words = (word.strip(":,") for word in plan.title.split())
+    def __init__(self, frontend: Frontend, plan: Plan) -> None:
+        disks = frontend.lab.disks
+        steps = (replace(step, why=with_full_names(step.why, disks)) for step in plan.steps)
+        self.plan = Plan.of(with_full_names(plan.title, disks, most=2), steps)
+        words = (word.strip(":,") for word in self.plan.title.split())
         self.volume = next((word for word in words if names_array(word)), "")
         """The array in the plan's title; empty if there is none."""
         self._frontend = frontend
-        self._on_done, self._on_error = on_done, on_error
         self._is_left = False
-        self.is_over = False
-        """Whether the plan has run, failed or been left."""
         self.steps_begun = 0
         """How many steps of the current part have begun."""
-        frontend.plan_runs.add(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the plan has begun, and has neither ended nor been left."""
+        return self in self._frontend.plan_runs
 
     def leave(self) -> None:
         """Stop after the current step. md continues its current operation."""
@@ -470,84 +465,60 @@ class PlanRun:
         self._end()
 
     def _end(self) -> None:
-        self.is_over = True
         if session := self._frontend.client.session:
             session.going_on.discard(self.volume)
         self._frontend.plan_runs.discard(self)
 
-    def go_on(self, rest: Plan | None = None) -> None:
-        """Queue the next part of ``rest``, or of the whole plan if it is None."""
+    def run(self, session: LabSession, rest: Plan | None = None) -> None:
+        """Run the plan, or the rest of it, up to the first step that waits. Raises the error of a failing step."""
         acting, wait, after = (rest or self.plan).until_wait
-        client = self._frontend.client
-        if wait and client.session:
-            client.session.going_on.add(self.volume)
-        self.steps_begun = 0
+        post = self._frontend.post_message
 
         def begin(step: Step) -> None:
             self.steps_begun += 1
-            self._frontend.post_message(OperationChanged(RunningOperation(self.plan.title, step.shell_line())))
+            post(OperationChanged(RunningOperation(self.plan.title, step.shell_line())))
 
-        self._frontend.job(
-            self.plan.title,
-            lambda session: session.run(acting, before_step=begin),
-            on_done=partial(self._acted, wait, after),
-            on_error=self._failed,
-        )
-
-    def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
-        on_done, self._on_done = self._on_done, ()
-        # After the first part, no caller waits for the result.
-        self._on_error = None
-        session = self._frontend.client.session
-        if wait is None or session is None or self._is_left:
+        self._frontend.plan_runs.add(self)
+        if wait:
+            session.going_on.add(self.volume)
+        self.steps_begun = 0
+        post(OperationChanged(RunningOperation(self.plan.title)))
+        try:
+            session.run(acting, before_step=begin)
+        except Exception:
+            self._end()
+            raise
+        finally:
+            post(OperationChanged(None))
+        if wait is None or self._is_left:
             self._end()
         else:
-            self._frontend.beside(
-                self.plan.title,
-                partial(self._wait, session, wait),
-                on_done=partial(self._waited, after),
-                on_error=self._wait_failed,
-            )
-        for each in filter(None, on_done):
-            each()
+            waiting = partial(self._wait, session, wait, after)
+            self._frontend.beside(self.plan.title, waiting, on_error=self._wait_failed)
 
-    def _wait(self, session: LabSession, step: Step) -> int:
-        """Run the waiting step on a separate thread, and return its exit status."""
+    def _wait(self, session: LabSession, step: Step, after: Plan) -> None:
+        """Run the waiting step on a separate thread, then the rest of the plan on the lab's executor."""
         session.lab.guard.check(step)
         command = session.machine.stream(step.argv)
-        forget = self._frontend.client.on_end(command.stop)
+        client = self._frontend.client
+        forget = client.on_end(command.stop)
         try:
             for _ in command.chunks():
                 pass
-            return command.result().status
+            status = command.result().status
         finally:
             forget()
-
-    def _waited(self, after: Plan, status: int) -> None:
-        if self._is_left or self._frontend.client.session is None:
-            self._end()
-        elif status != 0:
-            self._frontend.look_up(
-                lambda session: any(status.name == self.volume for status in session.statuses()),
-                on_done=self._stopped_early,
-                on_error=self._wait_failed,
-            )
-        elif after.steps:
-            self.go_on(after)
-        else:
-            self._end()
-
-    def _stopped_early(self, is_running: bool) -> None:
-        if is_running and not self._is_left:
-            hint = f"look at {self.volume}; adding the disk again continues where it stopped"
-            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before completing it", hint=hint))
+        if status == 0 and after.steps and not self._is_left:
+            client.submit(partial(self.run, rest=after)).result()
+            return
+        if status != 0 and not self._is_left:
+            statuses = client.submit(lambda session: session.statuses()).result()
+            if any(status.name == self.volume for status in statuses):
+                hint = f"look at {self.volume}; adding the disk again continues where it stopped"
+                raise LabError(f"{self.plan.title}: md stopped before completing it", hint=hint)
         self._end()
 
     def _wait_failed(self, error: LabError) -> None:
         self._end()
         if not (self._is_left or isinstance(error, MachineLost)):
             self._frontend.show_error(error)
-
-    def _failed(self, error: LabError) -> None:
-        self._end()
-        (self._on_error or self._frontend.show_error)(error)

@@ -21,7 +21,6 @@ from lab.plans import Plan
 from tui.actions import first_array
 from tui.base_app import BaseApp
 from tui.dialogs import Modal
-from tui.frontend import PlanRun
 from tui.keys import SCREENS, command_key, hidden_key, own_bindings
 from tui.look import THEMES
 from tui.mode import ModeScreen
@@ -34,7 +33,7 @@ class Palette(CommandPalette, Modal[Any]):
     HELP = "Type a part of a command's name, choose a line with the arrows, and press Enter. Escape closes it."
 
     def post_message(self, message: Message) -> bool:
-        if self._has_left and isinstance(message, Input.Submitted | OptionList.OptionSelected):
+        if self.has_left and isinstance(message, Input.Submitted | OptionList.OptionSelected):
             return False
         return super().post_message(message)
 
@@ -234,7 +233,7 @@ class WelcomeScreen(Modal[None]):
 
     def _show_plan(self, plan: Plan) -> None:
         # On a slow machine the plan may arrive after the user has closed the dialog.
-        if self._has_left:
+        if self.has_left:
             return
         self._plan = plan
         self.query_one("#welcome-build", Button).disabled = False
@@ -246,7 +245,7 @@ class WelcomeScreen(Modal[None]):
             self._run()
 
     def _cannot(self, error: LabError) -> None:
-        if self._has_left:
+        if self.has_left:
             return
         self.query_one("#welcome-state", Static).update(Content(f"{error.message}. {error.hint}"))
         self.query_one("#welcome-build", Button).disabled = True
@@ -263,7 +262,7 @@ class WelcomeScreen(Modal[None]):
         assert self._plan is not None
         app, plan = self.app, self._plan
         self.dismiss()
-        PlanRun(app, plan, on_done=(partial(app.built, plan),)).go_on()
+        app.run_plan(plan, on_done=partial(app.built, plan))
 
     def action_go(self, mode: str) -> None:
         self.dismiss()

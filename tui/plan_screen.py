@@ -1,11 +1,10 @@
-"""The dialog that shows a plan before it runs, so that the user can run it, copy it or dismiss it."""
+"""The dialog that shows a plan, so that the user can run it, copy it or dismiss it."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -19,7 +18,7 @@ from lab.arrays.levels import is_array_name
 from lab.errors import LabError
 from lab.plans import Danger, Plan, Step
 from tui.dialogs import Modal
-from tui.frontend import MakePlan, PlanRun, named
+from tui.frontend import PlanRun
 from tui.keys import command_key, hidden_key
 from tui.widgets import Line, LineWidget, entitle, wrapped
 
@@ -176,16 +175,12 @@ _UNSEEN_SECONDS = 0.4
 
 
 class PlanScreen(Modal[None]):
-    """Makes a plan, shows it, runs exactly this plan, and closes after the run.
+    """Shows the plan that ``RaidlabApp.ask`` makes, asks whether to run it, and shows its progress.
 
-    It is on the screen from the first moment, so that keys typed for the plan never reach the screen below. The user
-    cannot confirm commands that are not shown yet. An error of ``make`` is shown with its hint. If ``make`` returns
-    None, no confirmation is needed.
+    The dialog opens while the plan is still being made. The user cannot confirm commands that are not shown yet.
 
     Args:
-        make: makes the plan, on the lab's thread.
         note: a sentence about the plan for the user.
-        on_done: called when the plan (or its first part, if it waits for md) has run, or immediately without a plan.
     """
 
     CSS_PATH = "plan_screen.tcss"
@@ -202,22 +197,24 @@ class PlanScreen(Modal[None]):
         hidden_key("plan.previous", "left,up,shift+tab", "app.focus_previous", "Previous", "To the previous button"),
     ]
 
-    def __init__(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
+    def __init__(self, note: str = "") -> None:
         super().__init__()
-        self._make, self._note, self._on_done = make, note, on_done
-        self._plan: Plan | None = None
+        self._note = note
         self._run: PlanRun | None = None
+        """The plan that is shown; None while it is being made."""
+        self._consent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Whether the user agrees to the plan."""
         self._followed = -1
         """The step that was scrolled into view last."""
 
     @property
     def is_made(self) -> bool:
-        return self._plan is not None
+        return self._run is not None
 
     @property
     def plan(self) -> Plan:
-        assert self._plan is not None
-        return self._plan
+        assert self._run is not None
+        return self._run.plan
 
     def compose(self) -> ComposeResult:
         if not self.is_made:
@@ -254,32 +251,28 @@ class PlanScreen(Modal[None]):
         self.query_one("#plan-awaited").visible = False
         self.set_timer(_UNSEEN_SECONDS, self._show_awaited)
         self.watch(self.app, "changes", self._show_progress, init=False)
-        self.run_worker(self._make_plan())
+
+    def on_unmount(self) -> None:
+        if not self._consent.done():
+            self._consent.set_result(False)
 
     def _show_awaited(self) -> None:
         for text in self.query("#plan-awaited"):
             text.visible = True
 
-    async def _make_plan(self) -> None:
-        """Make the plan and show it. Dismissing the screen cancels this."""
-        try:
-            self._plan = await asyncio.wrap_future(self.app.client.submit(partial(named, self._make)))
-        except LabError as error:
-            self.dismiss()
-            self.app.show_error(error)
-            return
-        if self._plan is None:
-            self.dismiss()
-            if self._on_done:
-                self._on_done()
-            return
+    async def agrees_to(self, run: PlanRun) -> bool:
+        """Show the plan, and return whether the user agrees to it. Dismissing the dialog means no."""
+        self._run = run
         self.remove_class("-awaited")
         await self.recompose()
+        if self.has_left:
+            return False
         # Enter must not destroy data by accident.
         first = "#cancel" if self.plan.destroys_data or self.plan.ends_array or not self.plan.steps else "#run"
         self.query_one(first).focus()
         self._fit()
         self.call_after_refresh(self._note_shown)
+        return await self._consent
 
     def _note_shown(self) -> None:
         if self.is_made:
@@ -305,7 +298,7 @@ class PlanScreen(Modal[None]):
         steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
 
     def _show_progress(self) -> None:
-        if self._run and not self._run.is_over:
+        if self._run and self._run.is_running:
             step = max(0, self._run.steps_begun - 1)
             self.query_one(PlanView).done = step
             self._follow(step)
@@ -319,22 +312,25 @@ class PlanScreen(Modal[None]):
             steps.scroll_to(y=max(0, at - steps.size.height // 2), animate=False)
 
     def action_run(self) -> None:
-        if self._run or not self.plan.steps:
+        if self._consent.done() or not self.plan.steps:
             return
         self.query_one("#run", Button).disabled = True
         self.query_one("#cancel", Button).label = "Hide (Esc)"
-        self._run = PlanRun(self.app, self.plan, on_done=(self.dismiss, self._on_done), on_error=self._failed)
-        self._run.go_on()
+        self._consent.set_result(True)
 
     def action_copy(self) -> None:
         self.query_one(PlanView).action_copy()
 
-    def _failed(self, error: LabError) -> None:
-        if not self.is_attached:
+    def show_failure(self, error: LabError) -> None:
+        """Show why the plan failed, or why it cannot be made. If the user has left, only the former is reported."""
+        if self._run is None and self.has_left:
+            return
+        if self._run is None or not self.is_attached:
+            self.dismiss()
             self.app.show_error(error)
             return
         view = self.query_one(PlanView)
-        view.done = max(0, self._run.steps_begun - 1) if self._run else 0
+        view.done = max(0, self._run.steps_begun - 1)
         view.failed = error.message
         failure = self.query_one("#plan-failure", Static)
         failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))

@@ -54,7 +54,7 @@ from tui.actions import (
     system_rows,
 )
 from tui.drills import Drills
-from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
+from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun
 from tui.look import to_ascii
 from tui.quantities import Unit, clock_words, format_value
 from tui.rack import bays_of, inner_lines, sync_view
@@ -859,7 +859,8 @@ class TextApp(Frontend):
         for entry in list(self.lab.commands)[-_LOGGED:]:
             self._line(f"{entry.line}  (status {entry.status}, {entry.seconds:.2f} s)")
 
-    def _show_plan(self, plan: Plan, note: str, on_done: Callable[[], object] | None) -> None:
+    def _show_plan(self, run: PlanRun, note: str, on_done: Callable[[], object] | None) -> None:
+        plan = run.plan
         self._line(f"{plan.title}. {note}")
         for step in plan.steps:
             self._line(f"  {step.shell_line()}  # {step.why}")
@@ -870,9 +871,14 @@ class TextApp(Frontend):
         danger = "The array cannot be used afterwards. " if plan.ends_array else danger
         self._line(f"{danger}Type yes to run it; anything else cancels.")
 
+        def done(_: None) -> None:
+            self._line(f"done: {plan.title}.")
+            if on_done:
+                on_done()
+
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
-                PlanRun(self, plan, on_done=(partial(self._line, f"done: {plan.title}."), on_done)).go_on()
+                self.look_up(run.run, on_done=done)
             else:
                 self._line("nothing was changed.")
 
@@ -922,7 +928,7 @@ class TextApp(Frontend):
 
         def show(plan: Plan | None) -> None:
             if plan is not None:
-                self._show_plan(plan, note, on_done)
+                self._show_plan(PlanRun(self, plan), note, on_done)
             elif on_done:
                 on_done()
             self._go_on()
@@ -931,7 +937,7 @@ class TextApp(Frontend):
             self.show_error(error)
             self._go_on()
 
-        self.look_up(partial(named, make), on_done=show, on_error=refuse)
+        self.look_up(make, on_done=show, on_error=refuse)
 
     def _go_on(self) -> None:
         self._is_awaited = False

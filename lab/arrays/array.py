@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from lab.arrays.discovery import DATA_FIRST, BroughtUp, FoundArray
@@ -19,7 +18,6 @@ from lab.arrays.spec import Bitmap, CreateOptions, Spec
 from lab.arrays.status import ArrayStatus, read_arrays, wait_until_idle
 from lab.disks import Lab, LabDisk
 from lab.disks.inventory import DiskEnds, kernel_names, read_devices
-from lab.disks.kinds import with_full_names
 from lab.errors import ArrayError, DeviceRefused, SpecError
 from lab.gates.text import shortened, visible
 from lab.machine import Machine
@@ -277,11 +275,6 @@ class OpenArrays:
     def disk_name(self, node: str) -> str:
         """Return the lab's name for a device, or the node itself if it has none."""
         return next((disk.name for disk in self.lab.disks if disk.node == node), node)
-
-    def named(self, plan: Plan) -> Plan:
-        """Return the plan with disks as ``disk02 (/dev/ubdb)`` in its title and reasons, and its commands unchanged."""
-        steps = (replace(step, why=with_full_names(step.why, self.disks)) for step in plan.steps)
-        return Plan.of(with_full_names(plan.title, self.disks, most=2), steps)
 
     def array(self, name: str) -> Array:
         """Return the array with this name. Raises SpecError if it is not an array name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from textual.widgets import Button, OptionList
 
 from lab.actions.arrays import Load
 from lab.errors import RUN_AGAIN, LabError
-from lab.plans import Plan
+from lab.plans import Plan, Step
+from lab.session.session import LabSession
 from tests.tui.conftest import Start
 from tests.tui.fake_lab import DISKS, TICK_SECONDS, FakeLab
 from tests.tui.user import User, flat
@@ -21,6 +23,7 @@ from tests.unit.fakes import Scripted
 from tui.actions import applying, next_step
 from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen
+from tui.frontend import PlanRun
 from tui.help import HelpScreen, WelcomeScreen
 from tui.look import ASCII, Tone
 from tui.mode import HintLine, ProblemBar
@@ -93,6 +96,40 @@ async def test_a_plan_runs_exactly_its_steps_and_only_if_confirmed(user: User) -
     assert [run for run in user.fake_lab.machine.runs if run in steps] == steps
     logged = [entry for entry in user.lab.commands if entry.origin is Origin.PLAN]
     assert logged[-1].why
+
+
+@pytest.mark.app(shows="raid5")
+@pytest.mark.parametrize("is_hidden", [False, True])
+async def test_a_failure_is_explained_in_the_dialog_and_after_it_was_hidden_in_a_notice(
+    user: User, monkeypatch: pytest.MonkeyPatch, is_hidden: bool
+) -> None:
+    holds = threading.Event()
+
+    def fails(*_: object, **__: object) -> None:
+        holds.wait(10)
+        raise LabError("the step failed", hint="look again")
+
+    monkeypatch.setattr(LabSession, "run", fails)
+    await user.plan("f")
+    await user.press("r", *(["escape"] if is_hidden else []))
+    assert user.lab.operation
+    holds.set()
+    await user.idle()
+    if is_hidden:
+        assert len(user.app.screen_stack) == 1
+        assert user.notifications == ["the step failed\nnext: look again"]
+    else:
+        user.sees("the step failed", "next: look again", "Close (Esc)")
+        assert not user.notifications
+    assert not user.lab.operation
+    assert not user.app.plan_runs
+
+
+async def test_the_texts_of_a_plan_contain_both_names_of_a_disk(user: User) -> None:
+    plan = Plan("Fail /dev/ubdb in md0", (Step(("mdadm", "/dev/ubdb"), "Fails /dev/ubdb."),))
+    named = PlanRun(user.app, plan).plan
+    assert named.title == "Fail disk02 (/dev/ubdb) in md0"
+    assert named.steps == (Step(("mdadm", "/dev/ubdb"), "Fails disk02 (/dev/ubdb)."),)
 
 
 async def test_a_refusal_is_shown_with_its_hint(user: User) -> None:

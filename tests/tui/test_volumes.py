@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -17,11 +18,10 @@ from lab.units import MIB
 from tests.tui.fake_lab import file_disks
 from tests.tui.user import User
 from tests.unit.adapt.running import running
-from tests.unit.fakes import Scripted
+from tests.unit.fakes import FakeRunningCommand, Scripted
 from tui.actions import Draft, applying, joining_disk, level_rows, next_step
 from tui.app import RaidlabApp
 from tui.build_screen import BuildScreen
-from tui.frontend import PlanRun
 from tui.rack import BayState, bays_of
 from tui.state import SnapshotTaken
 from tui.text import array_lines, preview_lines
@@ -179,8 +179,8 @@ async def test_a_plan_continues_after_its_wait_unless_the_wait_failed(user: User
         ("sh", "-c", "wait for md"): Scripted(status=status),
     }
     done: list[bool] = []
-    PlanRun(user.app, PLAN, on_done=(lambda: done.append(True),)).go_on()
-    await user.until(lambda: not user.app.plan_runs, "the end of the plan")
+    user.app.run_plan(PLAN, on_done=lambda: done.append(True))
+    await user.until(lambda: done and not user.app.plan_runs, "the end of the plan")
     await user.idle()
     assert done == [True], "whoever asked hears of it when the first part has run"
     assert [argv[0] for argv in user.fake_lab.machine.runs if argv[0] in ("first", "second")] == ran
@@ -189,13 +189,31 @@ async def test_a_plan_continues_after_its_wait_unless_the_wait_failed(user: User
     assert session.going_on == set()
 
 
-async def test_a_plan_that_is_left_does_not_go_on(user: User) -> None:
-    user.fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
-    PlanRun(user.app, PLAN, on_done=(lambda: user.app.leave_volume("adapt0"),)).go_on()
+async def test_a_plan_that_is_left_does_not_go_on(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, holds = user.fake_lab.machine, threading.Event()
+    machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
+    stream = machine.stream
+
+    def held(argv: Sequence[str]) -> FakeRunningCommand:
+        holds.wait(10)
+        return stream(argv)
+
+    monkeypatch.setattr(machine, "stream", held)
+    left: list[bool] = []
+
+    def leave() -> None:
+        left.append(bool(user.app.plan_runs))
+        user.app.leave_volume("adapt0")
+
+    user.app.run_plan(PLAN, on_done=leave)
+    await user.until(lambda: left, "the first part has run")
+    assert left == [True]
+    assert not user.app.plan_runs
+    holds.set()
     for _ in range(4):
         await user.idle()
         await user.pilot.pause(0.05)
-    assert not [argv for argv in user.fake_lab.machine.runs if argv[0] == "second"]
+    assert not [argv for argv in machine.runs if argv[0] == "second"]
 
 
 @pytest.mark.app(mode="build")

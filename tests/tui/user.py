@@ -39,7 +39,9 @@ def flat(text: str) -> str:
 def is_parsing(app: RaidlabApp) -> bool:
     """Whether a text in Markdown is still being parsed."""
     texts = app.screen.query(Markdown)
-    return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in app.workers)
+    # The app's own workers wait for the user.
+    workers = [work for work in app.workers if work.node is not app]
+    return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in workers)
 
 
 @dataclass

@@ -114,12 +114,6 @@ def test_only_disks_that_hold_something_lose_data_when_all_are_made_blank(
     assert [step.danger for step in session.reset_all().steps] == [Danger.DATA, Danger.DATA]
 
 
-def test_a_plan_uses_the_names_of_the_lab(session: LabSession) -> None:
-    named = session.named(Plan("Fail /dev/ubdb in md0", (Step(("mdadm", "/dev/ubdb"), "Fails /dev/ubdb."),)))
-    assert named.title == "Fail disk02 (/dev/ubdb) in md0"
-    assert named.steps == (Step(("mdadm", "/dev/ubdb"), "Fails disk02 (/dev/ubdb)."),)
-
-
 def test_a_disk_is_refused_with_a_way_to_insist() -> None:
     idle = replace(captured("raid5-rebuilding"), sync_action=SyncAction.IDLE)
     refusal = cannot_do_without((idle,), "disk02", forced="fail")
