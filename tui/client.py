@@ -91,7 +91,11 @@ def run_safely(work: Callable[[], T]) -> T:
     except LabError:
         raise
     except Exception as error:
-        raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
+        raise _bug(error) from error
+
+
+def _bug(error: Exception) -> LabError:
+    return LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine")
 
 
 class LabClient:
@@ -160,10 +164,14 @@ class LabClient:
             if self._loss:
                 raise self._loss
             try:
-                return run_safely(lambda: work(session))
+                return work(session)
             except MachineLost as error:
                 self._end(session, error)
                 raise
+            except LabError:
+                raise
+            except Exception as error:
+                raise _bug(error) from error
 
         with self._lock:
             if self.session is not None and self._lane is not None:

@@ -14,7 +14,7 @@ from lab.errors import DrillError, LabError
 from lab.plans import Plan
 from lab.session.session import LabSession, Leftovers, read_leftovers, store_leftovers
 from lab.units import counted
-from tui.state import LabMessage, SessionEnded, SessionOpened, SnapshotTaken, forget_past
+from tui.state import LabMessage, SessionEnded, SessionOpened, SnapshotTaken
 
 if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
@@ -270,7 +270,7 @@ class Drills:
 
     def _forget(self) -> None:
         """Clear the events and commands that would show how the disaster was prepared."""
-        forget_past(self._frontend.lab)
+        self._frontend.lab.forget_past()
         self._frontend.lab.commands.clear()
         self.on_making(False)
 

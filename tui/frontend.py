@@ -22,11 +22,16 @@ from lab.session.session import LabSession
 from tui.client import LabClient, run_safely
 from tui.state import (
     CallRequested,
+    CommandRan,
+    DisksChanged,
     LabMessage,
     LabState,
     LoadEnded,
     LoadTicked,
     LoadView,
+    MachineOpening,
+    MachinePhase,
+    MarksRead,
     MarkView,
     NoticeGiven,
     OperationChanged,
@@ -35,7 +40,7 @@ from tui.state import (
     SessionEnded,
     SessionOpened,
     SnapshotTaken,
-    update,
+    with_first_syncs,
 )
 
 if TYPE_CHECKING:
@@ -291,22 +296,60 @@ class Frontend:
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: LabMessage) -> None:
-        """Handle a message of the lab's threads. Textual finds this method by its name."""
-        update(self.lab, message)
+        """Change the state as a message of the lab's threads says. Textual finds this method by its name."""
+        lab = self.lab
         match message:
+            case SnapshotTaken(snapshot=snapshot):
+                from lab.session.monitor import events_between
+
+                before, lab.snapshot = lab.snapshot, snapshot
+                is_quiet = before is not None and before.arrays == snapshot.arrays and before.disks == snapshot.disks
+                lab.quiet_snapshots = lab.quiet_snapshots + 1 if is_quiet else 0
+                lab.has_ticked = before is None or int(before.time_seconds) != int(snapshot.time_seconds)
+                found = events_between(before, snapshot, name_of=lab.full_disk_name) if before else ()
+                lab.new_events = with_first_syncs(found, snapshot, lab.first_syncs)
+                lab.events.extend(lab.new_events)
+                for event in lab.new_events:
+                    if (view := lab.marks.get(event.array)) and view.verdict:
+                        lab.marks[event.array] = replace(view, is_stale=True)
+                if lab.history:
+                    lab.history.add(snapshot)
             case CallRequested():
                 message.function()
             case NoticeGiven():
                 self.show_message(message.text)
-            case PaceChosen() if message.note:
-                self.show_message(message.note)
+            case MachineOpening():
+                lab.phase, lab.target, lab.problem = MachinePhase.OPENING, message.target, None
             case SessionOpened():
+                lab.begin_session(message)
                 self.settle()
+            case SessionEnded():
+                lab.end_session(message)
+            case PaceChosen():
+                lab.pace = message.pace
+                if message.note:
+                    self.show_message(message.note)
+            case DisksChanged():
+                lab.disks, lab.found = message.disks, message.found
+            case CommandRan():
+                lab.commands.append(message.entry)
+                lab.command_count += 1
+            case LoadTicked():
+                if lab.load:
+                    lab.load = replace(lab.load, newest=message.interval)
+                if lab.history:
+                    lab.history.add_load(message.interval, message.time_seconds)
+            case LoadEnded():
+                lab.end_load(message.outcome)
+            case MarksRead():
+                lab.store_marks(message.marks)
+            case OperationChanged():
+                lab.operation = message.operation
         for receive in self.receivers:
             receive(message)
         if not isinstance(message, SnapshotTaken):
             self.show_soon()
-        elif not self.lab.is_dull:
+        elif not lab.is_dull:
             self.changes += 1
 
     def call(self, function: Callable[..., object], *arguments: object, **named: object) -> None:

@@ -361,97 +361,47 @@ class LabState:
         """Return the array that the disk was a member of, if the disk still holds its metadata."""
         return self.found.former_holder_of(disk.node) if self.found else None
 
+    def begin_session(self, message: SessionOpened) -> None:
+        self.phase, self.problem = MachinePhase.OPEN, None
+        self.facts, self.disks, self.found = message.facts, message.disks, message.found
+        # A new session has a new clock, so the history of the old one cannot continue.
+        self.forget_past()
 
-def update(state: LabState, message: LabMessage) -> None:
-    """Apply a message to the state."""
-    match message:
-        case SnapshotTaken(snapshot=snapshot):
-            from lab.session.monitor import events_between
+    def end_session(self, message: SessionEnded) -> None:
+        self.problem, self.pace = message.error, None
+        if message.error is None:
+            self.phase = MachinePhase.CLOSED
+        else:
+            self.phase = MachinePhase.LOST if message.was_open else MachinePhase.FAILED
+        self.operation = None
+        if load := self.running_load:
+            self.load = replace(load, is_running=False, phase="over", outcome=message.error)
 
-            before, state.snapshot = state.snapshot, snapshot
-            is_quiet = before is not None and before.arrays == snapshot.arrays and before.disks == snapshot.disks
-            state.quiet_snapshots = state.quiet_snapshots + 1 if is_quiet else 0
-            state.has_ticked = before is None or int(before.time_seconds) != int(snapshot.time_seconds)
-            found = events_between(before, snapshot, name_of=state.full_disk_name) if before else ()
-            state.new_events = with_first_syncs(found, snapshot, state.first_syncs)
-            for event in state.new_events:
-                state.events.append(event)
-                if (view := state.marks.get(event.array)) and view.verdict:
-                    state.marks[event.array] = replace(view, is_stale=True)
-            if state.history:
-                state.history.add(snapshot)
-        case MachineOpening():
-            state.phase, state.target, state.problem = MachinePhase.OPENING, message.target, None
-        case SessionOpened():
-            _opened(state, message)
-        case SessionEnded():
-            _ended(state, message)
-        case PaceChosen():
-            state.pace = message.pace
-        case DisksChanged():
-            state.disks, state.found = message.disks, message.found
-        case CommandRan():
-            state.commands.append(message.entry)
-            state.command_count += 1
-        case LoadTicked():
-            if state.load:
-                state.load = replace(state.load, newest=message.interval)
-            if state.history:
-                state.history.add_load(message.interval, message.time_seconds)
-        case LoadEnded():
-            _load_ended(state, message)
-        case MarksRead():
-            _marks(state, message.marks)
-        case OperationChanged():
-            state.operation = message.operation
+    def forget_past(self) -> None:
+        """Delete the samples, the history, the events and the first syncs."""
+        from lab.session.monitor import History
 
+        self.snapshot, self.history = None, History()
+        self.events.clear()
+        self.first_syncs.clear()
 
-def _load_ended(state: LabState, message: LoadEnded) -> None:
-    load = state.load
-    if load is None:
-        return
-    state.load = replace(load, is_running=False, phase="over", outcome=message.outcome)
-    if message.outcome is None or isinstance(message.outcome, LabError):
-        return
-    status = state.array(load.array)
-    words = condition(state, status)[1] if status else ""
-    state.past_loads.append(PastLoad(load.workload, load.array, words, message.outcome))
+    def end_load(self, outcome: Measured | LabError | None) -> None:
+        load = self.load
+        if load is None:
+            return
+        self.load = replace(load, is_running=False, phase="over", outcome=outcome)
+        if outcome is not None and not isinstance(outcome, LabError):
+            status = self.array(load.array)
+            words = condition(self, status)[1] if status else ""
+            self.past_loads.append(PastLoad(load.workload, load.array, words, outcome))
 
-
-def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
-    """Replace the marks, but keep a verdict if its mark is unchanged."""
-    known = state.marks
-    state.marks = {
-        name: known[name] if name in known and known[name].mark.seed == mark.seed else MarkView(mark)
-        for name, mark in marks.items()
-    }
-
-
-def _opened(state: LabState, message: SessionOpened) -> None:
-    state.phase, state.problem = MachinePhase.OPEN, None
-    state.facts, state.disks, state.found = message.facts, message.disks, message.found
-    # A new session has a new clock, so the history of the old one cannot continue.
-    forget_past(state)
-
-
-def forget_past(state: LabState) -> None:
-    """Delete the samples, the history, the events and the first syncs."""
-    from lab.session.monitor import History
-
-    state.snapshot, state.history = None, History()
-    state.events.clear()
-    state.first_syncs.clear()
-
-
-def _ended(state: LabState, message: SessionEnded) -> None:
-    state.problem, state.pace = message.error, None
-    if message.error is None:
-        state.phase = MachinePhase.CLOSED
-    else:
-        state.phase = MachinePhase.LOST if message.was_open else MachinePhase.FAILED
-    state.operation = None
-    if load := state.running_load:
-        state.load = replace(load, is_running=False, phase="over", outcome=message.error)
+    def store_marks(self, marks: Mapping[str, DataMark]) -> None:
+        """Replace the marks, but keep a verdict if its mark is unchanged."""
+        known = self.marks
+        self.marks = {
+            name: known[name] if name in known and known[name].mark.seed == mark.seed else MarkView(mark)
+            for name, mark in marks.items()
+        }
 
 
 _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "disk-vanished")

@@ -22,7 +22,7 @@ from tui.app import RaidlabApp
 from tui.frontend import NO_PACE
 from tui.mode import TopBar
 from tui.rack import shown_seconds
-from tui.state import LabState, SnapshotTaken, update
+from tui.state import LabState, SnapshotTaken
 
 pytestmark = pytest.mark.app(looks=0)
 
@@ -146,7 +146,7 @@ async def test_the_clock_advances_where_nothing_else_changes(user: User) -> None
     newest, second = user.lab.snapshot, int(user.lab.snapshot.time_seconds)
     # After a step, say, one look shows what it has come to, and no other follows.
     for seconds, is_dull in ((0.2, False), (0.3, True), (0.9, True), (1.0, False), (3601.0, False), (3601.5, True)):
-        update(user.lab, SnapshotTaken(replace(newest, time_seconds=second + 10 + seconds)))
+        user.app.on_lab_message(SnapshotTaken(replace(newest, time_seconds=second + 10 + seconds)))
         assert user.lab.is_dull is is_dull, seconds
 
 
