@@ -1,7 +1,4 @@
-"""Verbs on the selected disk and array, the array that the user composes, and the next step to suggest to a new user.
-
-``carry_out`` performs an action. It first opens a menu if the action has a choice, and shows the plan if it has one.
-"""
+"""Verbs on the selected disk and array, the array that the user composes, and the next step for a new user."""
 
 from __future__ import annotations
 
@@ -151,22 +148,14 @@ def applying(state: LabState) -> tuple[type[Action], ...]:
     return tuple(each for each in KEY_ACTIONS if not each.obstacle(selection))
 
 
-def carry_out(frontend: Frontend, kind: type[Action]) -> None:
-    """Apply an action to the selection if it is possible. If the action has a choice, show a menu first."""
-    it = selection_of(frontend.lab)
-    if kind.obstacle(it):
-        return
-    if kind.picks:
-        frontend.pick(
-            it.filled(kind.title),
-            kind.choices(),
-            lambda value: do(frontend, kind.on_selection(it, **kind.chosen(value))),
-            intro=it.filled(kind.intro),
-        )
-    elif issubclass(kind, PlanAction):
-        frontend.ask(kind.on_selection(it).plan, note=kind.note(it))
-    else:
-        do(frontend, kind.on_selection(it))
+def choose(frontend: Frontend, kind: type[Action], it: Selection) -> None:
+    """Show the menu of an action that has a choice, and perform the action with the chosen value."""
+    frontend.pick(
+        it.filled(kind.title),
+        kind.choices(),
+        lambda value: do(frontend, kind.on_selection(it, **kind.chosen(value))),
+        intro=it.filled(kind.intro),
+    )
 
 
 def do(frontend: Frontend, action: Action) -> None:

@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from lab.actions.action import Choice, Fills
+from lab.actions.action import Choice, Fills, PlanAction
 from lab.arrays.levels import layout_name
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks import LabDisk
@@ -28,7 +28,8 @@ from tui.actions import (
     action_id,
     applying,
     build,
-    carry_out,
+    choose,
+    do,
     level_rows,
     selected_disk,
     selection_of,
@@ -583,8 +584,16 @@ class LabScreen(ModeScreen):
         return action != "build" or self.app.lab.is_open
 
     def action_act(self, name: str) -> None:
-        if not self._has_disappeared():
-            carry_out(self.app, _ACTIONS[name])
+        """Apply a verb to the selection if it is possible. If it has a choice, show a menu first."""
+        kind, it = _ACTIONS[name], selection_of(self.app.lab)
+        if self._has_disappeared() or kind.obstacle(it):
+            return
+        if kind.picks:
+            choose(self.app, kind, it)
+        elif issubclass(kind, PlanAction):
+            self.app.ask(kind.on_selection(it).plan, note=kind.note(it))
+        else:
+            do(self.app, kind.on_selection(it))
 
     def action_build(self) -> None:
         build(self.app)
@@ -621,7 +630,7 @@ class LabScreen(ModeScreen):
         title = " in ".join(filter(None, (disk.name if disk else "", status.name if status else "")))
 
         def then(chosen: str) -> None:
-            self.call_later(carry_out, self.app, _ACTIONS[chosen])
+            self.call_later(self.action_act, chosen)
 
         self.app.pick(title or name, choices, then)
 

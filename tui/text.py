@@ -43,7 +43,7 @@ from tui.actions import (
     applying,
     ask_for_larger,
     build,
-    carry_out,
+    choose,
     do,
     next_array_name,
     next_step,
@@ -765,13 +765,16 @@ class TextApp(Frontend):
             else:
                 self.loads.start(verb.array, verb.workload, verb.runtime)
             return True
-        if isinstance(verb, PlanAction) and self.lab.is_open:
-            self.ask(verb.plan)
-            return True
         if isinstance(verb, Action) and self.lab.is_open:
-            do(self, verb)
+            self._carry_out(verb)
             return True
         return verb is not None and self._text_drills.perform(verb)
+
+    def _carry_out(self, action: Action, note: str = "") -> None:
+        if isinstance(action, PlanAction):
+            self.ask(action.plan, note=note)
+        else:
+            do(self, action)
 
     def _act(self, word: str, line: str) -> None:
         """Perform an action, given by its key or its name, or a raidlab command. Report an unknown command."""
@@ -781,7 +784,11 @@ class TextApp(Frontend):
         if word in self._commands and (line != word or not named_so):
             self._run_command_line(line)
         elif "" in obstacles:
-            carry_out(self, named_so[obstacles.index("")])
+            kind = named_so[obstacles.index("")]
+            if kind.picks:
+                choose(self, kind, selection)
+            else:
+                self._carry_out(kind.on_selection(selection), kind.note(selection))
         elif named_so:
             self._line(f"{word} is not possible now: {obstacles[0]}.")
         elif word == "b":
