@@ -356,8 +356,8 @@ class RaidlabApp(OneAtATime, inherit_bindings=False):
             if dialog.has_left:
                 return
             if plan:
-                run = PlanRun(self, plan)
-                if not await dialog.agrees_to(run):
+                dialog.plan_run = run = PlanRun(self, plan)
+                if not await dialog.consent:
                     return
                 await asyncio.wrap_future(self.client.submit(run.run))
         except LabError as error:

@@ -197,29 +197,28 @@ class PlanScreen(Modal[None]):
         hidden_key("plan.previous", "left,up,shift+tab", "app.focus_previous", "Previous", "To the previous button"),
     ]
 
+    plan_run: reactive[PlanRun | None] = reactive(None, recompose=True)
+    """The plan that is shown; None while it is being made."""
+
     def __init__(self, note: str = "") -> None:
         super().__init__()
         self._note = note
-        self._run: PlanRun | None = None
-        """The plan that is shown; None while it is being made."""
-        self._consent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Whether the user agrees to the plan."""
+        self.consent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Whether the user agrees to the plan. Dismissing the dialog means no."""
         self._followed = -1
         """The step that was scrolled into view last."""
 
     @property
-    def is_made(self) -> bool:
-        return self._run is not None
-
-    @property
     def plan(self) -> Plan:
-        assert self._run is not None
-        return self._run.plan
+        assert self.plan_run is not None
+        return self.plan_run.plan
 
     def compose(self) -> ComposeResult:
-        if not self.is_made:
+        self.set_class(self.plan_run is None, "-awaited")
+        if self.plan_run is None:
             yield Static("Working out which commands would run. Esc cancels.", id="plan-awaited")
             return
+        self.call_after_refresh(self._plan_shown)
         plan, sign = self.plan, self.app.glyphs.notice
         kind = "danger" if plan.destroys_data else "warning" if plan.ends_array else ""
         with Vertical(id="plan-box", classes=kind) as box:
@@ -247,39 +246,32 @@ class PlanScreen(Modal[None]):
                 yield Button("Cancel (Esc)", name="dismiss", id="cancel")
 
     def on_mount(self) -> None:
-        self.add_class("-awaited")
         self.query_one("#plan-awaited").visible = False
         self.set_timer(_UNSEEN_SECONDS, self._show_awaited)
         self.watch(self.app, "changes", self._show_progress, init=False)
 
     def on_unmount(self) -> None:
-        if not self._consent.done():
-            self._consent.set_result(False)
+        if not self.consent.done():
+            self.consent.set_result(False)
 
     def _show_awaited(self) -> None:
         for text in self.query("#plan-awaited"):
             text.visible = True
 
-    async def agrees_to(self, run: PlanRun) -> bool:
-        """Show the plan, and return whether the user agrees to it. Dismissing the dialog means no."""
-        self._run = run
-        self.remove_class("-awaited")
-        await self.recompose()
-        if self.has_left:
-            return False
+    def _plan_shown(self) -> None:
         # Enter must not destroy data by accident.
         first = "#cancel" if self.plan.destroys_data or self.plan.ends_array or not self.plan.steps else "#run"
-        self.query_one(first).focus()
+        for button in self.query(first):
+            button.focus()
         self._fit()
         self.call_after_refresh(self._note_shown)
-        return await self._consent
 
     def _note_shown(self) -> None:
-        if self.is_made:
+        if self.query("#plan-box"):
             super()._note_shown()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.is_made or action not in ("run", "copy", "page")
+        return self.plan_run is not None or action not in ("run", "copy", "page")
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._fit)
@@ -298,8 +290,8 @@ class PlanScreen(Modal[None]):
         steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
 
     def _show_progress(self) -> None:
-        if self._run and self._run.is_running:
-            step = max(0, self._run.steps_begun - 1)
+        if self.plan_run and self.plan_run.is_running:
+            step = max(0, self.plan_run.steps_begun - 1)
             self.query_one(PlanView).done = step
             self._follow(step)
 
@@ -312,25 +304,25 @@ class PlanScreen(Modal[None]):
             steps.scroll_to(y=max(0, at - steps.size.height // 2), animate=False)
 
     def action_run(self) -> None:
-        if self._consent.done() or not self.plan.steps:
+        if self.consent.done() or not self.plan.steps:
             return
         self.query_one("#run", Button).disabled = True
         self.query_one("#cancel", Button).label = "Hide (Esc)"
-        self._consent.set_result(True)
+        self.consent.set_result(True)
 
     def action_copy(self) -> None:
         self.query_one(PlanView).action_copy()
 
     def show_failure(self, error: LabError) -> None:
         """Show why the plan failed, or why it cannot be made. If the user has left, only the former is reported."""
-        if self._run is None and self.has_left:
+        if self.plan_run is None and self.has_left:
             return
-        if self._run is None or not self.is_attached:
+        if self.plan_run is None or not self.is_attached:
             self.dismiss()
             self.app.show_error(error)
             return
         view = self.query_one(PlanView)
-        view.done = max(0, self._run.steps_begun - 1)
+        view.done = max(0, self.plan_run.steps_begun - 1)
         view.failed = error.message
         failure = self.query_one("#plan-failure", Static)
         failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))

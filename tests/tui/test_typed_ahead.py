@@ -88,7 +88,7 @@ async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneat
     # The lab's thread is busy: the plan has to wait for its turn.
     user.app.look_up(lambda _: holds.wait(10))
     await typed(user, "f", "enter", "2", "down", "r")
-    assert not user.at(PlanScreen).is_made
+    assert user.at(PlanScreen).plan_run is None
     assert user.app.current_mode == "lab"
     holds.set()
     assert "disk01" in (await user.plan()).plan.title
