@@ -205,6 +205,8 @@ class PlanScreen(Modal[None]):
         self._note = note
         self.consent: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Whether the user agrees to the plan. Dismissing the dialog means no."""
+        self._is_shown = False
+        """Whether the plan's widgets are mounted, so that keys may act on them."""
         self._followed = -1
         """The step that was scrolled into view last."""
 
@@ -218,7 +220,6 @@ class PlanScreen(Modal[None]):
         if self.plan_run is None:
             yield Static("Working out which commands would run. Esc cancels.", id="plan-awaited")
             return
-        self.call_after_refresh(self._plan_shown)
         plan, sign = self.plan, self.app.glyphs.notice
         kind = "danger" if plan.destroys_data else "warning" if plan.ends_array else ""
         with Vertical(id="plan-box", classes=kind) as box:
@@ -244,6 +245,12 @@ class PlanScreen(Modal[None]):
                 )
                 yield Button("Copy (c)", name="copy", id="copy", disabled=not plan.steps)
                 yield Button("Cancel (Esc)", name="dismiss", id="cancel")
+
+    async def recompose(self) -> None:
+        await super().recompose()
+        # Every widget of the plan is mounted only now.
+        self._is_shown = True
+        self._plan_shown()
 
     def on_mount(self) -> None:
         self.query_one("#plan-awaited").visible = False
@@ -271,19 +278,20 @@ class PlanScreen(Modal[None]):
             super()._note_shown()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.plan_run is not None or action not in ("run", "copy", "page")
+        return self._is_shown or action not in ("run", "copy", "page")
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
         """Limit the height of the steps, so that the buttons are always visible. Long plans scroll."""
-        if not self.query("#plan-box"):
-            return
-        box, steps = self.query_one("#plan-box"), self.query_one("#plan-steps")
-        others = sum(each.outer_size.height + each.styles.margin.height for each in box.children if each is not steps)
-        room = int(self.size.height * _MOST_OF_SCREEN) - box.gutter.height - others
-        steps.styles.max_height = max(_LEAST_ROWS, room)
+        # The screen is also resized and refreshed while its widgets are mounted or removed.
+        for box in self.query("#plan-box"):
+            for steps in box.query("#plan-steps"):
+                others = (each for each in box.children if each is not steps)
+                taken = sum(each.outer_size.height + each.styles.margin.height for each in others)
+                room = int(self.size.height * _MOST_OF_SCREEN) - box.gutter.height - taken
+                steps.styles.max_height = max(_LEAST_ROWS, room)
 
     def action_page(self, by: int) -> None:
         steps = self.query_one("#plan-steps")

@@ -99,6 +99,17 @@ async def test_a_plan_runs_exactly_its_steps_and_only_if_confirmed(user: User) -
 
 
 @pytest.mark.app(shows="raid5")
+async def test_a_plan_survives_a_new_size_while_its_widgets_are_mounted_or_removed(user: User) -> None:
+    """On a busy computer a new size can arrive when only some of the widgets are mounted."""
+    await user.plan("f")
+    await user.screen.query_one("#plan-steps").remove()
+    await user.pilot.resize_terminal(80, 24)
+    await user.press("escape")
+    await user.idle()
+    assert len(user.app.screen_stack) == 1
+
+
+@pytest.mark.app(shows="raid5")
 @pytest.mark.parametrize("is_hidden", [False, True])
 async def test_a_failure_is_explained_in_the_dialog_and_after_it_was_hidden_in_a_notice(
     user: User, monkeypatch: pytest.MonkeyPatch, is_hidden: bool
