@@ -173,6 +173,9 @@ class ChildProcess:
 class Agent:
     """Serves commands, samplers and the channel on one thread, with one selector. Only init gets ``init_environ``."""
 
+    most_requests = -1
+    """Maximum number of requests to handle at a time, or -1 for all that have arrived."""
+
     def __init__(self, channel_in: int, channel_out: int, *, init_environ: Mapping[str, str] | None = None) -> None:
         self.channel_in = channel_in
         self.channel_out = channel_out
@@ -240,10 +243,18 @@ class Agent:
                     by_pid[ended[0]].on_exit(ended[1])
 
     def on_request_data(self, fd: int) -> None:
-        self.receive()
-        *lines, self.pending = self.pending.split(b"\n")
-        for line in lines:
-            self.obey(line)
+        """Read from the channel, and call the method that handles each request's verb."""
+        if b"\n" not in self.pending and not self.is_over:
+            self.receive()
+        *lines, self.pending = self.pending.split(b"\n", self.most_requests)
+        for line in filter(bytes.strip, lines):
+            request_id = None
+            try:
+                request = json.loads(line)
+                request_id = request["id"]
+                getattr(self, "verb_" + request["verb"])(request)
+            except Exception as error:
+                self.refuse(request_id, error)
 
     def receive(self) -> None:
         data = b""
@@ -255,17 +266,6 @@ class Agent:
         if self.received >= RECEIPT_BYTES:
             self.send({"event": "received", "bytes": self.received})
             self.received = 0
-
-    def obey(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        request_id = None
-        try:
-            request = json.loads(line)
-            request_id = request["id"]
-            getattr(self, "verb_" + request["verb"])(request)
-        except Exception as error:
-            self.refuse(request_id, error)
 
     def refuse(self, request_id: int | None, error: Exception) -> None:
         """Answer a request with an error. No request may end the agent."""

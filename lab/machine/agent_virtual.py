@@ -26,6 +26,7 @@ POLL_SECONDS = 10.0
 class VirtualAgent(Agent):
     """An agent that stops the clock between requests."""
 
+    most_requests = 1
     next_poll = 0.0
 
     def listen(self) -> None:
@@ -35,8 +36,7 @@ class VirtualAgent(Agent):
         while not self.is_over and self.is_to_read():
             while b"\n" not in self.pending and not self.is_over:
                 self.receive()
-            line, _, self.pending = self.pending.partition(b"\n")
-            self.obey(line)
+            self.on_request_data(self.channel_in)
             self.next_poll = time.monotonic() + POLL_SECONDS
         due = super().next_due()
         return self.next_poll if due is None else min(due, self.next_poll)
