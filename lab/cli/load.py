@@ -16,7 +16,7 @@ from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.cli.arguments import number
 from lab.cli.context import Context, current, err, out, out_json, out_json_line, table
-from lab.cli.session import client_of, command_of
+from lab.cli.session import VerbCommand, client_of
 from lab.errors import ExitCode
 from lab.gates.decoding import LookCount
 from lab.gates.files import FileKind
@@ -52,7 +52,7 @@ def _load(context: Context, action: Load) -> int:
     return ExitCode.DONE
 
 
-load = command_of(Load, _load)
+load = VerbCommand(Load, _load)
 
 
 def _measured(context: Context, session: LabSession, action: Load, work: Workload) -> Measured | None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from lab import __version__
-from lab.cli.context import Options, err, options, out, out_json_line, use_options, use_width
+from lab.cli.context import Options, current, err, options, out, out_json_line, use_options, use_width
 from lab.errors import ExitCode, LabError
 from lab.gates.text import require_utf8, shortened, visible
 from lab.host import signals, streams
@@ -48,7 +48,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
                 words = read_options(app, arguments)
                 if words:
                     command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
-                    status = command(*bound.args, **bound.kwargs)
+                    if runner := getattr(command, "runner", None):
+                        verb, further = command(*bound.args, **bound.kwargs)
+                        status = runner(current(), verb, **further)
+                    else:
+                        status = command(*bound.args, **bound.kwargs)
                 elif words is not None:
                     status = without_command(app, run)
             streams.finish()

@@ -17,7 +17,7 @@ from lab.actions.action import Field, PlanAction, Verb, fields_of
 from lab.arrays.array import Array
 from lab.arrays.status import ArrayStatus
 from lab.cli.arguments import flag, number, usage_words
-from lab.cli.context import Context, ProgressBar, current, err, fitted, out, out_json, pairs
+from lab.cli.context import Context, ProgressBar, err, fitted, out, out_json, pairs
 from lab.errors import LabError, MachineLost, SpecError
 from lab.plans import Plan
 from lab.session.session import Client, LabSession, open_session, read_arrival
@@ -49,26 +49,32 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], *runners: Runner) -> None:
             runner = next((run_by[each] for each in kind.__mro__ if each in run_by), None)
             if runner is None:
                 raise AssertionError(f"{kind.__name__} has no runner")
-            app.command(command_of(kind, runner), name=name)
+            app.command(VerbCommand(kind, runner), name=name)
 
 
-def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
-    """Return a function with the verb's signature and help, from which cyclopts makes a command that runs the verb.
+class VerbCommand:
+    """A verb as a command. cyclopts takes it for a function that has the verb's arguments and help.
 
-    The function raises SpecError if a value is invalid.
+    The function returns the verb, and ``lab.cli.main`` calls ``runner`` with it.
     """
-    signature = inspect.Signature([*_parameters(kind)])
 
-    def form(*placed: Any, **named: Any) -> int | None:
-        given = signature.bind(*placed, **named).arguments
-        options = {name: given[name] for name in _besides(kind) if name in given}
-        return run(current(), kind(**_values(kind, given)), **options)
+    def __init__(self, kind: type[Verb], runner: Runner) -> None:
+        self.runner = runner
+        self._kind = kind
+        # cyclopts reads these attributes of a function.
+        self.__signature__ = inspect.Signature([*_parameters(kind)])
+        self.__annotations__ = {}
+        self.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
+        self.__doc__ = kind.__doc__
 
-    form.__signature__ = signature  # type: ignore[attr-defined] # cyclopts asks for it
-    form.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
-    form.__doc__ = kind.__doc__
-    form.verb = kind  # type: ignore[attr-defined] # for typed_verb
-    return form
+    def __call__(self, *placed: Any, **named: Any) -> tuple[Verb, dict[str, Any]]:
+        """Return the verb, and the given options that are not fields of the verb.
+
+        Raises SpecError if a value is invalid.
+        """
+        given = self.__signature__.bind(*placed, **named).arguments
+        verb = self._kind(**_values(self._kind, given))
+        return verb, {name: value for name, value in given.items() if name not in verb.__struct_fields__}
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
@@ -83,15 +89,10 @@ def typed_verb(app: App, words: list[str]) -> Verb | None:
     except CycloptsError as error:
         message, hint = usage_words(error)
         raise SpecError(message, hint=hint) from None
-    kind: type[Verb] | None = getattr(command, "verb", None)
-    if kind is None or any(name in bound.arguments for name in _besides(kind)):
+    if not isinstance(command, VerbCommand):
         return None
-    return kind(**_values(kind, bound.arguments))
-
-
-def _besides(kind: type[Verb]) -> tuple[str, ...]:
-    """Return the options of the command that are not fields of the verb."""
-    return ("plan", "wait") if issubclass(kind, PlanAction) else ()
+    verb, options = command(*bound.args, **bound.kwargs)
+    return None if options else verb
 
 
 def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
