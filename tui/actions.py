@@ -14,7 +14,7 @@ from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level, kinds
 from lab.arrays.levels import Level, LevelName, layout_words
-from lab.arrays.spec import ArrayPreview, Bitmap, ConsistencyPolicy, CreateOptions, Spec
+from lab.arrays.spec import ArrayPreview, ArraySpec, Bitmap, ConsistencyPolicy, Spec
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus
 from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.lab import lab_folder
@@ -368,7 +368,7 @@ class Draft:
 
     @property
     def options(self) -> frozenset[str]:
-        """The fields of ``CreateOptions`` that can be set at this level."""
+        """The fields of ``ArraySpec`` that can be set at this level."""
         return self.kind.options(self.level)
 
     @property
@@ -414,24 +414,25 @@ class Draft:
 
     def spec(self, name: str, disks: Sequence[LabDisk]) -> Spec:
         by_name = {disk.name: disk for disk in disks}
-        members = tuple(by_name[disk] for disk in self.members if disk in by_name)
+        members = tuple(by_name[disk].node for disk in self.members if disk in by_name)
         has_ppl = self.bitmap == _PPL and self.level == LevelName.RAID5
         chunk = _BITMAP_CHUNKS.get(self.bitmap) if "bitmap_chunk_bytes" in self.options else None
         reference = self.reference if "reference" in self.options else None
         has_bitmap = self.raid.is_redundant and bool(chunk or self._bitmap == _INTERNAL)
         return self.kind.spec(
-            CreateOptions(
+            ArraySpec(
                 level=self.level,
                 members=members,
                 name=name,
-                spares=tuple(by_name[disk] for disk in self.spare_disks if disk in by_name),
+                spares=tuple(by_name[disk].node for disk in self.spare_disks if disk in by_name),
                 chunk_bytes=self.chunk_bytes if self.raid.has_chunk else None,
                 layout=self.layout,
                 bitmap=Bitmap.INTERNAL if has_bitmap else Bitmap.NONE,
                 bitmap_chunk_bytes=chunk if has_bitmap else None,
-                policy=ConsistencyPolicy.PPL if has_ppl else ConsistencyPolicy.RESYNC,
+                consistency_policy=ConsistencyPolicy.PPL if has_ppl else ConsistencyPolicy.RESYNC,
                 reference=reference if (reference or 0) < len(members) else None,
-            )
+            ),
+            disks,
         )
 
     def rows(self) -> tuple[ChoiceRow, ...]:

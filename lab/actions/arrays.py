@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -30,7 +29,7 @@ from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
 from lab.arrays.operations import CORRUPTION_BLOCK_BYTES
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec, bitmap_chunk_problem
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy, Spec, bitmap_chunk_problem
 from lab.disks import DiskKind, LabDisk
 from lab.disks.kinds import find_disk
 from lab.errors import ArrayError, SpecError
@@ -697,7 +696,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     def __post_init__(self) -> None:
         """Raises SpecError for errors that do not depend on the disks."""
-        self.kind.spec(self._on_any_disks).validate()
+        self.spec().validate()
 
     @property
     def kind(self) -> ArrayKind:
@@ -708,74 +707,58 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         """Whether the disks are known without access to the machine."""
         return bool(self.disks) and disk_count(self.disks) is None and disk_count(self.spares) is None
 
-    def spec(self, disks: Sequence[LabDisk], free: Sequence[LabDisk], taken: Sequence[str] = ()) -> Spec:
+    def spec(
+        self, disks: Sequence[LabDisk] | None = None, free: Sequence[LabDisk] = (), taken: Sequence[str] = ()
+    ) -> Spec:
         """Return the array's spec on ``disks``, of which ``free`` are unused; ``taken`` names all existing arrays.
 
+        Without ``disks``, it is on placeholders of ample size, so that no error in it is due to the actual disks.
         Raises SpecError if a disk is unknown, and ArrayError if too few are free.
         """
-        journal = _named_disks(self.journal, disks)
-        if len(journal) > 1:
-            raise SpecError(
-                f"'{self.journal}' names {len(journal)} disks",
-                hint="name one disk; an array has only one journal",
-            )
-        named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
-        free = [disk for disk in free if disk not in named]
-        members = _chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
-        rest = [each for each in free if each not in members]
-        return self.kind.spec(
-            replace(
-                self._without_disks,
-                name=self.array or free_name(self.kind, taken),
-                members=tuple(members),
-                spares=tuple(_chosen_disks(self.spares, disks, rest)) if self.spares else (),
-                journal=next(iter(journal), None),
-            )
-        )
-
-    def plan(self, session: LabSession) -> Plan:
-        return session.creation(self.spec(session.disks, session.free_disks(), session.names()), self.file_system)
-
-    @property
-    def _without_disks(self) -> CreateOptions:
-        policy = ConsistencyPolicy.JOURNAL if self.journal else ConsistencyPolicy.RESYNC
-        return CreateOptions(
+        shares = _shares(self.utilisation) if self.utilisation else None
+        if disks is None:
+            fewest = self.kind.member_count(self.level, len(shares or ()) or (self.reference or 0) + 2)
+            members = _some_disks(self.disks, max(fewest, self.kind.raid(self.level).minimum_members), "disk")
+            spares = _some_disks(self.spares, 0, "spare")
+            journal = _some_disks("", 1 if self.journal else 0, "journal")
+        else:
+            journal = _named_disks(self.journal, disks)
+            if len(journal) > 1:
+                hint = "name one disk; an array has only one journal"
+                raise SpecError(f"'{self.journal}' names {len(journal)} disks", hint=hint)
+            named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
+            free = [disk for disk in free if disk not in named]
+            members = _chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
+            rest = [each for each in free if each not in members]
+            spares = _chosen_disks(self.spares, disks, rest) if self.spares else []
+        asked = ArraySpec(
             level=self.level,
-            name=self.array or self.kind.name(0),
+            members=tuple(disk.node for disk in members),
+            name=self.array or free_name(self.kind, taken),
+            spares=tuple(disk.node for disk in spares),
             chunk_bytes=bytes_or_none(self.chunk, "chunk"),
             layout=self.layout or None,
             bitmap=self.bitmap or (Bitmap.INTERNAL if self.bitmap_chunk else Bitmap.NONE),
             bitmap_chunk_bytes=bytes_or_none(self.bitmap_chunk, "bitmap chunk"),
-            policy=self.policy or policy,
+            consistency_policy=self.policy or (ConsistencyPolicy.JOURNAL if self.journal else ConsistencyPolicy.RESYNC),
+            journal_device=journal[0].node if journal else None,
             assume_clean=self.assume_clean,
             reference=self.reference,
-            utilisation=_shares(self.utilisation) if self.utilisation else None,
+            utilisation=shares,
         )
+        return self.kind.spec(asked, members)
 
-    @property
-    def _on_any_disks(self) -> CreateOptions:
-        """The options with placeholder disks of ample size, so that no error in them is due to the actual disks."""
-        options = self._without_disks
-        fewest = self.kind.member_count(self.level, len(options.utilisation or ()) or (self.reference or 0) + 2)
-        fewest = max(fewest, self.kind.raid(self.level).minimum_members)
-        return replace(
-            options,
-            members=_some_disks(self.disks, fewest, "disk"),
-            spares=_some_disks(self.spares, 0, "spare"),
-            journal=_some_disk("journal") if self.journal else None,
-        )
+    def plan(self, session: LabSession) -> Plan:
+        return session.creation(self.spec(session.disks, session.free_disks(), session.names()), self.file_system)
 
 
-def _some_disks(words: str, count: int, prefix: str) -> tuple[LabDisk, ...]:
-    """Return a placeholder for each disk that ``words`` names or requests, or ``count`` of them if it is empty."""
+def _some_disks(words: str, count: int, prefix: str) -> list[LabDisk]:
+    """Return a placeholder of ample size for each disk that ``words`` names or requests, or ``count`` without words."""
     if words:
         asked = disk_count(words)
         count = len(split_words(words)) if asked is None else asked
-    return tuple(_some_disk(f"{prefix}{number}") for number in range(count))
-
-
-def _some_disk(name: str) -> LabDisk:
-    return LabDisk(name=name, kind=DiskKind.FILE, node=f"/dev/{name}", size_bytes=1024 * GIB)
+    names = (f"{prefix}{number}" for number in range(count))
+    return [LabDisk(name=name, kind=DiskKind.FILE, node=f"/dev/{name}", size_bytes=1024 * GIB) for name in names]
 
 
 def _shares(text: str) -> tuple[float, ...]:

@@ -32,7 +32,7 @@ from lab.arrays.array import Array, ArrayKind, OpenArrays
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5, is_array_name, node_of
 from lab.arrays.operations import set_sync_speed
-from lab.arrays.spec import METADATA_VERSION, ConsistencyPolicy, CreateOptions
+from lab.arrays.spec import METADATA_VERSION, ArraySpec, ConsistencyPolicy
 from lab.arrays.status import (
     ArrayState,
     ArrayStatus,
@@ -903,29 +903,30 @@ class AdaptKind(ArrayKind):
     def suits(self, disks: Sequence[LabDisk]) -> bool:
         return not are_equal(disks)
 
-    def spec(self, options: CreateOptions) -> VolumeSpec:
+    def spec(self, asked: ArraySpec, disks: Sequence[LabDisk]) -> VolumeSpec:
         given = {
-            "--spares": options.spares,
-            "--journal": options.journal,
-            "--layout": options.layout,
-            "--bitmap-chunk": options.bitmap_chunk_bytes,
-            "--policy": options.policy is not ConsistencyPolicy.RESYNC,
+            "--spares": asked.spares,
+            "--journal": asked.journal_device,
+            "--layout": asked.layout,
+            "--bitmap-chunk": asked.bitmap_chunk_bytes,
+            "--policy": asked.consistency_policy is not ConsistencyPolicy.RESYNC,
         }
         for option, is_given in given.items():
             if is_given:
                 raise SpecError(
-                    f"{option} is not possible with level {options.level}",
+                    f"{option} is not possible with level {asked.level}",
                     hint="omit it; 'raidlab array add' replaces a failed disk" if option == "--spares" else "omit it",
                 )
+        by_node = {disk.node: disk for disk in disks}
         return VolumeSpec(
-            options.members,
-            name=options.name,
-            rule=AdaptLevel(options.level.lower()),
-            chunk_bytes=options.chunk_bytes or DEFAULT_CHUNK_BYTES,
-            reference=options.reference,
-            utilisation=options.utilisation,
-            bitmap=options.bitmap,
-            assume_clean=options.assume_clean,
+            tuple(by_node[node] for node in asked.members),
+            name=asked.name,
+            rule=AdaptLevel(asked.level.lower()),
+            chunk_bytes=asked.chunk_bytes or DEFAULT_CHUNK_BYTES,
+            reference=asked.reference,
+            utilisation=asked.utilisation,
+            bitmap=asked.bitmap,
+            assume_clean=asked.assume_clean,
         )
 
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:

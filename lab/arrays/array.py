@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from lab.arrays.discovery import DATA_FIRST, BroughtUp, FoundArray
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import Level
-from lab.arrays.spec import Bitmap, CreateOptions, Spec
+from lab.arrays.spec import ArraySpec, Bitmap, Spec
 from lab.arrays.status import ArrayStatus, read_arrays, wait_until_idle
 from lab.disks import Lab, LabDisk
 from lab.disks.inventory import DiskEnds, kernel_names, read_devices
@@ -49,7 +49,7 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def options(self, level: str) -> frozenset[str]:
-        """Return the fields of ``CreateOptions`` that this level supports, but some other levels do not."""
+        """Return the fields of ``ArraySpec`` that this level supports, but some other levels do not."""
 
     @abstractmethod
     def member_count(self, level: str, free: int) -> int:
@@ -59,8 +59,8 @@ class ArrayKind(ABC):
         return True
 
     @abstractmethod
-    def spec(self, options: CreateOptions) -> Spec:
-        """Return the spec for these options. Raises SpecError if the kind does not support one of them."""
+    def spec(self, asked: ArraySpec, disks: Sequence[LabDisk]) -> Spec:
+        """Return the kind's own spec of an array on ``disks``. Raises SpecError if a field is not supported."""
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:

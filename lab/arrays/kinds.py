@@ -18,9 +18,9 @@ from lab.arrays import operations
 from lab.arrays.array import Array, ArrayKind, OpenArrays, kind_among
 from lab.arrays.discovery import MD_HEAD_BYTES, BroughtUp, FoundArray, arrays_in, superblocks_in
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, AddedKind, Level, LevelName, array_device, is_array_name, parse_level
-from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions, failures_words_now, penalty_words
+from lab.arrays.spec import ArraySpec, Bitmap, failures_words_now, penalty_words
 from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays
-from lab.disks import Lab
+from lab.disks import Lab, LabDisk
 from lab.disks.inventory import FIRST_BYTES, DiskEnds, read_ends, signatures_in
 from lab.errors import ArrayError, LabError, SpecError
 from lab.machine.api import Machine
@@ -392,28 +392,16 @@ class MdKind(ArrayKind):
         return parse_level(level)
 
     def options(self, level: str) -> frozenset[str]:
-        return frozenset({"spares", "journal", "layout", "bitmap_chunk_bytes", "policy"})
+        return frozenset({"spares", "journal_device", "layout", "bitmap_chunk_bytes", "consistency_policy"})
 
     def member_count(self, level: str, free: int) -> int:
         return parse_level(level).minimum_members
 
-    def spec(self, options: CreateOptions) -> ArraySpec:
-        parse_level(options.level)
-        if options.reference is not None or options.utilisation is not None:
-            raise SpecError(f"{options.level} does not support --reference or --utilisation", hint="omit them")
-        return ArraySpec(
-            level=options.level,
-            members=tuple(disk.node for disk in options.members),
-            name=options.name,
-            spares=tuple(disk.node for disk in options.spares),
-            chunk_bytes=options.chunk_bytes,
-            layout=options.layout,
-            bitmap=options.bitmap,
-            bitmap_chunk_bytes=options.bitmap_chunk_bytes,
-            consistency_policy=options.policy,
-            journal_device=options.journal.node if options.journal else None,
-            assume_clean=options.assume_clean,
-        )
+    def spec(self, asked: ArraySpec, disks: Sequence[LabDisk]) -> ArraySpec:
+        parse_level(asked.level)
+        if asked.reference is not None or asked.utilisation is not None:
+            raise SpecError(f"{asked.level} does not support --reference or --utilisation", hint="omit them")
+        return asked
 
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
         return arrays_in(superblocks_in(ends), host_name=host_name)

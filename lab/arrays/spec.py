@@ -283,29 +283,8 @@ class ConsistencyPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateOptions:
-    """Options for an array of any kind; None means the kind's default."""
-
-    level: str
-    members: tuple[LabDisk, ...] = ()
-    name: str = "md0"
-    spares: tuple[LabDisk, ...] = ()
-    journal: LabDisk | None = None
-    chunk_bytes: int | None = None
-    layout: str | None = None
-    bitmap: Bitmap = Bitmap.NONE
-    bitmap_chunk_bytes: int | None = None
-    policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
-    assume_clean: bool = False
-    reference: int | None = None
-    """The number of data chunks in a full stripe, for a kind of array that lets the user choose it."""
-    utilisation: tuple[float, ...] | None = None
-    """How much of each member is used, relative to the members that are used most."""
-
-
-@dataclass(frozen=True, slots=True)
 class ArraySpec(Spec):
-    """A requested md array. It is not checked until ``validate`` is called.
+    """A requested array of md or, as the argument of ``ArrayKind.spec``, of any kind. It is checked by ``validate``.
 
     ``members``, ``spares`` and ``journal_device`` are device nodes in slot order. If ``chunk_bytes`` is None and the
     level has chunks, mdadm's default applies. ``assume_clean`` skips the first resync, which is safe only if the
@@ -332,6 +311,10 @@ class ArraySpec(Spec):
     forces_resync: bool = False
     """Whether a RAID 5 starts with a resync and not with a rebuild of its last member (mdadm(8), --create --force)."""
     options: tuple[str, ...] = ()
+    reference: int | None = None
+    """The number of data chunks in a full stripe, for a kind of array that lets the user choose it."""
+    utilisation: tuple[float, ...] | None = None
+    """How much of each member is used, relative to those used most, for a kind of array that can use a part of it."""
 
     @property
     def raid(self) -> Level:
@@ -341,7 +324,30 @@ class ArraySpec(Spec):
     @property
     def create_argv(self) -> tuple[str, ...]:
         """The mdadm command line. Raises SpecError if the level or layout is unknown; nothing else is checked."""
-        return tuple(_create_argv(self))
+        # With "any" in place of the host name, every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
+        argv = ["mdadm", "--create", self.device, "--run", f"--metadata={METADATA_VERSION}", "--homehost=any"]
+        argv += [f"--uuid={self.uuid}"] if self.uuid else []
+        argv += [f"--level={self.raid.name.value}", f"--raid-devices={len(self.members)}"]
+        if self.effective_chunk_bytes is not None:
+            argv.append(f"--chunk={self.effective_chunk_bytes // KIB}")
+        if layout := self.layout or _DEFAULT_LAYOUTS.get(self.raid.name):
+            argv.append(f"--layout={layout}")
+        if self.data_offset_bytes is not None:
+            argv.append(f"--data-offset={self.data_offset_bytes // KIB}")
+        if self.size_bytes is not None:
+            argv.append(f"--size={self.size_bytes // KIB}")
+        if self.raid.is_redundant:
+            # mdadm 4.4 prompts for a bitmap unless the option is given (mdadm issue #133).
+            argv.append(f"--bitmap={self.bitmap.value}")
+            if self.bitmap_chunk_bytes is not None:
+                argv.append(f"--bitmap-chunk={self.bitmap_chunk_bytes // KIB}")
+            # mdadm derives the policies "bitmap" and "journal" from --bitmap and --write-journal.
+            argv += ["--consistency-policy=ppl"] if self.consistency_policy is ConsistencyPolicy.PPL else []
+        argv += ["--assume-clean"] if self.assume_clean else []
+        argv += ["--force"] if self.forces_resync else []
+        argv += [f"--spare-devices={len(self.spares)}"] if self.spares else []
+        argv += [f"--write-journal={self.journal_device}"] if self.journal_device else []
+        return (*argv, *self.options, *self.members, *self.spares)
 
     @property
     def is_array(self) -> bool:
@@ -559,45 +565,6 @@ def _consistency_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
         yield f"journal device {spec.journal_device} needs policy journal, not {policy.value}"
     if spec.assume_clean and not level.is_redundant:
         yield f"{name.value} has no first resync to skip (assume_clean)"
-
-
-def _create_argv(spec: ArraySpec) -> Iterator[str]:
-    level = spec.raid
-    yield from ("mdadm", "--create", spec.device, "--run")
-    yield f"--metadata={METADATA_VERSION}"
-    # With "any" in place of the host name, every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
-    yield "--homehost=any"
-    if spec.uuid:
-        yield f"--uuid={spec.uuid}"
-    yield f"--level={level.name.value}"
-    yield f"--raid-devices={len(spec.members)}"
-    if spec.effective_chunk_bytes is not None:
-        yield f"--chunk={spec.effective_chunk_bytes // KIB}"
-    layout = spec.layout or _DEFAULT_LAYOUTS.get(level.name)
-    if layout:
-        yield f"--layout={layout}"
-    if spec.data_offset_bytes is not None:
-        yield f"--data-offset={spec.data_offset_bytes // KIB}"
-    if spec.size_bytes is not None:
-        yield f"--size={spec.size_bytes // KIB}"
-    if level.is_redundant:
-        # mdadm 4.4 prompts for a bitmap unless the option is given (mdadm issue #133).
-        yield f"--bitmap={spec.bitmap.value}"
-        if spec.bitmap_chunk_bytes is not None:
-            yield f"--bitmap-chunk={spec.bitmap_chunk_bytes // KIB}"
-        # mdadm derives the policies "bitmap" and "journal" from --bitmap and --write-journal.
-        if spec.consistency_policy is ConsistencyPolicy.PPL:
-            yield "--consistency-policy=ppl"
-    if spec.assume_clean:
-        yield "--assume-clean"
-    if spec.forces_resync:
-        yield "--force"
-    if spec.spares:
-        yield f"--spare-devices={len(spec.spares)}"
-    if spec.journal_device:
-        yield f"--write-journal={spec.journal_device}"
-    yield from spec.options
-    yield from spec.members + spec.spares
 
 
 _DEFAULT_LAYOUTS = {LevelName.RAID5: "left-symmetric", LevelName.RAID6: "left-symmetric", LevelName.RAID10: "n2"}

@@ -16,7 +16,7 @@ import msgspec
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.levels import level_with_layout
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy, Spec
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
 from lab.gates.decoding import (
@@ -132,18 +132,19 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         kind = kind_of_level(self.level)
         factors = tuple(self.utilisation.get(pool, 1.0) for pool, count in self.take.items() for _ in range(count))
         return kind.spec(
-            CreateOptions(
+            ArraySpec(
                 level=self.level,
-                members=disks,
+                members=tuple(disk.node for disk in disks),
                 name=kind.name(number),
                 chunk_bytes=self.chunk_bytes,
                 layout=self.layout,
                 bitmap=self.bitmap,
-                policy=self.consistency_policy,
+                consistency_policy=self.consistency_policy,
                 assume_clean=self.assume_clean,
                 reference=self.reference,
                 utilisation=factors if self.utilisation else None,
-            )
+            ),
+            disks,
         )
 
     def check(self, disks: DiskPlan) -> None:
