@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
@@ -103,8 +103,11 @@ class RawSample:
 class Machine:
     """An open machine. Its methods send requests to the agent, and raise MachineLost when the machine is gone.
 
+    As a context manager it closes itself, and adds the end of the console's output to an error that leaves the block.
+
     ``on_close`` releases the target's processes (kernel, ssh). Its argument says whether the agent confirmed its exit.
-    ``waited_seconds`` returns how long the machine's process has waited for a processor.
+    ``waited_seconds`` returns how long the machine's process has waited for a processor, and ``console_tail`` the last
+    lines that the kernel printed.
     """
 
     def __init__(
@@ -113,11 +116,13 @@ class Machine:
         facts: MachineFacts,
         on_close: Callable[[bool], None],
         waited_seconds: Callable[[], float | None] = lambda: None,
+        console_tail: Callable[[], str] = lambda: "",
     ) -> None:
         self._channel = channel
         self.facts = facts
         self._on_close = on_close
         self._waited_seconds = waited_seconds
+        self._console_tail = console_tail
         self._listeners: list[Callable[[CommandResult], None]] = []
         self._close_lock = threading.Lock()
         self._load_lock = threading.Lock()
@@ -125,6 +130,15 @@ class Machine:
         self._is_closed = False
         self.clock: Clock = MachineClock(self) if facts.is_virtual_time else HostClock()
         """The clock by which to wait on the machine. In virtual time it is the machine's own clock, else the host's."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        # Closing the machine removes the output with its folder.
+        if isinstance(error, LabError):
+            error.console = error.console or self._console_tail()
+        self.close()
 
     def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
         """Let time pass on the machine, and return the time on its monotonic clock, in seconds.

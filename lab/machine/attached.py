@@ -51,6 +51,13 @@ class AgentProcess:
                 except Exception:  # every failure to end is handled the same way
                     self._process.kill()
 
+    def waited_seconds(self) -> None:
+        """Return None, because it is not known how long the machine waited for a processor."""
+
+    def console_tail(self) -> str:
+        """Return an empty string, because the machine's console is not recorded."""
+        return ""
+
     def explain_loss(self) -> LabError:
         """Explain why the agent is gone, from its exit status and its error output (or that of sudo or ssh)."""
         try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,43 +77,24 @@ def default_target(host: Host) -> str:
     return "uml:"
 
 
-@contextmanager
 def open_machine(
     target: Target,
     host: Host,
     *,
     embedded: EmbeddedOptions | None = None,
     on_notice: Callable[[str], None] = lambda _: None,
-) -> Iterator[Machine]:
-    """Open the machine, and always close it at the end.
+) -> Machine:
+    """Start the machine, and return it as a context manager that closes it.
 
     ``embedded`` contains the boot options of an embedded kernel; the target's own options take precedence.
     ``on_notice`` is called with each report about the leftovers of a client that was killed earlier.
     """
     for notice in host.state.sweep():
         on_notice(notice)
-    started, machine = _start(target, host, embedded or EmbeddedOptions(), on_notice)
-    try:
-        yield machine
-    except LabError as error:
-        _keep_console(started, error)
-        raise
-    finally:
-        machine.close()
-
-
-def _keep_console(started: EmbeddedKernel | AgentProcess, error: BaseException) -> None:
-    """Add the kernel's console output to an error. Closing the machine would remove the output with its folder."""
-    if isinstance(started, EmbeddedKernel) and isinstance(error, LabError) and not error.console:
-        error.console = started.console_tail()
-
-
-def _start(
-    target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
-) -> tuple[EmbeddedKernel | AgentProcess, Machine]:
-    if target.kind is TargetKind.QEMU:
-        return _start_qemu(target, host, embedded_options(target, options), on_notice)
+    options = embedded or EmbeddedOptions()
     started: tuple[EmbeddedKernel | AgentProcess, Channel]
+    if target.kind is TargetKind.QEMU:
+        return _open_qemu(target, host, embedded_options(target, options), on_notice)
     if target.kind is TargetKind.UML:
         started = start_embedded(embedded_options(target, options), host.state, host.processes, host.files)
     elif target.kind is TargetKind.LOCAL:
@@ -124,12 +104,10 @@ def _start(
         started = start_ssh(str(target), arguments, host.processes, by_hand=f"vagrant ssh {name}")
     else:
         started = start_ssh(target.host, ssh_arguments(target), host.processes)
-    return started[0], _greet(target, started[1], started[0])
+    return _greet(target, *started)
 
 
-def _start_qemu(
-    target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
-) -> tuple[EmbeddedKernel, Machine]:
+def _open_qemu(target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]) -> Machine:
     """Start QEMU with the first accelerator that works. Try again if a race in QEMU crashes the kernel."""
     starts = [
         accelerator
@@ -139,7 +117,7 @@ def _start_qemu(
     for number, accelerator in enumerate(starts, 1):
         try:
             started, channel = start_qemu(options, target, accelerator, host.state, host.processes, host.files)
-            return started, _greet(target, channel, started, QEMU_START_SECONDS)
+            return _greet(target, started, channel, QEMU_START_SECONDS)
         except MachineLost as error:
             if number == len(starts) or (accelerator == "tcg" and not is_emulation_race(error)):
                 raise
@@ -174,16 +152,17 @@ def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOption
 
 def _greet(
     target: Target,
-    channel: Channel,
     started: EmbeddedKernel | AgentProcess,
+    channel: Channel,
     timeout_seconds: float = START_TIMEOUT_SECONDS,
 ) -> Machine:
     try:
-        waited = started.waited_seconds if isinstance(started, EmbeddedKernel) else lambda: None
-        hello = channel.wait_hello(timeout_seconds, waited_seconds=waited)
-        return Machine(channel, _facts(target, hello), started.release, waited)
+        hello = channel.wait_hello(timeout_seconds, waited_seconds=started.waited_seconds)
+        facts = _facts(target, hello)
+        return Machine(channel, facts, started.release, started.waited_seconds, started.console_tail)
     except BaseException as error:
-        _keep_console(started, error)
+        if isinstance(error, LabError):
+            error.console = error.console or started.console_tail()
         channel.hang_up()
         started.release(has_left=False)
         channel.close()

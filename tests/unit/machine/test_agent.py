@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -336,3 +337,12 @@ def test_a_killed_agent_is_a_lost_machine(here: AgentHere, number: int) -> None:
         command.result()
     with pytest.raises(MachineLost, match="gone"):
         here.machine.read(["/proc/mdstat"])
+
+
+def test_an_error_leaves_an_open_machine_with_the_end_of_the_console() -> None:
+    closed = Mock()
+    machine = Machine(Mock(spec=Channel), FACTS, closed, console_tail=lambda: "its last words")
+    with pytest.raises(LabError) as lost, machine:
+        raise LabError("the array is gone")
+    assert lost.value.console == "its last words"
+    closed.assert_called_once_with(True)

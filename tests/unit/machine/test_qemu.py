@@ -60,10 +60,10 @@ def test_starts_are_repeated_with_tcg_and_after_a_race_of_the_emulator_only(
     shown: list[str] = []
     host = Host.real("test")
     if is_started:
-        opening._start_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
+        opening._open_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
     else:
         with pytest.raises(MachineLost, match="crashed"):
-            opening._start_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
+            opening._open_qemu(parse_target("qemu:"), host, EmbeddedOptions(), shown.append)
     assert starts == tried
     assert len(shown) == len(notices)
     assert all(notice.startswith(beginning) for notice, beginning in zip(shown, notices, strict=True))
@@ -74,7 +74,7 @@ def test_the_error_of_a_kernel_that_does_not_greet_has_its_console() -> None:
     channel = Mock(wait_hello=Mock(side_effect=MachineLost("the machine did not answer")))
     started = Mock(spec=EmbeddedKernel, console_tail=lambda: "its last words")
     with pytest.raises(MachineLost) as lost:
-        opening._greet(parse_target("qemu:"), channel, started)
+        opening._greet(parse_target("qemu:"), started, channel)
     assert lost.value.console == "its last words"
     started.release.assert_called_once_with(has_left=False)
 
