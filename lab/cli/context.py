@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from lab.experiments.schedule import RunProgress
+    from lab.host.pool import ClusterCalls
     from lab.machine import Host
 
     Loaded = App | Callable[..., Any]
@@ -213,20 +213,6 @@ class CollectionReport(NamedTuple):
 
     Returns the text to print, or None if it does not recognise the names.
     """
-
-
-class ClusterCalls(ABC):
-    """Calls functions on any free worker of a cluster. Threads may share it."""
-
-    workers: int
-    """Maximum number of simultaneous calls."""
-
-    @abstractmethod
-    def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """Return the result of ``function``, which every worker must be able to import.
-
-        Raises LabError if ``function`` raises it.
-        """
 
 
 class Cluster(NamedTuple):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
@@ -15,7 +15,6 @@ from cyclopts import App, Parameter
 from lab.cli.arguments import flag, number
 from lab.cli.context import (
     CLUSTER_HELP,
-    ClusterCalls,
     Context,
     ProgressBar,
     calls_on,
@@ -41,6 +40,9 @@ from lab.host.files import make_folder, write_file
 from lab.machine import TargetKind, parse_target
 from lab.store import LATEST
 from lab.units import counted
+
+if TYPE_CHECKING:
+    from lab.host.pool import ClusterCalls
 
 app = App(name="fault", help_format="plaintext")
 _MOST_NARRATED = 3

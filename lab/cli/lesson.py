@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 from cyclopts import App, Parameter
 
 from lab.checks.proof import Proof
 from lab.cli.arguments import flag
 from lab.cli.context import (
     CLUSTER_HELP,
-    ClusterCalls,
     Context,
     ProgressBar,
     calls_on,
@@ -38,7 +36,6 @@ from lab.drills import proof as drill_proof
 from lab.drills.schema import Drill, find_drill, read_drill, ready, shell_lines
 from lab.drills.schema import catalogue as drill_files
 from lab.errors import ExitCode, LabError, LessonError, RequirementMissing, SpecError, UnfitVersion
-from lab.gates.decoding import decode_json
 from lab.gates.files import FileKind, foreign_lines, foreign_note
 from lab.lessons import verbs
 from lab.lessons.actions import ApartAction, RunMeasurement
@@ -69,6 +66,9 @@ from lab.machine.target import target_words
 from lab.session.session import LabSession, open_session
 from lab.units import counted
 
+if TYPE_CHECKING:
+    from lab.host.pool import ClusterCalls
+
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
@@ -90,43 +90,21 @@ def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved
         return Unproved(f"{name}: not proved", (f"{name}: {error.message}",))
 
 
-class _ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a proof, for a cluster's worker, which has the same course and drills."""
+def proved_on_worker(name: str, word: str, target: str, *, is_drill: bool) -> Proof | Unproved:
+    """Prove a lesson or a drill on a cluster's worker, which has the same course and drills."""
+    place = (parse_target(target), Host.real("raidlab lesson verify"))
 
-    id: str
-    is_drill: bool
-    word: str
-    target: str
+    def prove() -> Proof:
+        if is_drill:
+            path = find_drill(name)
+            return drill_proof.prove(ready(read_drill(path), path, word), *place)
+        return prove_apart(built_in_course().find(name).ready(word), *place)
 
-    @property
-    def name(self) -> str:
-        return f"{self.id} ('{self.word}')"
-
-
-def prove_requested(payload: bytes) -> bytes:
-    """Carry out a proof on a worker, and return it or the reason why it was not completed."""
-    request = decode_json(payload, _ProofRequest)
-    host = Host.real("raidlab lesson verify")
-    place = (parse_target(request.target), host)
-
-    def prove() -> Proof | Unproved:
-        if request.is_drill:
-            path = find_drill(request.id)
-            return drill_proof.prove(ready(read_drill(path), path, request.word), *place)
-        return prove_apart(built_in_course().find(request.id).ready(request.word), *place)
-
-    found = _attempt(request.name, prove)
-    return msgspec.json.encode((found, None) if isinstance(found, Proof) else (None, found))
+    return _attempt(_title(name, word), prove)
 
 
-def _called(calls: ClusterCalls, request: _ProofRequest) -> Proof | Unproved:
-    proof, unproved = decode_json(
-        calls(prove_requested, msgspec.json.encode(request)), tuple[Proof | None, Unproved | None]
-    )
-    found = proof or unproved
-    if found is None:
-        raise LabError("a worker did not return a proof", hint="install the same raidlab version there")
-    return found
+def _title(name: str, word: str) -> str:
+    return f"{name} ('{word}')"
 
 
 def prove_and_print(
@@ -170,12 +148,12 @@ def _jobs(
     place = (target, context.host)
     for files, word in product(lessons, words):
         here: Callable[[], Proof | Unproved] = partial(prove_apart, files.ready(word), *place)
-        request = _ProofRequest(id=files.lesson.id, is_drill=False, word=word, target=str(target))
-        yield partial(_attempt, request.name, partial(_called, calls, request) if calls else here)
+        there = partial(calls, proved_on_worker, files.lesson.id, word, str(target), is_drill=False) if calls else here
+        yield partial(_attempt, _title(files.lesson.id, word), there)
     for (path, drill), word in product(drills.items(), words):
         here = partial(drill_proof.prove, ready(drill, path, word), *place)
-        request = _ProofRequest(id=drill.id, is_drill=True, word=word, target=str(target))
-        yield partial(_attempt, request.name, partial(_called, calls, request) if calls else here)
+        there = partial(calls, proved_on_worker, drill.id, word, str(target), is_drill=True) if calls else here
+        yield partial(_attempt, _title(drill.id, word), there)
 
 
 PASSED, OPEN = "✓", "✗"

@@ -31,19 +31,18 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import pickle
 import re
 import shlex
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -73,7 +72,7 @@ from lab.faults.history import (
 )
 from lab.faults.judge import HistoryDifference, HistoryJudge
 from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program, with_own_kernel
-from lab.gates.decoding import FormatVersion, Name, Seed, convert, decode_json, read_own_json
+from lab.gates.decoding import FormatVersion, Name, Seed, convert, read_own_json
 from lab.gates.text import checked_name
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
@@ -83,6 +82,9 @@ from lab.measure.job import read_conditions
 from lab.store import Journal, RunFolders, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB, counted
+
+if TYPE_CHECKING:
+    from lab.host.pool import ClusterCalls
 
 PLANTED_FLAVOUR = "planted"
 PLANTED_SWITCH = "/sys/module/md_mod/parameters/planted"
@@ -781,8 +783,6 @@ BATCH = 20
 """Maximum number of histories run on one machine."""
 WORKERS = 2
 JOIN_SECONDS = 0.2
-Calls = Callable[[Callable[[bytes], bytes], bytes], bytes]
-"""Calls a module-level function with bytes, in another process or on another computer, and returns its result."""
 WITHOUT_PLANTED = "also shown without the planted bug"
 
 
@@ -815,7 +815,7 @@ class Campaign:
     shrinks: bool = True
     stops_at_first: bool = False
     most_plays: int = MOST_PLAYS
-    calls: Calls | None = None
+    calls: ClusterCalls | None = None
     """Runs batches of histories elsewhere; if None, they run in this process. Findings are always investigated in this
     process.
     """
@@ -932,8 +932,12 @@ class Campaign:
 
     def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
         """Run these seeds, and return each finding with the number of histories that ran before it on its machine."""
-        here = played_batch(self.arena, self.bounds, seeds, self._is_over)
-        played = self._played_elsewhere(seeds, self.calls) if self.calls else here
+        if self.calls:
+            run = self.journal.run
+            asked = (str(self.arena.target), run.level, run.policy, run.planted, seeds)
+            played: Iterable[tuple[int, HistoryOutcome]] = self.calls(played_on_worker, *asked)
+        else:
+            played = played_batch(self.arena, self.bounds, seeds, self._is_over)
         return [(record, before) for before, outcome in played if (record := self._judged(outcome))]
 
     def _judged(self, outcome: HistoryOutcome) -> FindingRecord | None:
@@ -947,15 +951,6 @@ class Campaign:
             if record:
                 self._over.set()
             return record
-
-    def _played_elsewhere(self, seeds: list[int], calls: Calls) -> list[tuple[int, HistoryOutcome]]:
-        run = self.journal.run
-        asked = _BatchAsked(
-            target=str(self.arena.target), level=run.level, policy=run.policy, planted=run.planted, seeds=seeds
-        )
-        # Unpickling is safe: the answer comes from a worker that runs this same program.
-        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(calls(play_asked, msgspec.json.encode(asked)))
-        return answer
 
     def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:
         """Return the outcome without the differences that the history also shows while no bug is switched on."""
@@ -1078,22 +1073,15 @@ def played_batch(
         seeds = seeds[done:]
 
 
-class _BatchAsked(msgspec.Struct, frozen=True, kw_only=True):
-    target: str
-    level: str
-    policy: str
-    planted: int
-    seeds: list[int]
-
-
-def play_asked(payload: bytes) -> bytes:
+def played_on_worker(
+    target: str, level: str, policy: str, planted: int, seeds: list[int]
+) -> list[tuple[int, HistoryOutcome]]:
     """Run a batch on a cluster's worker, as requested by a campaign on another computer."""
-    asked = decode_json(payload, _BatchAsked)
     host = Host.real("raidlab fault campaign")
-    arena = Arena(with_own_kernel(parse_target(asked.target), host), host, asked.planted)
-    outcomes = played_batch(arena, Bounds(asked.level, asked.policy), asked.seeds, lambda: False)
+    arena = Arena(with_own_kernel(parse_target(target), host), host, planted)
+    outcomes = played_batch(arena, Bounds(level, policy), seeds, lambda: False)
     # The documents of a history without differences are never read.
-    return pickle.dumps([(done, each if each.differences else replace(each, documents=())) for done, each in outcomes])
+    return [(done, each if each.differences else replace(each, documents=())) for done, each in outcomes]
 
 
 def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import pickle
 import queue
 import random
 import threading
@@ -30,7 +29,7 @@ from enum import StrEnum
 from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,11 +40,14 @@ from lab.errors import LabError, MachineLost, RunCancelled, SpecError, ToolMissi
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
-from lab.gates.decoding import FormatVersion, Name, decode_json
+from lab.gates.decoding import FormatVersion, Name
 from lab.machine import Host, Machine, Target, TargetKind, parse_target
 from lab.store import RecordFiles, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES
+
+if TYPE_CHECKING:
+    from lab.host.pool import ClusterCalls
 
 CHUNK_BYTES = 16 * KIB
 MEMBER_BYTES = 1 * MIB
@@ -862,10 +864,8 @@ class Exploration:
     operations: int | None = None
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
-    calls: Callable[[Callable[[bytes], bytes], bytes], bytes] | None = None
-    """Calls a module-level function with bytes on a cluster's worker. The configurations are then tried there, and
-    ``on_point`` is not called. If None, they are tried on this computer.
-    """
+    calls: ClusterCalls | None = None
+    """If given, the configurations are tried on a cluster's workers, and ``on_point`` is not called."""
 
     def one(self, configuration: CutConfiguration, seed: str, machine: _MachineHolder | None = None) -> Explored:
         """Try a configuration, on a separate machine unless ``machine`` is given.
@@ -876,10 +876,8 @@ class Exploration:
         began = time.monotonic()
         try:
             if self.calls:
-                asked = _Asked(configuration.name, seed, self.points, self.operations, str(self.target))
-                # Unpickling is safe: the answer comes from a worker that runs this same program.
-                found: Explored = pickle.loads(self.calls(explore_asked, msgspec.json.encode(asked)))
-                return found
+                asked = (configuration.name, seed, self.points, self.operations, str(self.target))
+                return self.calls(explored_on_worker, *asked)
             with machine.place() as place:
                 return explore(
                     place,
@@ -925,24 +923,16 @@ class _MachineHolder:
         self._open.close()
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    configuration: str
-    seed: str
-    points: int | None
-    operations: int | None
-    target: str
-
-
-def explore_asked(payload: bytes) -> bytes:
+def explored_on_worker(
+    configuration: str, seed: str, points: int | None, operations: int | None, target: str
+) -> Explored:
     """Try one configuration on a cluster's worker, as requested by another computer."""
-    asked = decode_json(payload, _Asked)
-    host = Host.real("raidlab fault points")
-    exploration = Exploration(parse_target(asked.target), host, asked.points, asked.operations)
-    found = exploration.one(find_configuration(asked.configuration), asked.seed)
+    exploration = Exploration(parse_target(target), Host.real("raidlab fault points"), points, operations)
+    found = exploration.one(find_configuration(configuration), seed)
     if found.error and not isinstance(found.error, MachineLost):
         # Not every subclass of LabError can be pickled and unpickled.
-        found = replace(found, error=LabError(found.error.message, hint=found.error.hint))
-    return pickle.dumps(found)
+        return replace(found, error=LabError(found.error.message, hint=found.error.hint))
+    return found
 
 
 def explore_all(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -33,13 +32,12 @@ from lab.fleet.model import (
     model_of,
     variants,
 )
-from lab.host.pool import spread
+from lab.host.pool import ClusterCalls, spread
 from lab.results.store import ResultStore
 from lab.theory.extension import LossFigures
 from lab.tomlfile import unknown_word
 
 if TYPE_CHECKING:
-    from lab.cli.context import ClusterCalls
     from lab.fleet.engine import BlockSums
 
     Work = Callable[[Block], tuple[int, BlockSums]]
@@ -97,20 +95,10 @@ def cluster_spreader(calls: ClusterCalls) -> Spreader:
     """Return a function that distributes blocks over a cluster's workers, which run the same code."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, BlockSums]]:
-        def one(block: Block) -> tuple[int, BlockSums]:
-            found: tuple[int, BlockSums] = pickle.loads(calls(run_block, pickle.dumps((work, block))))
-            return found
-
         with ThreadPoolExecutor(calls.workers) as threads:
-            yield from threads.map(one, blocks)
+            yield from threads.map(lambda block: calls(work, block), blocks)
 
     return there
-
-
-def run_block(payload: bytes) -> bytes:
-    """Run one block on a cluster's worker."""
-    work, block = pickle.loads(payload)
-    return pickle.dumps(work(block))
 
 
 def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:

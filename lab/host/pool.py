@@ -12,12 +12,13 @@ import multiprocessing
 import os
 import signal
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from lab.errors import LabError
 from lab.host.processes import ended_how
@@ -26,6 +27,21 @@ from lab.host.signals import ENDING
 _PR_SET_PDEATHSIG = 1
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
+P = ParamSpec("P")
+
+
+class ClusterCalls(ABC):
+    """Calls functions on any free worker of a cluster. Threads may share it."""
+
+    workers: int
+    """Maximum number of simultaneous calls."""
+
+    @abstractmethod
+    def __call__(self, function: Callable[P, Answer], /, *arguments: P.args, **named: P.kwargs) -> Answer:
+        """Return the result of ``function``, which every worker must be able to import.
+
+        The arguments and the result must be picklable. Raises LabError if ``function`` raises it.
+        """
 
 
 def processors() -> int:

@@ -13,7 +13,8 @@ from lab.plugins import Plugin
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from lab.cli.context import ClusterCalls, Loaded
+    from lab.cli.context import Loaded
+    from lab.host.pool import ClusterCalls
     from lab.machine import Host, Target
 
 

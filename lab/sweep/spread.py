@@ -6,19 +6,21 @@
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
-from lab.cli.context import ClusterCalls
 from lab.errors import ExitCode, LabError, RunCancelled
 from lab.experiments.run import RESULT_ROOM_BYTES
+from lab.host.pool import ClusterCalls
 from lab.machine import Host
 from lab.machine.state_folder import default_state_root
 from lab.measure.job import own_digest
@@ -27,6 +29,9 @@ from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster, require
 
 if TYPE_CHECKING:
     from lab.sweep.pool import Pool
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
 class Calls(ClusterCalls):
@@ -37,14 +42,15 @@ class Calls(ClusterCalls):
         self._tending = threading.Lock()
         self.workers = len(pool.workers())
 
-    def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
+    def __call__(self, function: Callable[P, Result], /, *arguments: P.args, **named: P.kwargs) -> Result:
         """Call ``function`` on a worker. Raises LabError if the call fails, and ClusterLost if no worker is left.
 
         If the worker exits, Dask repeats the call on another worker.
         """
         from distributed import TimeoutError as NotYet
 
-        future = self._pool.client.submit(answered, function, payload, pure=False, retries=0)
+        payload = pickle.dumps(partial(function, *arguments, **named))
+        future = self._pool.client.submit(answered, _pickled_result, payload, pure=False, retries=0)
         answer: Answer | None = None
         try:
             while answer is None:
@@ -62,7 +68,13 @@ class Calls(ClusterCalls):
             failure = LabError(f"on {answer.computer}: {answer.failure}", hint=answer.hint)
             failure.console = answer.console
             raise failure
-        return answer.data
+        # Unpickling is safe: the answer comes from a worker that runs this same program.
+        result: Result = pickle.loads(answer.data)
+        return result
+
+
+def _pickled_result(payload: bytes) -> bytes:
+    return pickle.dumps(pickle.loads(payload)())
 
 
 @contextmanager

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from lab.checks.proof import Proof
-from lab.cli.context import ClusterCalls
-from lab.cli.lesson import Unproved, _attempt, _called, _ProofRequest
+from lab.cli.lesson import Unproved, _attempt, _title, proved_on_worker
 from lab.cli.main import run
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
@@ -31,16 +31,6 @@ def test_what_every_proof_lacks_ends_them_all(kind: type[LabError]) -> None:
         _attempt("one", lambda: failing(kind("no kernel")))
 
 
-class OneWorker(ClusterCalls):
-    """Calls a function as a worker has it."""
-
-    workers = 1
-
-    def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        there: Callable[[bytes], bytes] = pickle.loads(pickle.dumps(function))
-        return there(payload)
-
-
 LESSON = Proof(
     "lesson", "01-what-a-disk-promises", "anna", 9, 0, 1, 2, 3.5, ("step 3: its own solution does not pass",)
 )
@@ -51,7 +41,7 @@ DRILL = Proof("drill", "wrong-order", "anna", 3, 0, 2, 3, 12.3, ("way a: it does
 def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: LESSON)
     monkeypatch.setattr("lab.cli.lesson.drill_proof.prove", lambda *_: DRILL)
-    found = _called(OneWorker(), request_of(is_drill=proof is DRILL))
+    found = on_worker(is_drill=proof is DRILL)
     assert found == proof
     assert msgspec.json.encode(found) == msgspec.json.encode(proof)
 
@@ -68,15 +58,18 @@ def test_an_error_is_reported_with_the_other_proofs_here_and_of_a_worker(
     error: LabError, words: str, failures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: failing(error))
-    request = request_of(is_drill=False)
-    expected = Unproved(f"{request.name}: {words}", tuple(f"{request.name}: {each}" for each in failures))
-    assert _attempt(request.name, lambda: failing(error)) == expected
-    assert _called(OneWorker(), request) == expected
+    name = _title(built_in_course().lessons[0].lesson.id, "anna")
+    expected = Unproved(f"{name}: {words}", tuple(f"{name}: {each}" for each in failures))
+    assert _attempt(name, lambda: failing(error)) == expected
+    assert on_worker(is_drill=False) == expected
 
 
-def request_of(*, is_drill: bool) -> _ProofRequest:
+def on_worker(*, is_drill: bool) -> Proof | Unproved:
+    """Prove the first drill or lesson like a worker, which receives the call and returns the result as bytes."""
     known = catalogue() if is_drill else [each.lesson.id for each in built_in_course().lessons]
-    return _ProofRequest(id=next(iter(known)), is_drill=is_drill, word="anna", target="uml:")
+    asked = partial(proved_on_worker, next(iter(known)), "anna", "uml:", is_drill=is_drill)
+    found: Proof | Unproved = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(asked))()))
+    return found
 
 
 @pytest.mark.parametrize("kind", ["drill", "lesson"])
