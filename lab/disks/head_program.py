@@ -17,6 +17,8 @@ import mmap
 import os
 import zlib
 
+from lab.machine.direct_io_program import opened
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,10 +68,6 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     # Direct I/O needs page-aligned memory.
     with mmap.mmap(-1, length * len(devices)) as ends, memoryview(ends) as view:
         for index, device in enumerate(devices):
-            with contextlib.suppress(OSError):
-                fd = os.open(device, os.O_RDONLY | os.O_DIRECT)
-                try:
-                    read_ends(fd, view[index * length : (index + 1) * length], first, last)
-                finally:
-                    os.close(fd)
+            with contextlib.suppress(OSError), opened(device, os.O_RDONLY | os.O_DIRECT) as fd:
+                read_ends(fd, view[index * length : (index + 1) * length], first, last)
         return base64.b64encode(zlib.compress(view, 1)).decode()

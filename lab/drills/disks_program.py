@@ -16,7 +16,8 @@ import hashlib
 import json
 import os
 
-from lab.faults.guest.parity import exclusive_or, syndrome
+from lab.arrays.parity_program import exclusive_or, q_of
+from lab.machine.direct_io_program import opened
 from lab.microscope.extents_program import extents_of
 
 TYPE_CHECKING = False
@@ -32,16 +33,6 @@ BLKFLSBUF = 0x1261
 _ZEROS = bytes(PAGE_BYTES)
 _NOT_WRITTEN = 0x80E
 """Flags of an extent (linux/fiemap.h) whose location is unknown, or that is allocated but unwritten."""
-
-
-@contextlib.contextmanager
-def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file or a device. A file that this creates can be read only by its owner."""
-    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def extents(fd: int, end: int) -> Iterator[tuple[int, int]]:
@@ -231,14 +222,14 @@ def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int])
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
     }
-    parity = exclusive_or(list(texts.values()))
+    parity = exclusive_or(texts.values(), PAGE_BYTES)
     found = []
     for slot, (kind, _) in enumerate(cells):
         text = texts.get(slot, parity)
         if kind == "Q":
             # The coefficients follow the order of slots, beginning after Q (raid6_d0() in drivers/md/raid5.c).
             order = [*range(slot + 1, len(cells)), *range(slot)]
-            text = syndrome([texts[other] for other in order if other in texts])
+            text = q_of(dict(enumerate(texts[other] for other in order if other in texts)), PAGE_BYTES)
         found.append([slot, at, digest(text), int(kind != "D")])
     return found
 

@@ -17,7 +17,7 @@ import json
 import mmap
 import os
 
-from lab.measure.direct_io_program import open_direct
+from lab.machine.direct_io_program import opened, reads_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,29 +34,19 @@ def block(seed: str, number: int) -> bytes:
 
 def write(path: str, offset: int, length: int, seed: str, is_stopped: Callable[[], bool]) -> None:
     """Write the whole mark and flush it to the disks."""
-    fd = open_direct(path, os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT))
-    buffer = mmap.mmap(-1, PIECE_BYTES)
-    try:
+    flags = os.O_WRONLY | (0 if path.startswith("/dev/") else os.O_CREAT)
+    view = memoryview(mmap.mmap(-1, PIECE_BYTES))
+    with opened(path, flags, prefers_direct=True) as fd:
         for start in range(0, length, PIECE_BYTES):
             if is_stopped():
                 break
             size = min(PIECE_BYTES, length - start)
             first = start // BLOCK_BYTES
-            buffer[:size] = b"".join(block(seed, first + index) for index in range(size // BLOCK_BYTES))
+            view[:size] = b"".join(block(seed, first + index) for index in range(size // BLOCK_BYTES))
             done = 0
             while done < size:
-                done += os.pwrite(fd, memoryview(buffer)[done:size], offset + start + done)
+                done += os.pwrite(fd, view[done:size], offset + start + done)
         os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def read_piece(fd: int, buffer: mmap.mmap, size: int, offset: int) -> bytes | None:
-    """Read one piece; None on an error or a short read."""
-    try:
-        return buffer[:size] if os.preadv(fd, [memoryview(buffer)[:size]], offset) == size else None
-    except OSError:
-        return None
 
 
 def verify(
@@ -64,25 +54,19 @@ def verify(
 ) -> dict[str, list[list[int]]]:
     """Find the blocks of the mark that differ or cannot be read."""
     found: dict[str, list[list[int]]] = {"changed": [], "unreadable": []}
-    fd = open_direct(path, os.O_RDONLY)
-    buffer = mmap.mmap(-1, PIECE_BYTES)
-    try:
+    view = memoryview(mmap.mmap(-1, PIECE_BYTES))
+    with opened(path, os.O_RDONLY, prefers_direct=True) as fd:
         for start in range(0, length, PIECE_BYTES):
             if is_stopped():
                 break
             size = min(PIECE_BYTES, length - start)
-            piece = read_piece(fd, buffer, size, offset + start)
+            is_whole = reads_whole(fd, view[:size], offset + start)
             for place in range(start, start + size, BLOCK_BYTES):
-                if piece is None:
-                    data = read_piece(fd, buffer, BLOCK_BYTES, offset + place)
-                else:
-                    data = piece[place - start : place - start + BLOCK_BYTES]
-                if data is None:
+                data = view[place - start : place - start + BLOCK_BYTES]
+                if not is_whole and not reads_whole(fd, data, offset + place):
                     add(found["unreadable"], place)
                 elif data != block(seed, place // BLOCK_BYTES):
                     add(found["changed"], place)
-    finally:
-        os.close(fd)
     return found
 
 

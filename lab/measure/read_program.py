@@ -15,6 +15,8 @@ import os
 import threading
 import time
 
+from lab.machine.direct_io_program import opened
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,12 +27,11 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     path, depth = arguments[0], int(arguments[1])
     places = [tuple(map(int, line.split())) for line in arguments[2].splitlines()]
     times: list[tuple[float, float]] = [(0.0, 0.0)] * len(places)
-    disk = os.open(path, os.O_RDONLY | os.O_DIRECT)
     largest = max(length for _, length in places)
     counter = itertools.count()
     failures: list[OSError] = []
 
-    def work() -> None:
+    def work(disk: int) -> None:
         page = memoryview(mmap.mmap(-1, largest))
         while (index := next(counter)) < len(places) and not is_stopped():
             offset, length = places[index]
@@ -43,13 +44,13 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
                 return
             times[index] = (begin, time.monotonic())
 
-    threads = [threading.Thread(target=work) for _ in range(depth - 1)]
-    for thread in threads:
-        thread.start()
-    work()
-    for thread in threads:
-        thread.join()
-    os.close(disk)
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as disk:
+        threads = [threading.Thread(target=work, args=(disk,)) for _ in range(depth - 1)]
+        for thread in threads:
+            thread.start()
+        work(disk)
+        for thread in threads:
+            thread.join()
     if failures:
         raise OSError(f"{path}: {failures[0].strerror}")
     return "".join(f"{begin:.7f} {end:.7f}\n" for begin, end in times)

@@ -14,7 +14,7 @@ import hashlib
 import mmap
 import os
 
-from lab.measure.direct_io_program import open_direct
+from lab.machine.direct_io_program import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,18 +27,15 @@ def add_file(digest: hashlib._Hash, path: str, skip: int, length: int, is_stoppe
     """Feed one file or device to the digest, and return the number of bytes read; a folder is skipped."""
     if os.path.isdir(path):
         return 0
-    fd = open_direct(path, os.O_RDONLY)
     view = memoryview(mmap.mmap(-1, PIECE_BYTES))
     offset, end = skip, skip + length if length else None
-    try:
+    with opened(path, os.O_RDONLY, prefers_direct=True) as fd:
         while (end is None or offset < end) and not is_stopped():
             count = os.preadv(fd, [view], offset)
             if not count:
                 break
             digest.update(view[: count if end is None else min(count, end - offset)])
             offset += count
-    finally:
-        os.close(fd)
     return (offset if end is None else min(offset, end)) - skip
 
 

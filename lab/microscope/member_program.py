@@ -20,7 +20,7 @@ import mmap
 import os
 import zlib
 
-from lab.measure.direct_io_program import open_direct
+from lab.machine.direct_io_program import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,11 +38,8 @@ def write_sysfs(path: str, text: str) -> None:
 
 def flush(node: str) -> None:
     """Flush all cached data of a device."""
-    fd = os.open(node, os.O_RDONLY)
-    try:
+    with opened(node, os.O_RDONLY) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def read_place(node: str, offset: int, length: int) -> bytes:
@@ -50,19 +47,19 @@ def read_place(node: str, offset: int, length: int) -> bytes:
     start = offset - offset % PAGE_BYTES
     end = offset + length
     size = -(-(end - start) // PAGE_BYTES) * PAGE_BYTES
-    fd = open_direct(node, os.O_RDONLY)
-    try:
-        with mmap.mmap(-1, size) as buffer, memoryview(buffer) as view:
-            done = 0
-            while start + done < end:
-                count = os.preadv(fd, [view[done:]], start + done)
-                # Direct I/O returns part of a page at the end of a device whose size is not a multiple of a page.
-                if count <= 0:
-                    raise OSError(f"{node} ends at byte {start + done}")
-                done += count
-            return bytes(view[offset - start : end - start])
-    finally:
-        os.close(fd)
+    with (
+        opened(node, os.O_RDONLY, prefers_direct=True) as fd,
+        mmap.mmap(-1, size) as buffer,
+        memoryview(buffer) as view,
+    ):
+        done = 0
+        while start + done < end:
+            count = os.preadv(fd, [view[done:]], start + done)
+            # Direct I/O returns part of a page at the end of a device whose size is not a multiple of a page.
+            if count <= 0:
+                raise OSError(f"{node} ends at byte {start + done}")
+            done += count
+        return bytes(view[offset - start : end - start])
 
 
 def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:

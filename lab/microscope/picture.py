@@ -1,18 +1,15 @@
 """Reads one stripe and evaluates it: stored and computed parity, copies, the wrong member, and what md would do.
 
-P is the exclusive-or of the data. Q is their sum, weighted by powers of 2, in the field of 256 elements with the
-polynomial 0x11d (H. P. Anvin, "The mathematics of RAID-6"; the kernel's lib/raid6). md's procedures are
-handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in drivers/md/raid1.c and
-sync_request_write() in drivers/md/raid10.c.
+md's procedures are handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in
+drivers/md/raid1.c and sync_request_write() in drivers/md/raid10.c.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 
 from lab.arrays import operations
 from lab.arrays.array import OpenArrays
@@ -26,6 +23,7 @@ from lab.arrays.geometry import (
     StripeMap,
 )
 from lab.arrays.levels import md_path
+from lab.arrays.parity_program import LOGARITHMS, ORDER, exclusive_or, one_from_q, q_of, two_from_p_and_q
 from lab.errors import ArrayError
 from lab.gates.decoding import whole
 from lab.microscope.array_map import (
@@ -47,66 +45,6 @@ from lab.plans import Danger, Plan, Step
 from lab.session.data_mark import DataMark, mark_of
 from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES
-
-POLYNOMIAL = 0x11D
-_ORDER = 255
-
-
-def _powers() -> tuple[int, ...]:
-    found, value = [], 1
-    for _ in range(_ORDER):
-        found.append(value)
-        value = value << 1 ^ (POLYNOMIAL if value & 0x80 else 0)
-    return tuple(found)
-
-
-POWERS = _powers()
-LOGARITHMS = {value: power for power, value in enumerate(POWERS)}
-
-
-def inverse(value: int) -> int:
-    """Return the multiplicative inverse of ``value``, which must not be 0."""
-    return POWERS[-LOGARITHMS[value] % _ORDER]
-
-
-@cache
-def _products(factor: int) -> bytes:
-    return bytes(POWERS[(LOGARITHMS[factor] + LOGARITHMS[value]) % _ORDER] if value else 0 for value in range(256))
-
-
-def scaled(data: bytes, factor: int) -> bytes:
-    """Multiply every byte by ``factor``, which must not be 0."""
-    return data if factor == 1 else data.translate(_products(factor))
-
-
-def added(parts: Iterable[bytes], length: int) -> bytes:
-    """Return the exclusive-or of these parts, or zeros if there are none. That of all data of a stripe is P."""
-    total = 0
-    for part in parts:
-        total ^= int.from_bytes(part, "little")
-    return total.to_bytes(length, "little")
-
-
-def q_of(data: Mapping[int, bytes], length: int) -> bytes:
-    """Return Q, the second parity. ``data`` maps a power to the part whose weight is 2**power."""
-    return added((scaled(part, POWERS[power % _ORDER]) for power, part in data.items()), length)
-
-
-def one_from_q(q: bytes, others: Mapping[int, bytes], power: int) -> bytes:
-    """Compute the part with weight 2**power from Q and all other data."""
-    rest = added((q, q_of(others, len(q))), len(q))
-    return scaled(rest, inverse(POWERS[power % _ORDER]))
-
-
-def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tuple[int, int]) -> tuple[bytes, bytes]:
-    """Compute the two parts whose weights are 2**power for these powers, from P, Q and all other data."""
-    length = len(p)
-    p_left = added((p, *others.values()), length)
-    q_left = added((q, q_of(others, length)), length)
-    first, second = (POWERS[power % _ORDER] for power in powers)
-    # a + b = p_left and first a + second b = q_left, so a = (q_left + second p_left) / (first + second).
-    one = scaled(added((q_left, scaled(p_left, second)), length), inverse(first ^ second))
-    return one, added((p_left, one), length)
 
 
 def differing(left: bytes, right: bytes) -> tuple[int, ...]:
@@ -204,7 +142,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
 
 def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[int, bytes]:
     """Compute the correct P and Q, by slot, from all data by slot."""
-    found = {row.p_slot: added(data.values(), length)}
+    found = {row.p_slot: exclusive_or(data.values(), length)}
     if row.q_slot is not None:
         found[row.q_slot] = q_of({row.exponents[slot]: part for slot, part in data.items()}, length)
     return found
@@ -222,7 +160,7 @@ def filled_in(row: ParityRow, held: Mapping[int, bytes], length: int) -> dict[in
     if not missing:
         return data
     if len(missing) == 1 and p is not None:
-        return data | {missing[0]: added((p, *data.values()), length)}
+        return data | {missing[0]: exclusive_or((p, *data.values()), length)}
     if len(missing) == 1 and q is not None:
         return data | {missing[0]: one_from_q(q, weighed, row.exponents[missing[0]])}
     if len(missing) == 2 and p is not None and q is not None:
@@ -243,7 +181,7 @@ def _blame_parity(
     bad = {slot: set(differing(stored[slot], parity[slot])) for slot in stored}
     p, q = row.p_slot, row.q_slot
     named: Counter[int | None] = Counter()
-    by_power = {power % _ORDER: slot for slot, power in row.exponents.items()}
+    by_power = {power % ORDER: slot for slot, power in row.exponents.items()}
     for place in sorted(bad[p] | bad[q]):
         if place not in bad[q]:
             named[p] += 1
@@ -252,7 +190,7 @@ def _blame_parity(
         else:
             # If one part is wrong by e, P differs by e and Q by 2**power times e.
             p_power, q_power = (LOGARITHMS[stored[slot][place] ^ parity[slot][place]] for slot in (p, q))
-            named[by_power.get((q_power - p_power) % _ORDER)] += 1
+            named[by_power.get((q_power - p_power) % ORDER)] += 1
     if len(named) != 1 or None in named:
         return None, "P and Q do not identify a single member, so more than one is wrong"
     (slot,) = named

@@ -18,6 +18,7 @@ from itertools import combinations
 
 from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, MemberPlace, ParityGeometry, ParityRow
 from lab.arrays.levels import array_device, kernel_name, md_path
+from lab.arrays.parity_program import exclusive_or
 from lab.errors import ArrayError
 from lab.measure.samples import DiskCounters, parse_diskstats
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, MappedArray, read_shape
@@ -25,7 +26,6 @@ from lab.microscope.picture import (
     SeenCell,
     StripePicture,
     StripeVerdict,
-    added,
     differing,
     empty_stripes,
     filled_in,
@@ -523,7 +523,7 @@ def _new_parity(
     # Read-modify-write applies the difference to the stored parity, whether or not that is correct; reconstruct-write
     # computes the parity anew.
     old = parities_of(row, before, len(new))
-    return {slot: added((parity[slot], old[slot], held[slot]), len(new)) for slot in parity if slot in held}
+    return {slot: exclusive_or((parity[slot], old[slot], held[slot]), len(new)) for slot in parity if slot in held}
 
 
 @dataclass(frozen=True, slots=True)
@@ -587,7 +587,7 @@ class _Parity:
             return left
         # The partial parity (P without the new data) is the parity of the data that were not being written. Together
         # with the current data it gives P.
-        return left | {p: added((self.complete[p], self.new, left[self.target]), len(self.new))}
+        return left | {p: exclusive_or((self.complete[p], self.new, left[self.target]), len(self.new))}
 
 
 _COPIED = ("raid1", "raid10")

@@ -20,7 +20,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lab.faults.guest.parity import exclusive_or, syndrome
+from lab.arrays.parity_program import exclusive_or, q_of
+from lab.machine.direct_io_program import opened
 
 MD_MAJOR = 9
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 4096, 4096
@@ -47,16 +48,6 @@ def read_text(path: str) -> str:
         return os.read(fd, 4096).decode("ascii", "replace").strip()
     except OSError:
         return ""
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file for the duration of the context, and yield its descriptor. Raises OSError."""
-    fd = os.open(path, flags)
-    try:
-        yield fd
     finally:
         os.close(fd)
 
@@ -306,9 +297,9 @@ def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int)
         if any(slot not in members for slot in (*data, p, *(() if q is None else (q,)))):
             continue
         pieces = [members[slot][at * chunk : (at + 1) * chunk] for slot in data]
-        is_wrong = exclusive_or(pieces) != members[p][at * chunk : (at + 1) * chunk]
+        is_wrong = exclusive_or(pieces, chunk) != members[p][at * chunk : (at + 1) * chunk]
         if not is_wrong and q is not None:
-            is_wrong = syndrome(pieces) != members[q][at * chunk : (at + 1) * chunk]
+            is_wrong = q_of(dict(enumerate(pieces)), chunk) != members[q][at * chunk : (at + 1) * chunk]
         if is_wrong:
             found.append(number)
     return found

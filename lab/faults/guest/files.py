@@ -11,7 +11,7 @@ import errno
 import os
 from typing import Any
 
-from lab.faults.guest.arrays import opened, write_text
+from lab.faults.guest.arrays import write_text
 from lab.faults.guest.file_ledger import (
     BEGIN,
     BLOCK_SECTORS,
@@ -57,6 +57,7 @@ from lab.faults.guest.player import (
     RequestWriter,
     run_job,
 )
+from lab.machine.direct_io_program import opened
 
 FSYNC = 2
 SLOT_BLOCKS = 8

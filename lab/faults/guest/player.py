@@ -35,7 +35,6 @@ from lab.faults.guest.arrays import (
     QuickArray,
     buffer,
     freshest,
-    opened,
     pause,
     pauses,
     read_direct,
@@ -70,6 +69,7 @@ from lab.faults.guest.ledger import (
     generations_of,
     judged,
 )
+from lab.machine.direct_io_program import opened, reads_whole
 
 MOST_UNDER_WAY = 32
 MOST_BLOCKS = 64
@@ -254,14 +254,6 @@ class Writer(RequestWriter):
         os.close(self.fd)
 
 
-def read_piece(fd: int, view: memoryview, offset: int) -> bool:
-    """Read a range into ``view``, and return whether all of it could be read."""
-    try:
-        return os.preadv(fd, [view], offset) == len(view)
-    except OSError:
-        return False
-
-
 def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int]) -> tuple[str, list[Any]]:
     """Return the verdict on a block, and the generation of each sector or, if it is corrupt, what it seems to be."""
     if len(allowed) == 1 and data == content.block(block, allowed[0]):
@@ -286,14 +278,14 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
         last = max(allowed, default=-1)
         for start in range(min(allowed, default=0), last + 1, PIECE_BYTES // BLOCK_BYTES):
             size = min(PIECE_BYTES // BLOCK_BYTES, last + 1 - start)
-            is_whole = read_piece(fd, view[: size * BLOCK_BYTES], start * BLOCK_BYTES)
+            is_whole = reads_whole(fd, view[: size * BLOCK_BYTES], start * BLOCK_BYTES)
             for block in range(start, start + size):
                 if block not in allowed:
                     continue
                 data = view[(block - start) * BLOCK_BYTES : (block - start + 1) * BLOCK_BYTES]
                 verdict: str = UNREADABLE
                 found: list[Any] = []
-                if is_whole or read_piece(fd, data, block * BLOCK_BYTES):
+                if is_whole or reads_whole(fd, data, block * BLOCK_BYTES):
                     verdict, found = verdict_on(content, block, data, allowed[block])
                 seen["verdicts"][verdict] = seen["verdicts"].get(verdict, 0) + 1
                 if verdict in ALLOWED and len(allowed[block]) > 1:

@@ -24,12 +24,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lab.arrays.parity_program import exclusive_or, q_of, scaled
 from lab.faults.guest.arrays import (
     IdleWatch,
     MemberLabel,
     QuickArray,
     buffer,
-    opened,
     pause,
     read_direct,
     read_into,
@@ -50,7 +50,6 @@ from lab.faults.guest.ledger import (
     joined,
     judged,
 )
-from lab.faults.guest.parity import double, exclusive_or, syndrome
 from lab.faults.guest.player import (
     ALL_BAD,
     PWRITE,
@@ -67,6 +66,7 @@ from lab.faults.guest.player import (
     reset_drives,
     run_job,
 )
+from lab.machine.direct_io_program import opened
 
 LAYER_PREFIX = "fault-"
 MAPPER_FOLDER = "/dev/mapper"
@@ -110,7 +110,8 @@ def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
     The result is ``data 2`` (in Q's order), ``P``, ``Q``, ``none`` or ``several``. If data chunk z is off by E, then P
     is off by E and Q by 2^z E, in each byte (H. P. Anvin, The mathematics of RAID-6, section 4).
     """
-    p_off, q_off = exclusive_or((p, exclusive_or(pieces))), exclusive_or((q, syndrome(pieces)))
+    p_off = exclusive_or((p, *pieces), len(p))
+    q_off = exclusive_or((q, q_of(dict(enumerate(pieces)), len(q))), len(q))
     if not any(p_off):
         return "Q" if any(q_off) else "none"
     if not any(q_off):
@@ -119,7 +120,7 @@ def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
     for index in range(len(pieces)):
         if error == q_off:
             return f"data {index}"
-        error = double(error)
+        error = scaled(error, 2)
     return "several"
 
 
@@ -328,7 +329,7 @@ class ScenarioPlayer(Player):
             found.append([row, culprit, slot])
             if mends:
                 others = [chunks[each] for each in (*data, p) if each != slot]
-                self.put(self.bare[slot], at, exclusive_or(others))
+                self.put(self.bare[slot], at, exclusive_or(others, chunk))
         return {"culprits": found}
 
     def clear_layers(self) -> None:

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 import lab.drills
 from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Raid10, Raid10Layout, level_with_layout
+from lab.arrays.parity_program import exclusive_or, q_of
 from lab.drills import disks_program
 from lab.drills.desk import geometry_of, read_truth
 from lab.drills.disks_program import PAGE_BYTES, PIECE_BYTES, changed, main, put_back, save
 from lab.errors import DrillError
 from lab.microscope import extents_program
-from lab.microscope.picture import added, q_of
 
 SIZE = 3 * PIECE_BYTES + 4096
 
@@ -213,7 +213,7 @@ def _row(row: StripeRow, data: list[bytes], length: int) -> list[bytes]:
     q_slot = next((slot for slot, c in enumerate(row.chunks) if c.kind is ChunkKind.Q), 0)
     order = [slot % len(row.chunks) for slot in range(q_slot + 1, q_slot + len(row.chunks))]
     weighed = {power: mine[slot] for power, slot in enumerate(slot for slot in order if slot in mine)}
-    parity = {ChunkKind.P: added(mine.values(), length), ChunkKind.Q: q_of(weighed, length)}
+    parity = {ChunkKind.P: exclusive_or(mine.values(), length), ChunkKind.Q: q_of(weighed, length)}
     return [mine.get(slot) or parity[c.kind] for slot, c in enumerate(row.chunks)]
 
 

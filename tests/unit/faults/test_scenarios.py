@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lab.arrays.levels import level_with_layout
+from lab.arrays.parity_program import exclusive_or, q_of
 from lab.errors import SpecError
 from lab.faults.arrays import BlockMap
-from lab.faults.guest.parity import exclusive_or, syndrome
 from lab.faults.guest.scenario import PointSummary, culprit_of
 from lab.faults.scenario import (
     ARRAYS,
@@ -33,7 +33,7 @@ def test_the_culprit_of_a_raid6_row_is_named() -> None:
     chance = random.Random(1)
     for count in (2, 3, 5):
         pieces = [chance.randbytes(64) for _ in range(count)]
-        p, q = exclusive_or(pieces), syndrome(pieces)
+        p, q = exclusive_or(pieces, 64), q_of(dict(enumerate(pieces)), 64)
         assert culprit_of(pieces, p, q) == "none"
         for index in range(count):
             wrong = list(pieces)

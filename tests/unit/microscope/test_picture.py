@@ -15,7 +15,6 @@ from lab.microscope.picture import (
     StripeVerdict,
     flip_plan,
     read_stripe,
-    scaled,
 )
 from lab.microscope.small_write import (
     CrashOutcome,
@@ -254,23 +253,6 @@ def test_a_byte_that_is_not_there_or_was_not_read_is_refused(byte: int, message:
     picture = read_stripe(arrays, "md0", 1, length_bytes=512)
     with pytest.raises(ArrayError, match=message):
         flip_plan(picture, "/dev/ubdb", byte)
-
-
-def by_hand(left: int, right: int) -> int:
-    """Multiplication bit by bit, as in the paper."""
-    found = 0
-    while right:
-        if right & 1:
-            found ^= left
-        left = left << 1 ^ (0x11D if left & 0x80 else 0)
-        right >>= 1
-    return found
-
-
-def test_products_are_those_of_the_field() -> None:
-    values = bytes(range(256))
-    for factor in range(1, 256):
-        assert scaled(values, factor) == bytes(by_hand(factor, value) for value in values)
 
 
 WAYS = [
