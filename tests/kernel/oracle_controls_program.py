@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.faults.guest.arrays import write_direct
 from lab.faults.guest.campaign import CampaignPlayer, only_durable
 from lab.faults.guest.ledger import PREFIX, RECORD, SECTOR_BYTES, SUBSET, Ledger, Record, steady_cut
 from lab.faults.guest.player import run_job
@@ -17,7 +18,7 @@ class ControlPlayer(CampaignPlayer):
         """Write some sectors of a generation of a block to a device without md's knowledge; ``at`` is in bytes."""
         whole = self.content.block(block, generation)
         start, end = first * SECTOR_BYTES, (first + sectors) * SECTOR_BYTES
-        return self.put(node, at + start, whole[start:end])
+        return {"bytes": write_direct(node, at + start, whole[start:end])}
 
     def do_split(self, requests: list[list[int]], at: int) -> dict[str, Any]:
         """The sure and the open writes of each drive, and how many of ``CUTS`` cuts leave the drives different."""

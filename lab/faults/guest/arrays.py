@@ -11,18 +11,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import mmap
 import os
 import select
 import stat
 import struct
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from lab.arrays.parity_program import exclusive_or, q_of
 from lab.machine.direct_io_program import opened
 
+T = TypeVar("T")
 MD_MAJOR = 9
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 4096, 4096
 MD_MAGIC = 0xA92B4EFC
@@ -31,8 +32,9 @@ RESHAPE_ACTIVE = 4
 SET_ARRAY_INFO, ADD_NEW_DISK, RUN_ARRAY, STOP_ARRAY = 0x40480923, 0x40140921, 0x400C0930, 0x932
 DUE_SECONDS = 5.0
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
+PIECE_BYTES = 1024 * 1024
 SPARE_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFD
-STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
+STOP_SECONDS, STOP_PAUSE_SECONDS = 4.0, 0.02
 
 
 def read_text(path: str) -> str:
@@ -67,7 +69,7 @@ def pause(seconds: float) -> None:
     select.select((), (), (), seconds)
 
 
-def pauses(limit: float, first: float, factor: float, most: float) -> Iterator[float]:
+def pauses(limit: float, first: float, factor: float = 1.0, most: float = math.inf) -> Iterator[float]:
     """Pause until the pauses add up to ``limit``; yield 0 first, and then, after each pause, its length.
 
     Each pause is ``factor`` times as long as the one before, but no longer than ``most``.
@@ -79,6 +81,20 @@ def pauses(limit: float, first: float, factor: float, most: float) -> Iterator[f
         waited += step
         yield step
         step = min(step * factor, most)
+
+
+def retried(act: Callable[[], T], passing: int, seconds: float, pause_seconds: float) -> T:
+    """Call ``act`` again for up to ``seconds`` while it raises an OSError with the number ``passing``."""
+    failure: OSError | None = None
+    for _ in pauses(seconds, pause_seconds):
+        try:
+            return act()
+        except OSError as error:
+            if error.errno != passing:
+                raise
+            failure = error
+    assert failure
+    raise failure
 
 
 def skip_modprobe() -> None:
@@ -120,6 +136,23 @@ def read_direct(path: str, at: int, length: int) -> bytes:
     return bytes(view[: read_into(path, at, view)])
 
 
+def write_direct(path: str, at: int, data: bytes) -> int:
+    """Write to a device with O_DIRECT, and return the number of bytes."""
+    done, piece = 0, buffer("write", PIECE_BYTES)
+    with opened(path, os.O_WRONLY | os.O_DIRECT) as fd:
+        for start in range(0, len(data), PIECE_BYTES):
+            size = min(PIECE_BYTES, len(data) - start)
+            piece[:size] = data[start : start + size]
+            done += os.pwritev(fd, [piece[:size]], at + start)
+    return done
+
+
+def kernel_name(node: str) -> str:
+    """Return the name of a device in sysfs, such as ``drive3`` or ``dm-0``; its node may be a link."""
+    number = os.stat(node).st_rdev
+    return os.path.basename(os.readlink(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"))
+
+
 class MemberLabel:
     """The fields of a superblock of format 1.2 (struct mdp_superblock_1 in linux/raid/md_p.h).
 
@@ -141,12 +174,17 @@ class MemberLabel:
         self.role = roles[self.number] if self.number < len(roles) else SPARE_ROLE
 
 
+def label_of(node: str) -> MemberLabel | None:
+    """Return the superblock of a device, or None if it has none or cannot be read."""
+    try:
+        return MemberLabel(node)
+    except (OSError, ValueError):
+        return None
+
+
 def freshest(nodes: Sequence[str]) -> list[str]:
     """Return the members from which an array would be started, freshest first."""
-    labels = []
-    for node in nodes:
-        with contextlib.suppress(OSError, ValueError):
-            labels.append(MemberLabel(node))
+    labels = [label for node in nodes if (label := label_of(node))]
     labels.sort(key=lambda each: (-each.events, each.number))
     return [each.node for each in labels if each.events + 1 >= labels[0].events]
 
@@ -157,7 +195,7 @@ def stop_array(node: str) -> str:
     Return md's error message, which is empty if the array is stopped or was not running.
     """
     reason = ""
-    for _ in range(STOP_TRIES):
+    for _ in pauses(STOP_SECONDS, STOP_PAUSE_SECONDS):
         try:
             fd = os.open(node, os.O_RDWR)
         except OSError:
@@ -171,7 +209,6 @@ def stop_array(node: str) -> str:
             reason = str(error.strerror)
         finally:
             os.close(fd)
-        pause(STOP_PAUSE_SECONDS)
     return reason
 
 
@@ -193,7 +230,8 @@ class QuickArray:
         chosen = freshest(nodes)
         if not chosen:
             return "no member has a superblock"
-        fd = self._open()
+        # md may still be deleting the array that was stopped before (md_open()).
+        fd = retried(lambda: os.open(self.node, os.O_RDWR), errno.ENODEV, 10.0, 0.01)
         try:
             fcntl.ioctl(fd, SET_ARRAY_INFO, struct.pack("<18i", 1, 2, *[0] * 16))
             for node in chosen:
@@ -214,17 +252,6 @@ class QuickArray:
             os.close(fd)
             write_text(START_DEGRADED, "0")
         return ""
-
-    def _open(self) -> int:
-        """Open the array's device, retrying while md is still deleting the stopped array (md_open(): ENODEV)."""
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                return os.open(self.node, os.O_RDWR)
-            except OSError as error:
-                if error.errno != errno.ENODEV or time.monotonic() > deadline:
-                    raise
-            pause(0.01)
 
     def file(self, name: str) -> str:
         """Return the value of one of md's attributes; it is empty if the attribute does not exist."""

@@ -18,11 +18,14 @@ from typing import Any
 from lab.faults.guest.arrays import (
     START_DEGRADED,
     STOP_PAUSE_SECONDS,
-    STOP_TRIES,
-    MemberLabel,
+    STOP_SECONDS,
+    kernel_name,
+    label_of,
     pause,
     read_text,
+    retried,
     stop_array,
+    write_direct,
     write_text,
     wrong_rows,
 )
@@ -38,6 +41,7 @@ from lab.faults.guest.player import (
     restore_drives,
     run_job,
 )
+from lab.machine.direct_io_program import opened
 
 # linux/raid/md_u.h
 SET_DISK_FAULTY, HOT_REMOVE_DISK = 0x929, 0x922
@@ -50,20 +54,6 @@ CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
 time on a slow drive.
 """
 STRANGER = re.compile(r"superblock on (\S+) doesn't match others")
-
-
-def has_label(node: str) -> bool:
-    """Whether a drive has a readable superblock."""
-    try:
-        MemberLabel(node)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def kernel_name(node: str) -> str:
-    """Return the name of a drive in sysfs; on a stock kernel, its node is a link."""
-    return os.path.basename(os.path.realpath(node))
 
 
 def only_durable(events: list[list[Any]]) -> Ledger:
@@ -106,7 +96,7 @@ class CampaignPlayer(Player):
         for number, node in enumerate(nodes) if junk else ():
             start = hashlib.shake_128(f"{junk}:{number}".encode()).digest(65536)
             noise = b"".join(start[turn:] + start[:turn] for turn in range(0, length // 64, 1024))
-            self.put(node, 0, noise[:length])
+            write_direct(node, 0, noise[:length])
         pause(EVEN_SECONDS - time.monotonic() % EVEN_SECONDS)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
@@ -124,24 +114,15 @@ class CampaignPlayer(Player):
 
     def do_manage(self, verb: str, node: str) -> dict[str, Any]:
         """Fail or remove a member with the ioctl that mdadm uses."""
+        # md releases a failed member only when no request to it is in flight; mdadm retries too (Manage_remove).
+        seconds = 0.0 if verb == "fail" else STOP_SECONDS
         try:
-            fd = os.open(self.node, os.O_RDWR)
+            with opened(self.node, os.O_RDWR) as fd:
+                number = os.stat(node).st_rdev
+                retried(lambda: fcntl.ioctl(fd, MANAGED[verb], number), errno.EBUSY, seconds, STOP_PAUSE_SECONDS)
         except OSError as error:
             return {"refused": str(error.strerror)}
-        try:
-            for _ in range(STOP_TRIES):
-                try:
-                    fcntl.ioctl(fd, MANAGED[verb], os.stat(node).st_rdev)
-                    return {"refused": ""}
-                except OSError as error:
-                    if verb == "fail" or error.errno != errno.EBUSY:
-                        return {"refused": str(error.strerror)}
-                # md releases a failed member only when no request to it is in flight; mdadm retries too
-                # (Manage_remove).
-                pause(STOP_PAUSE_SECONDS)
-            return {"refused": "busy"}
-        finally:
-            os.close(fd)
+        return {"refused": ""}
 
     def do_open(self, path: str, mix: dict[str, int]) -> dict[str, Any]:
         """Open the oracle's writer; a missing array is reported as ``absent``."""
@@ -259,8 +240,9 @@ class CampaignPlayer(Player):
 
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
         """Assemble the array from the drives with a superblock, by force if mdadm refuses and ``is_forced`` is true."""
-        nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
-        labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
+        found = [label for number in numbers if (label := label_of(f"/dev/drive{number}"))]
+        labels = {each.node: [each.events, each.role] for each in found}
+        nodes = [*labels]
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         while (other := STRANGER.search(done["output"])) and other[1] in nodes:
             # mdadm refuses a list of drives with a member that failed before a reshape; such a member must be left out.

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.faults.guest.arrays import (
+    PIECE_BYTES,
     MemberLabel,
     QuickArray,
     buffer,
@@ -39,9 +40,11 @@ from lab.faults.guest.arrays import (
     pauses,
     read_direct,
     read_text,
+    retried,
     skip_modprobe,
     stop_array,
     wait_idle,
+    write_direct,
     write_text,
     wrong_rows,
 )
@@ -73,7 +76,6 @@ from lab.machine.direct_io_program import opened, reads_whole
 
 MOST_UNDER_WAY = 32
 MOST_BLOCKS = 64
-PIECE_BYTES = 1024 * 1024
 MOST_BAD = 32
 """Maximum number of bad blocks that a check lists individually."""
 ALL_BAD = 1 << 20
@@ -337,19 +339,9 @@ def drives(line: str) -> None:
         os.write(fd, line.encode())
 
 
-RECORD_TRIES, RECORD_PAUSE_SECONDS = 100, 0.05
-
-
 def record_drive(number: int) -> None:
     """Start recording a drive once it has no request in flight. Raises OSError if that does not happen in time."""
-    for tries in range(RECORD_TRIES):
-        try:
-            drives(f"record {number}")
-            return
-        except OSError as error:
-            if error.errno != errno.EINVAL or tries == RECORD_TRIES - 1:
-                raise
-        pause(RECORD_PAUSE_SECONDS)
+    retried(lambda: drives(f"record {number}"), errno.EINVAL, 5.0, 0.05)
 
 
 def restore_drives(cut: Cut, record: Record, numbers: Sequence[int]) -> None:
@@ -648,17 +640,11 @@ class Player:
         data = bytearray(read_direct(node, start, end - start))
         for place in range(at - start, at - start + length):
             data[place] ^= 0xFF
-        return self.put(node, start, bytes(data))
+        return {"bytes": write_direct(node, start, bytes(data))}
 
     def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
         """Copy bytes of a device to another offset on it, as a misdirected write would."""
-        return self.put(node, target, read_direct(node, source, length))
-
-    def put(self, node: str, at: int, data: bytes) -> dict[str, Any]:
-        buffer = mmap.mmap(-1, len(data))
-        buffer[:] = data
-        with opened(node, os.O_WRONLY | os.O_DIRECT) as fd:
-            return {"bytes": os.pwrite(fd, buffer, at)}
+        return {"bytes": write_direct(node, target, read_direct(node, source, length))}
 
     def state(self) -> dict[str, Any]:
         """Return md's attributes, and the members as node -> [slot or -1, state, bad blocks if there are any]."""
@@ -716,7 +702,7 @@ class DriveStates:
         self.data = gzip.decompress(base64.b64decode(images["data"]))
         self.bases = {int(number): gzip.decompress(base64.b64decode(text)) for number, text in images["bases"].items()}
 
-    def of(self, number: int, words: str) -> bytearray:
+    def of(self, number: int, words: str) -> bytes:
         """Return the content of a drive after the listed requests (lab_record.h, ``lab_drive_restore``)."""
         image = bytearray(self.bases[number])
         for word in words.split():
@@ -730,16 +716,7 @@ class DriveStates:
                 at = each.sector * 512 + skipped
                 piece = self.data[each.data + skipped :][:length] if each.kind == DRIVE_WRITE else bytes(length)
                 image[at : at + length] = piece
-        return image
-
-    def put(self, node: str, number: int, words: str) -> None:
-        """Write this content to a device, bypassing the page cache."""
-        image, piece = self.of(number, words), buffer("put", PIECE_BYTES)
-        with opened(node, os.O_WRONLY | os.O_DIRECT) as fd:
-            for at in range(0, len(image), PIECE_BYTES):
-                size = min(PIECE_BYTES, len(image) - at)
-                piece[:size] = image[at : at + size]
-                os.pwritev(fd, [piece[:size]], at)
+        return bytes(image)
 
 
 class Points:
@@ -762,7 +739,7 @@ class Points:
         cut = cut_of(word)
         if self.images:
             for number, words in cut.lists(self.record, list(self.members)).items():
-                self.images.put(self.members[number], number, words)
+                write_direct(self.members[number], 0, self.images.of(number, words))
         else:
             restore_drives(cut, self.record, list(self.members))
         nodes = [node for number, node in self.members.items() if number not in cut.missing]

@@ -27,14 +27,17 @@ from typing import Any
 from lab.arrays.parity_program import exclusive_or, q_of, scaled
 from lab.faults.guest.arrays import (
     IdleWatch,
-    MemberLabel,
     QuickArray,
     buffer,
+    kernel_name,
+    label_of,
     pause,
+    pauses,
     read_direct,
     read_into,
     read_text,
     stop_array,
+    write_direct,
     write_text,
 )
 from lab.faults.guest.ledger import (
@@ -96,12 +99,6 @@ def device_bytes(node: str) -> int:
     """Return the size of a device in bytes."""
     with opened(node, os.O_RDONLY) as fd:
         return os.lseek(fd, 0, os.SEEK_END)
-
-
-def kernel_name_of(node: str) -> str:
-    """Return the name of a device in sysfs, such as ``drive3`` or ``dm-0``."""
-    number = os.stat(node).st_rdev
-    return os.path.basename(os.readlink(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"))
 
 
 def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
@@ -204,7 +201,7 @@ class ScenarioPlayer(Player):
 
         def named(found: re.Match[str]) -> str:
             node = self.node_of(int(found[3])) if found[2] == "@" else self.bare[int(found[3])]
-            return found[1] + (kernel_name_of(node) if found[1] else node)
+            return found[1] + (kernel_name(node) if found[1] else node)
 
         return NAMED_DRIVE.sub(named, text)
 
@@ -306,7 +303,7 @@ class ScenarioPlayer(Player):
         node, first, count = self.filled(node), sectors[0] * 512, sectors[1] * 512
         data = bytearray(read_direct(node, at, 4096))
         data[first : first + count] = self.content.block(block, generation)[first : first + count]
-        return self.put(node, at, bytes(data))
+        return {"bytes": write_direct(node, at, bytes(data))}
 
     def do_culprits(self, rows: list[Any], mends: bool = False) -> dict[str, Any]:
         """Return the wrong chunk of each inconsistent row of a RAID 6, as ``[[row, culprit, slot or null], …]``.
@@ -329,7 +326,7 @@ class ScenarioPlayer(Player):
             found.append([row, culprit, slot])
             if mends:
                 others = [chunks[each] for each in (*data, p) if each != slot]
-                self.put(self.bare[slot], at, exclusive_or(others, chunk))
+                write_direct(self.bare[slot], at, exclusive_or(others, chunk))
         return {"culprits": found}
 
     def clear_layers(self) -> None:
@@ -406,7 +403,7 @@ class ScenarioPlayer(Player):
         for number in range(len(self.bare)):
             node = self.node_of(number)
             if os.path.exists(node):
-                known[kernel_name_of(node)] = number
+                known[kernel_name(node)] = number
         members = {}
         for name in sorted(os.listdir(self.folder)):
             if name.startswith("dev-") and name[4:] in known:
@@ -416,13 +413,8 @@ class ScenarioPlayer(Player):
         return {**found, "members": members}
 
     def do_events(self, numbers: list[int]) -> dict[str, Any]:
-        found = {}
-        for number in numbers:
-            try:
-                found[str(number)] = MemberLabel(self.node_of(number)).events
-            except (OSError, ValueError):
-                found[str(number)] = -1
-        return {"events": found}
+        labels = {str(number): label_of(self.node_of(number)) for number in numbers}
+        return {"events": {number: label.events if label else -1 for number, label in labels.items()}}
 
     # Counts and times
 
@@ -579,7 +571,7 @@ class ScenarioPlayer(Player):
             if not seen["refused"]:
                 write_text(f"{self.folder}/fail_last_dev", "1")
                 for number in failed:
-                    write_text(f"{self.folder}/dev-{kernel_name_of(self.bare[number])}/state", "faulty")
+                    write_text(f"{self.folder}/dev-{kernel_name(self.bare[number])}/state", "faulty")
                 seen |= self.brief()
                 stop_array(array.node)
             self.put_labels(labels)
@@ -602,7 +594,7 @@ class ScenarioPlayer(Player):
 
     def put_labels(self, labels: dict[int, bytes]) -> None:
         for number, data in labels.items():
-            self.put(self.bare[number], 0, data)
+            write_direct(self.bare[number], 0, data)
 
     def do_changed_write(self, block: int, seconds: float) -> dict[str, Any]:
         """Start a direct write, and change its data after ``seconds``, while it is in flight.
@@ -656,13 +648,12 @@ class ScenarioPlayer(Player):
     def settled_word(self) -> tuple[str, bool]:
         """Return the state and number of members once two consecutive readings agree, and whether they ever did."""
         before = ""
-        for _ in range(100):
+        for _ in pauses(10.0, 0.1):
             there = sum(name.startswith("rd") for name in names_in(self.folder))
             now = f"{self.read_md('array_state') or 'gone'} with {there} members"
             if now == before:
                 return now, True
             before = now
-            pause(0.1)
         return before, False
 
     # The beginning and the end of a history
@@ -703,13 +694,12 @@ class ScenarioPlayer(Player):
             self.writer = None
         if os.path.ismount(MOUNT_FOLDER):
             self.do_unmount()
-        for _ in range(20):
+        for _ in pauses(0.4, 0.02):
             left = [name for name in names_in("/sys/block") if name.startswith("md") and self.is_ours(name)]
             if not left:
                 break
             for name in left:
                 command(["mdadm", "--stop", f"/dev/{name}"], 30.0)
-            pause(0.02)
         shutil.rmtree(WORK_FOLDER, ignore_errors=True)
         os.makedirs(WORK_FOLDER, exist_ok=True)
         self.clear_layers()
