@@ -71,13 +71,21 @@ from lab.faults.history import (
     planned,
 )
 from lab.faults.judge import HistoryDifference, HistoryJudge
-from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program, with_own_kernel
+from lab.faults.place import (
+    CAMPAIGN,
+    LONGEST_SILENCE_SECONDS,
+    FaultPlace,
+    open_place,
+    run_program,
+    with_own_kernel,
+)
 from lab.gates.decoding import FormatVersion, Name, Seed, convert, read_own_json
 from lab.gates.text import checked_name
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged
+from lab.machine.watchdog import Watchdog
 from lab.measure.job import read_conditions
 from lab.store import Journal, RunFolders, stem
 from lab.tomlfile import read_toml, unknown_word
@@ -209,7 +217,7 @@ def play(
         steps, differences = tuple(documents), tuple(judge.differences)
         return HistoryOutcome(judge.history, differences, judge.explained, judge.rejected, steps, is_over)
 
-    with SilenceWatchdog(place.lab.machine) as watchdog:
+    with Watchdog(place.lab.machine, LONGEST_SILENCE_SECONDS) as watchdog:
         try:
             for seen in run_program(place.lab.machine, CAMPAIGN, {"histories": jobs}, change=change):
                 watchdog.feed()
@@ -231,7 +239,7 @@ def play(
             if is_stopped() or number == len(histories):
                 raise
             step = documents[-1][0] if documents else plans[number][0]
-            is_hung = watchdog.is_silent or not isinstance(error, MachineLost)
+            is_hung = watchdog.has_closed or not isinstance(error, MachineLost)
             judge.differ(STOOD_STILL if is_hung else LOST, step, f"{error.message} after {step.step[0]}")
             yield outcome(is_over=True)
 

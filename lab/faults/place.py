@@ -10,7 +10,6 @@ The fault lab's programs on a machine (guest/) receive a job as JSON and print o
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from lab.disks.kinds import specs
 from lab.disks.lab import packed
 from lab.disks.served_drives import built_server, start_server
 from lab.errors import LabError, MachineLost
-from lab.host.clock import HostClock
 from lab.host.signals import Interrupted
 from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
 from lab.machine.kernel_image import find_kernel
@@ -31,6 +29,7 @@ from lab.machine.programs import Change, unchanged
 from lab.units import MIB
 
 LONGEST_SILENCE_SECONDS = 300.0
+"""A machine that reports nothing for so long is closed."""
 DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB
 """Small, because whole arrays are read repeatedly."""
@@ -76,42 +75,6 @@ class FaultPlace:
         return not self.has_record or "0" not in {
             (text or "").strip() for text in self.lab.machine.read(paths).values()
         }
-
-
-class SilenceWatchdog:
-    """Closes a machine that has not reported anything for ``seconds`` of real time; its callers then get MachineLost.
-
-    In virtual time, a program that computes endlessly stops the machine's clock, so nothing on the machine can end it.
-    """
-
-    def __init__(self, machine: Machine, seconds: float = LONGEST_SILENCE_SECONDS) -> None:
-        self.is_silent = False
-        self._machine, self.seconds = machine, seconds
-        self._clock = HostClock()
-        self._last = self._clock.monotonic_seconds()
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="raidlab-fault-silence", daemon=True)
-
-    def __enter__(self) -> SilenceWatchdog:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def feed(self) -> None:
-        """Restart the timeout, because the machine has reported something."""
-        self._last = self._clock.monotonic_seconds()
-
-    def _watch(self) -> None:
-        # Wait in short steps, because the limit may be shortened meanwhile.
-        while not self._is_over.wait(min(1.0, max(0.05, self._last + self.seconds - self._clock.monotonic_seconds()))):
-            if self._clock.monotonic_seconds() - self._last >= self.seconds:
-                self.is_silent = True
-                with suppress(LabError):
-                    self._machine.close()
-                return
 
 
 def with_own_kernel(target: Target, host: Host) -> Target:

@@ -31,7 +31,6 @@ from lab.faults.place import (
     LONGEST_SILENCE_SECONDS,
     SCENARIO,
     FaultPlace,
-    SilenceWatchdog,
     open_place,
     run_program,
     with_own_kernel,
@@ -55,6 +54,7 @@ from lab.host.clock import HostClock, utc_second_text
 from lab.host.signals import Interrupted
 from lab.machine import Host, Machine, Target, parse_target
 from lab.machine.target import target_words
+from lab.machine.watchdog import Watchdog
 from lab.plans import Plan, Step
 from lab.store import LATEST, Journal, RunFolders, stem
 from lab.tables import Table
@@ -643,7 +643,7 @@ class ScenarioRunner:
         began = clock.monotonic_seconds()
         verdict: FaultVerdict | None = None
         reason = ""
-        watchdog = SilenceWatchdog(self.place.lab.machine, self.longest_silence_seconds)
+        watchdog = Watchdog(self.place.lab.machine, self.longest_silence_seconds)
         try:
             with watchdog:
                 for outcome in self._variants(scenario, watchdog):
@@ -655,11 +655,11 @@ class ScenarioRunner:
             raise
         except MachineLost as error:
             self.is_machine_lost = True
-            if watchdog.is_silent and self._playing:
+            if watchdog.has_closed and self._playing:
                 done.append(self._playing)
             else:
                 silent = f"it reported nothing for {self.longest_silence_seconds:g} s, so it hangs or loops endlessly"
-                verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
+                verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.has_closed else error.message
         except (DeviceRefused, RunCancelled, ResultError):
             # The error is not caused by md, so there is no outcome.
             raise
@@ -673,7 +673,7 @@ class ScenarioRunner:
             computer_seconds=clock.monotonic_seconds() - began,
         )
 
-    def _variants(self, scenario: Scenario, watchdog: SilenceWatchdog) -> Iterator[VariantOutcome]:
+    def _variants(self, scenario: Scenario, watchdog: Watchdog) -> Iterator[VariantOutcome]:
         self._playing = None
         self._require_drives(scenario)
         machine = self.place.lab.machine
@@ -713,12 +713,12 @@ class ScenarioRunner:
         target = parse_target(lab.machine.facts.target)
         with (
             open_place(target, lab.host, drives=len(self.place.nodes), seed=self.seed) as place,
-            SilenceWatchdog(place.lab.machine, self.longest_silence_seconds) as watchdog,
+            Watchdog(place.lab.machine, self.longest_silence_seconds) as watchdog,
         ):
             documents = self._documents(place, [played.history(place)], watchdog)
             return tuple(self._judged(played, documents, stored))
 
-    def _documents(self, place: FaultPlace, histories: list[dict[str, Any]], watchdog: SilenceWatchdog) -> Documents:
+    def _documents(self, place: FaultPlace, histories: list[dict[str, Any]], watchdog: Watchdog) -> Documents:
         if not histories:
             return
         for document in run_program(place.lab.machine, SCENARIO, {"histories": histories}):

@@ -6,8 +6,6 @@ A machine is reused only after a test that passed or was skipped, if the kernel 
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
 from lab.machine.embedded import CONSOLE_LOG, GUEST_FOLDER
 from lab.machine.kernel_image import quickest
 from lab.machine.stock_kernels import INIT_VARIABLE, LOGS_TAG
+from lab.machine.watchdog import Watchdog
 from lab.md_tests import prepare_program
 from lab.md_tests.record import EndOfTest, LimitReached, Suite, SuiteJournal, SuiteOutcome, SuiteResult, judged
 from lab.plans import Danger, Plan, Step
@@ -33,7 +32,6 @@ _PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare
 _MOST_LOG_BYTES = MIB
 MOST_LIVE_LOG_BYTES = 64 * MIB
 """Maximum size of a running test's log on this computer. Normal logs have a few MiB; endless loops write more."""
-_LOG_POLL_SECONDS = 0.5
 _START_UDEV_SECONDS = 30.0
 _COMMAND_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
@@ -91,25 +89,34 @@ class SuiteMachine:
         # Each test has its own log, because the machine cannot truncate a file by name through hostfs.
         log_path = self._witness.folder / f"{test}.log"
 
-        def log_bytes() -> int:
+        seen: tuple[str, str] | None = None
+        stopped = EndOfTest()
+
+        def is_log_full() -> bool:
             with suppress(OSError):
-                return log_path.lstat().st_size
-            return 0
+                return log_path.lstat().st_size > MOST_LIVE_LOG_BYTES
+            return False
 
         def words() -> tuple[str, str]:
             return _end_of(self._witness.console, start), _end_of(log_path)
 
-        limit = ComputerLimit(self._lab.machine, limits.computer_seconds, log_bytes=log_bytes, before=words)
+        def note_limit() -> None:
+            nonlocal seen, stopped
+            seen = words()
+            if is_log_full():
+                stopped = EndOfTest(limit=LimitReached.LOG, limit_number=MOST_LIVE_LOG_BYTES / MIB)
+            else:
+                stopped = EndOfTest(limit=LimitReached.COMPUTER, limit_number=limits.computer_seconds)
+
+        watchdog = Watchdog(
+            self._lab.machine, limits.computer_seconds, is_exceeded=is_log_full, before_closing=note_limit
+        )
         try:
-            with limit:
+            with watchdog:
                 end, state = self._run(test, limits)
         except MachineLost as error:
-            end = EndOfTest(loss=error.message)
-            if limit.reached:
-                is_log = limit.reached is LimitReached.LOG
-                number = MOST_LIVE_LOG_BYTES / MIB if is_log else limits.computer_seconds
-                end = EndOfTest(limit=limit.reached, limit_number=number)
-        console, log = limit.seen or words()
+            end = stopped if watchdog.has_closed else EndOfTest(loss=error.message)
+        console, log = seen or words()
         end = replace(end, log=log, console=console, computer_seconds=clock.monotonic_seconds() - begun)
         return end, {"log": log, "state.log": state, "kernel.log": console}
 
@@ -145,44 +152,6 @@ class SuiteMachine:
         except LabError:
             return True
         return any(line.startswith("md") for line in text.splitlines())
-
-
-class ComputerLimit:
-    """Closes a machine when its test exceeds this computer's limit; calls that wait for the machine raise MachineLost.
-
-    In virtual time, the machine's clock stands still while a program computes, so a limit by that clock cannot stop an
-    endless loop. ``before`` is called just before the machine is closed, because the machine's files are then removed.
-    Its result is stored in ``seen``.
-    """
-
-    def __init__(
-        self, machine: Machine, seconds: float, *, log_bytes: Callable[[], int], before: Callable[[], tuple[str, str]]
-    ) -> None:
-        self.reached: LimitReached | None = None
-        self.seen: tuple[str, str] | None = None
-        self._machine = machine
-        self._deadline = time.monotonic() + seconds
-        self._log_bytes = log_bytes
-        self._before = before
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="raidlab-suite-limit", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        left = _LOG_POLL_SECONDS
-        while left > 0 and self._log_bytes() <= MOST_LIVE_LOG_BYTES:
-            left = self._deadline - time.monotonic()
-            if self._is_over.wait(max(0.0, min(left, _LOG_POLL_SECONDS))):
-                return
-        self.seen = self._before()
-        self.reached = LimitReached.COMPUTER if left <= 0 else LimitReached.LOG
-        self._machine.close()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from lab.cli.fault import exit_code
 from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultError, RunCancelled
 from lab.faults import place, scenario_run
 from lab.faults.guest.player import Alive
-from lab.faults.place import FaultPlace, SilenceWatchdog
+from lab.faults.place import FaultPlace
 from lab.faults.scenario import FactCheck, KernelDefect, Scenario, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
@@ -359,17 +359,6 @@ def test_a_scenario_without_a_machine_leaves_no_run(host: Host, monkeypatch: pyt
     with pytest.raises(MachineLost):
         play_and_store(find_scenario("1"), parse_target("qemu:"), host)
     assert not scenario_runs(host).ids()
-
-
-def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
-    machine = ClosableMachine()
-    with SilenceWatchdog(machine, 3600.0):  # type: ignore[arg-type]
-        pass
-    assert not machine.closed.is_set()
-    with SilenceWatchdog(machine, 3600.0) as watchdog:  # type: ignore[arg-type]
-        watchdog.seconds = 0.05
-        assert machine.closed.wait(20)
-    assert watchdog.is_silent
 
 
 def test_a_long_step_sends_heartbeats_that_feed_the_watchdog_and_are_not_steps(

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
-from lab.errors import SpecError
+from lab.errors import MachineLost, SpecError
 from lab.machine import Host, parse_target
 from lab.md_tests.record import (
+    EndOfTest,
     LimitReached,
     SuiteJournal,
     SuiteOutcome,
@@ -26,7 +30,7 @@ from lab.md_tests.record import (
     result_table,
     suite_runs,
 )
-from lab.md_tests.runner import MOST_LIVE_LOG_BYTES, ComputerLimit, suite_target
+from lab.md_tests.runner import MOST_LIVE_LOG_BYTES, SuiteLimits, SuiteMachine, Witness, suite_target
 from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
@@ -170,14 +174,32 @@ def test_the_results_as_a_table_for_programs_and_as_progress(journal: SuiteJourn
     ],
 )
 def test_a_limit_of_the_computer_closes_the_machine(
-    seconds: float, log_bytes: int, reached: LimitReached | None
+    seconds: float, log_bytes: int, reached: LimitReached | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeMachine()
     closed = threading.Event()
-    fake.close = closed.set  # type: ignore[method-assign]
-    limit = ComputerLimit(as_machine(fake), seconds, log_bytes=lambda: log_bytes, before=lambda: ("last", "words"))
-    with limit:
+    console, log = tmp_path / "console", tmp_path / "00a.log"
+    console.write_text("")
+
+    def close() -> None:
+        # A machine's files are removed with it.
+        console.unlink()
+        log.unlink()
+        closed.set()
+
+    def run(*_: object) -> tuple[EndOfTest, str]:
+        console.write_text("last words")
+        log.touch()
+        os.truncate(log, log_bytes)
         assert not reached or closed.wait(10)
-    assert limit.reached is reached
-    assert limit.seen == (("last", "words") if reached else None)
+        raise MachineLost("the machine has ended")
+
+    fake.close = close  # type: ignore[method-assign]
+    monkeypatch.setattr(SuiteMachine, "_run", run)
+    lab: Any = SimpleNamespace(machine=as_machine(fake), host=host_in(tmp_path))
+    machine = SuiteMachine(lab, Witness(console, tmp_path, ("none", "hostfs", "")), None)
+    end, logs = machine.run("00a", SuiteLimits(3600.0, seconds))
+    assert end.limit is reached
+    assert end.loss == ("" if reached else "the machine has ended")
+    assert logs["kernel.log"] == "last words"
     assert closed.is_set() is bool(reached)
