@@ -32,7 +32,7 @@ import random
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
-from lab.faults.guest.ledger import ACKNOWLEDGED, FAILED
+from lab.faults.guest.ledger import ACKNOWLEDGED, BLOCK_SECTORS, FAILED
 
 FILE_BLOCKS = 256
 """Maximum number of 4 KiB blocks of a file."""
@@ -222,7 +222,6 @@ def of_writes(writes: list[tuple[int, int, int, bool]]) -> tuple[int, int, dict[
     return least * 512, most * 512, sectors
 
 
-BLOCK_SECTORS = 8
 FOLDERS = ("d0", "d1")
 FILE_MIX = {"names": 10, "depth": 3, "largest": 16, "unsynced": 4, "through": 8, "direct": 3, "everything": 24}
 

@@ -14,7 +14,6 @@ from typing import Any
 from lab.faults.guest.arrays import write_text
 from lab.faults.guest.file_ledger import (
     BEGIN,
-    BLOCK_SECTORS,
     CREATE,
     FILE_BLOCKS,
     FILE_SYNC,
@@ -36,6 +35,7 @@ from lab.faults.guest.file_ledger import (
 from lab.faults.guest.ledger import (
     ALLOWED,
     BLOCK_BYTES,
+    BLOCK_SECTORS,
     CORRUPT,
     INTACT,
     LOST,
@@ -45,6 +45,7 @@ from lab.faults.guest.ledger import (
     TORN,
     UNREADABLE,
     Content,
+    generation_of,
     identity_of,
 )
 from lab.faults.guest.player import (
@@ -296,12 +297,7 @@ def sector_generation(content: Content, file: int, sector: int, data: bytes) -> 
     piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
     if not any(piece):
         return 0
-    number = file * FILE_BLOCKS + sector // BLOCK_SECTORS
-    identity = identity_of(piece) if len(piece) == SECTOR_BYTES else None
-    if identity is None or identity[0] != number:
-        return None
-    start = sector % BLOCK_SECTORS * SECTOR_BYTES
-    return identity[1] if piece == content.block(number, identity[1])[start : start + SECTOR_BYTES] else None
+    return generation_of(content, file * FILE_BLOCKS + sector // BLOCK_SECTORS, sector % BLOCK_SECTORS, piece)
 
 
 def judged_block(generations: list[int | None], allowed: list[list[int]]) -> str:
@@ -321,7 +317,7 @@ def describe_sector(sector: bytes) -> str:
     """Describe a sector whose content is not one of its generations."""
     if not any(sector):
         return "zeros"
-    identity = identity_of(sector) if len(sector) == SECTOR_BYTES else None
+    identity = identity_of(sector)
     if identity is None:
         return "unknown bytes"
     number, generation = identity

@@ -37,7 +37,7 @@ from typing import Any
 
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512
-SECTORS = BLOCK_BYTES // SECTOR_BYTES
+BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 MAGIC = 0x62614C52
 HEADER = struct.Struct("<IIII")
 MOST_CACHED = 16384
@@ -75,25 +75,29 @@ def sum_of(number: int, generation: int, rest: bytes) -> int:
 
 def identity_of(sector: bytes) -> tuple[int, int] | None:
     """Return the block and generation recorded in a sector, or None if it is not a valid sector of the oracle."""
+    if len(sector) != SECTOR_BYTES:
+        return None
     magic, number, generation, checksum = HEADER.unpack_from(sector)
     if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != checksum:
         return None
     return number, generation
 
 
+def generation_of(content: Content, number: int, index: int, sector: bytes) -> int | None:
+    """Return the generation that a sector of this block holds, or None for any other content."""
+    identity = identity_of(sector)
+    if identity is None or identity[0] != number:
+        return None
+    start = index * SECTOR_BYTES
+    return identity[1] if sector == content.block(number, identity[1])[start : start + SECTOR_BYTES] else None
+
+
 def generations_of(content: Content, number: int, data: bytes) -> list[int | None]:
     """Return the generation of this block that each sector holds, or None for any other content."""
-    found: list[int | None] = []
-    for start in range(0, BLOCK_BYTES, SECTOR_BYTES):
-        sector = data[start : start + SECTOR_BYTES]
-        identity = identity_of(sector)
-        is_right = (
-            identity is not None
-            and identity[0] == number
-            and sector == content.block(number, identity[1])[start : start + SECTOR_BYTES]
-        )
-        found.append(identity[1] if is_right and identity else None)
-    return found
+    return [
+        generation_of(content, number, index, data[index * SECTOR_BYTES : (index + 1) * SECTOR_BYTES])
+        for index in range(BLOCK_SECTORS)
+    ]
 
 
 def describe_block(data: bytes) -> str:
