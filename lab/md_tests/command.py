@@ -152,8 +152,7 @@ def _as_file(journal: SuiteJournal, suffix: str) -> str:
         return msgspec.json.format(msgspec.json.encode(as_value(journal)), indent=2).decode() + "\n"
     if suffix == ".csv":
         return csv_text(journal)
-    table = result_table(journal)
-    return f"{table.as_markdown() if suffix == '.md' else table.as_text()}\n"
+    return f"{result_table(journal).as_document(suffix == '.md')}\n"
 
 
 def _limits(target: Target, machine_seconds: float | None, computer_seconds: float | None) -> SuiteLimits:

@@ -397,7 +397,7 @@ def summary_tables(result: SweepResult) -> tuple[Table, ...]:
 def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: bool = False) -> str:
     """Return the tables of ``summary_tables`` as text, after a sentence about cells that have not been measured."""
     missing = missing_sentence(result, is_running=is_running)
-    tables = [table.as_markdown() if is_markdown else table.as_text() for table in summary_tables(result)]
+    tables = [table.as_document(is_markdown) for table in summary_tables(result)]
     return "\n\n".join(filter(None, (markdown(missing) if is_markdown else missing, *tables)))
 
 
