@@ -213,7 +213,7 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     about = _about(f"Power cuts: {configuration.level}, {policy.title}", [(what, "plain")], promises)
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.crash_points import PointJudgement, PointVerdict, try_and_store
+        from lab.faults.crash_points import Exploration, PointJudgement, PointVerdict
 
         def on_point(verdict: PointVerdict) -> None:
             is_broken = verdict.judgement is PointJudgement.BROKEN
@@ -223,9 +223,8 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
 
         progress(("starting a machine and recording the load", "muted"))
         target, host = _target(frontend), frontend.client.host
-        found = try_and_store(
-            configuration, target, host, seed=str(SEED), points=POINTS, on_point=on_point, is_stopped=cancelled
-        )
+        exploration = Exploration(target, host, POINTS, on_point=on_point, is_stopped=cancelled)
+        found = exploration.store_one(configuration, str(SEED))
         counted = ", ".join(f"{count} {word.value}" for word, count in sorted(found.tally.judgements.items()))
         return f"{found.tally.points} crash points: {counted}", "bad" if found.tally.broken else "good"
 

@@ -791,69 +791,6 @@ class Explored:
     """The id of the stored recording, if there is one."""
 
 
-def explore(
-    place: FaultPlace,
-    configuration: CutConfiguration,
-    *,
-    seed: str,
-    points: int | None,
-    operations: int | None = None,
-    on_point: Callable[[PointVerdict], None] = lambda _: None,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> Explored:
-    """Record a configuration and try ``points`` of its crash points.
-
-    If ``points`` is None, all are tried, which is feasible only for a short recording. If the machine is lost, the
-    result contains the points that were tried before. Raises LabError if recording fails.
-    """
-    started, tally = time.monotonic(), Tally()
-    recording = make_recording(place, configuration, seed, operations=operations)
-    judge, cuts, failure = Judge(recording), recording.cuts(points), None
-    try:
-        for seen in judge_points(place, recording, cuts):
-            verdict = judge.verdict(seen)
-            tally.add(verdict)
-            on_point(verdict)
-            if is_stopped():
-                break
-    except MachineLost as error:
-        failure = error
-    last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
-    shown, stored = [*(each.cut for each in tally.broken), *([last] if last else [])], ""
-    if shown and recording.images:
-        stored = store_recording(place.lab.host, place.lab.machine.facts.target, recording, shown).id
-    seconds = time.monotonic() - started
-    return Explored(configuration, seed, recording.fingerprint, tally, seconds, failure, last, stored)
-
-
-def try_and_store(
-    configuration: CutConfiguration,
-    target: Target,
-    host: Host,
-    *,
-    seed: str,
-    points: int,
-    on_point: Callable[[PointVerdict], None],
-    is_stopped: Callable[[], bool],
-    on_notice: Callable[[str], None] = lambda _: None,
-    on_machine: Callable[[Machine], None] = lambda _: None,
-) -> Explored:
-    """Try crash points of one configuration on a separate machine, and store the result.
-
-    Raises RunCancelled if ``is_stopped`` returned True, and LabError if no machine can be opened or the machine is
-    lost. In these cases, only a recording that shows something wrong is stored.
-    """
-    with open_place(target, host, drives=MOST_DRIVES, on_notice=on_notice) as place:
-        on_machine(place.lab.machine)
-        explored = explore(place, configuration, seed=seed, points=points, on_point=on_point, is_stopped=is_stopped)
-    if is_stopped():
-        raise RunCancelled("cancelled")
-    if explored.error:
-        raise explored.error
-    store_points(host, explored)
-    return explored
-
-
 @dataclass(frozen=True, slots=True)
 class Exploration:
     """How configurations are tried, and where."""
@@ -861,35 +798,69 @@ class Exploration:
     target: Target
     host: Host
     points: int | None
+    """The number of crash points of a configuration; None means all, which is feasible only for a short recording."""
     operations: int | None = None
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
+    on_notice: Callable[[str], None] = lambda _: None
+    on_machine: Callable[[Machine], None] = lambda _: None
     calls: ClusterCalls | None = None
-    """If given, the configurations are tried on a cluster's workers, and ``on_point`` is not called."""
+    """If given, the configurations are tried on a cluster's workers, and the callbacks are not called."""
+
+    def store_one(self, configuration: CutConfiguration, seed: str) -> Explored:
+        """Try a configuration, and store the result.
+
+        Raises RunCancelled if ``is_stopped`` returned True, and LabError if no machine can be opened or the machine is
+        lost. In these cases, only a recording that shows something wrong is stored.
+        """
+        explored = self.one(configuration, seed)
+        if self.is_stopped():
+            raise RunCancelled("cancelled")
+        if explored.error:
+            raise explored.error
+        store_points(self.host, explored)
+        return explored
 
     def one(self, configuration: CutConfiguration, seed: str, machine: _MachineHolder | None = None) -> Explored:
         """Try a configuration, on a separate machine unless ``machine`` is given.
 
         An error, such as the loss of the machine, affects only this configuration and is part of the result.
         """
-        machine = machine or _MachineHolder(self.target, self.host, stays_open=False)
+        machine = machine or _MachineHolder(self, stays_open=False)
         began = time.monotonic()
         try:
             if self.calls:
                 asked = (configuration.name, seed, self.points, self.operations, str(self.target))
                 return self.calls(explored_on_worker, *asked)
             with machine.place() as place:
-                return explore(
-                    place,
-                    configuration,
-                    seed=seed,
-                    points=self.points,
-                    operations=self.operations,
-                    on_point=self.on_point,
-                    is_stopped=self.is_stopped,
-                )
+                return self.explore(place, configuration, seed)
         except LabError as error:
             return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error)
+
+    def explore(self, place: FaultPlace, configuration: CutConfiguration, seed: str) -> Explored:
+        """Record a configuration on an open machine, and try its crash points.
+
+        If the machine is lost, the result contains the points that were tried before. Raises LabError if recording
+        fails.
+        """
+        started, tally = time.monotonic(), Tally()
+        recording = make_recording(place, configuration, seed, operations=self.operations)
+        judge, cuts, failure = Judge(recording), recording.cuts(self.points), None
+        try:
+            for seen in judge_points(place, recording, cuts):
+                verdict = judge.verdict(seen)
+                tally.add(verdict)
+                self.on_point(verdict)
+                if self.is_stopped():
+                    break
+        except MachineLost as error:
+            failure = error
+        last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
+        shown, stored = [*(each.cut for each in tally.broken), *([last] if last else [])], ""
+        if shown and recording.images:
+            stored = store_recording(place.lab.host, place.lab.machine.facts.target, recording, shown).id
+        seconds = time.monotonic() - started
+        return Explored(configuration, seed, recording.fingerprint, tally, seconds, failure, last, stored)
 
 
 class _MachineHolder:
@@ -898,8 +869,8 @@ class _MachineHolder:
     In virtual time, only a newly started machine makes the same recording each time.
     """
 
-    def __init__(self, target: Target, host: Host, *, stays_open: bool) -> None:
-        self._target, self._host, self._stays_open = target, host, stays_open
+    def __init__(self, exploration: Exploration, *, stays_open: bool) -> None:
+        self._exploration, self._stays_open = exploration, stays_open
         self._open = ExitStack()
         self._place: FaultPlace | None = None
 
@@ -908,7 +879,10 @@ class _MachineHolder:
         """Provide the machine with blank drives; it is closed if the context raises an error or the machine is lost."""
         try:
             if self._place is None:
-                self._place = self._open.enter_context(open_place(self._target, self._host, drives=MOST_DRIVES))
+                asked = self._exploration
+                opened = open_place(asked.target, asked.host, drives=MOST_DRIVES, on_notice=asked.on_notice)
+                self._place = self._open.enter_context(opened)
+                asked.on_machine(self._place.lab.machine)
             else:
                 self._place.blank()
             yield self._place
@@ -956,8 +930,7 @@ def explore_all(
     stoppable = replace(exploration, is_stopped=lambda: ended.is_set() or exploration.is_stopped())
 
     def work_on() -> None:
-        stays_open = exploration.target.kind is not TargetKind.UML
-        machine = _MachineHolder(exploration.target, exploration.host, stays_open=stays_open)
+        machine = _MachineHolder(exploration, stays_open=exploration.target.kind is not TargetKind.UML)
         try:
             while not stoppable.is_stopped():
                 found = stoppable.one(*todo.get_nowait(), machine)

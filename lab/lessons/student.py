@@ -28,7 +28,7 @@ from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled, SpecError
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
-from lab.faults.crash_points import StoredPoints, find_configuration, try_and_store
+from lab.faults.crash_points import Exploration, StoredPoints, find_configuration
 from lab.faults.scenario import find_scenario
 from lab.faults.scenario_run import ScenarioHooks, play_and_store
 from lab.gates.decoding import digits
@@ -168,17 +168,16 @@ def _play(action: PlayScenario, request: RunRequest) -> None:
 
 def _try_points(action: TryPoints, request: RunRequest) -> None:
     advance = _meter(request, action.count)
-    try_and_store(
-        find_configuration(action.configuration),
+    exploration = Exploration(
         request.target,
         request.host,
-        seed=str(action.seed),
-        points=action.count,
+        action.count,
         on_point=lambda _: advance(action.description),
         is_stopped=request.is_cancelled,
         on_notice=request.on_notice,
         on_machine=request.on_machine,
     )
+    exploration.store_one(find_configuration(action.configuration), str(action.seed))
 
 
 def _stop_if_cancelled(request: RunRequest) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from lab.faults.crash_points import (
     MOST_DRIVES,
+    Exploration,
     Judge,
     PointJudgement,
-    explore,
     find_configuration,
     judge_points,
     make_recording,
@@ -56,7 +56,7 @@ def place(opened: FaultPlace) -> FaultPlace:
     "name", ["raid1/bitmap/idle/mixed", "raid5/ppl/idle/mixed", "raid6/journal/idle/mixed", "raid10/resync/check/mixed"]
 )
 def test_no_crash_point_breaks_a_promise(place: FaultPlace, name: str) -> None:
-    found = explore(place, find_configuration(name), seed="1", points=POINTS)
+    found = Exploration(VIRTUAL, place.lab.host, POINTS).explore(place, find_configuration(name), "1")
     assert found.tally.points == POINTS
     assert [(each.cut, each.reasons) for each in found.tally.broken] == []
 

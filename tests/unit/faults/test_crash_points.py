@@ -27,7 +27,6 @@ from lab.faults.crash_points import (
     explore_all,
     find_configuration,
     stored_points,
-    try_and_store,
 )
 from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Cut, cut_of
 from lab.machine import Host, parse_target
@@ -81,16 +80,7 @@ def test_an_unfinished_configuration_is_not_stored(
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     host = Host.real("tests")
     with pytest.raises(error):
-        try_and_store(
-            CONFIGURATION,
-            exploration.target,
-            host,
-            seed="1",
-            points=8,
-            on_point=lambda _: None,
-            is_stopped=lambda: stops,
-            on_machine=lambda _: None,
-        )
+        Exploration(exploration.target, host, 8, is_stopped=lambda: stops).store_one(CONFIGURATION, "1")
     assert list(stored_points(host)) == []
 
 

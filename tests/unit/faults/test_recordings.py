@@ -40,7 +40,7 @@ DATA = b"a" * 1024 + b"b" * 1024 + b"c" * 512
 IMAGES = DriveImages(data=gzip.compress(DATA), bases={"0": gzip.compress(b"." * 2048), "1": gzip.compress(b"," * 2048)})
 
 
-def letters(image: bytearray) -> str:
+def letters(image: bytes) -> str:
     """The first byte of each sector; 0 for a zero."""
     return "".join(chr(image[at]) if image[at] else "0" for at in range(0, len(image), 512))
 
