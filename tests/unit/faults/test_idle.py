@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -123,3 +124,22 @@ def test_the_pauses_of_each_wait_are_fixed(
     assert player.command(["a-program"], 30.0) == {"status": None, "output": ""}
     assert killed == [4711]
     assert taken() == growing(30.0, 0.002, 1.2, 0.1)
+
+
+def test_a_call_is_repeated_only_while_its_error_may_pass(waited: list[float]) -> None:
+    errors = [errno.EIO, errno.EBUSY, errno.EBUSY]
+
+    def act() -> str:
+        if errors:
+            raise OSError(errors.pop(), "refused")
+        return "done"
+
+    with pytest.raises(OSError, match="refused") as failure:
+        arrays.retried(act, errno.EBUSY, 1.0, 0.25)
+    assert failure.value.errno == errno.EIO
+    assert waited == [0.25, 0.25]
+    assert arrays.retried(act, errno.EBUSY, 1.0, 0.25) == "done"
+    errors += [errno.EBUSY] * 9
+    with pytest.raises(OSError, match="refused"):
+        arrays.retried(act, errno.EBUSY, 1.0, 0.25)
+    assert waited == [0.25] * 6
