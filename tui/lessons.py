@@ -22,6 +22,7 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Action
 from lab.actions.arrays import Create, Grow, Replace, Scrub, ScrubAction, Wait
+from lab.actions.shell import ShellLine
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.levels import parse_level
@@ -31,7 +32,7 @@ from lab.checks.readings import RatioWithin, Source
 from lab.checks.state import CheckedState, DeepState
 from lab.errors import LabError, LessonError
 from lab.gates.decoding import parse_bytes
-from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, ShellLine, TryPoints
+from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPoints
 from lab.machine import parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, g
 
 import msgspec
 
+from lab.arrays.array import ArraysToPlan
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks.kinds import LabDisk
 from lab.gates.decoding import Name, convert
@@ -274,6 +275,14 @@ class PlanAction(Action, frozen=True, kw_only=True):
         return None
 
 
+class OperationAction(PlanAction, frozen=True, kw_only=True):
+    """An operation on arrays, whose plan depends only on them and their disks, so that fault scenarios have it too."""
+
+    @abstractmethod
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        """Return the plan of the operation. Raises LabError if it is not possible."""
+
+
 class ArrayAction(Action, frozen=True, kw_only=True):
     """An action on a running array."""
 
@@ -281,8 +290,8 @@ class ArrayAction(Action, frozen=True, kw_only=True):
     array: ArrayName = "md0"
 
 
-class MemberAction(PlanAction, frozen=True, kw_only=True):
-    """An action that consists of a single plan for a disk, which may belong to an array."""
+class MemberAction(Action, frozen=True, kw_only=True):
+    """An action on a disk, which may belong to an array."""
 
     needs: ClassVar[Needs] = (attrgetter("lack_of_disk"),)
     array: ArrayName = "md0"

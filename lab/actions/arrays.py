@@ -23,9 +23,10 @@ from lab.actions.action import (
     Fills,
     FreeDiskName,
     MemberAction,
+    OperationAction,
     PlanAction,
 )
-from lab.arrays.array import ArrayKind
+from lab.arrays.array import ArrayKind, ArraysToPlan
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
 from lab.arrays.operations import CORRUPTION_BLOCK_BYTES
@@ -193,7 +194,7 @@ _WAIT = "Wait until md has finished (the default on uml:)."
 BreakArray = Annotated[bool, Argument("Proceed even if the array loses its data.")]
 
 
-class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
+class Pull(PlanAction, MemberAction, frozen=True, kw_only=True, tag="array.pull"):
     """Make a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
 
     words, key, label, asks = "array pull", "p", "Pull", "break_array"
@@ -218,7 +219,7 @@ class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
         return breaking.pull(session, self.disk, breaks_array=self.break_array)
 
 
-class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
+class PlugIn(PlanAction, MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
     """Bring a pulled disk back; then use 're-add' or 'add' to return it to the array."""
 
     words, key, label = "array plug-in", "p", "Plug in"
@@ -232,7 +233,7 @@ class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
         return breaking.plug_in(session, self.disk)
 
 
-class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
+class Corrupt(PlanAction, MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
     """Overwrite some of a member's data behind md's back, within the known data if there are any."""
 
     words, key, label = "array corrupt", "c", "Corrupt"
@@ -258,7 +259,7 @@ def _unless_it_has_known_data(it: Selection) -> str:
     return "" if is_possible else f"{it.disk_name} is not a working member of an array with known data"
 
 
-class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
+class BadBlock(PlanAction, MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
     """Add 4 KiB of a member to md's bad-block list, as md does after a read error that it could not correct."""
 
     words, key, label = "array bad-block", "u", "Bad block"
@@ -340,7 +341,7 @@ class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
         return data_mark.verify_mark(session, data_mark.require_mark(session, self.array))
 
 
-class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
+class Fail(OperationAction, MemberAction, frozen=True, kw_only=True, tag="array.fail"):
     """Mark a member as faulty, as md does when a disk stops answering."""
 
     words, key, label, in_footer, asks = "array fail", "f", "Fail", True, "break_array"
@@ -365,9 +366,9 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
     def by_hand(self) -> str:
         return super().by_hand() if len(self.each) == 1 else "\n".join(one.by_hand() for one in self.each)
 
-    def plan(self, session: LabSession) -> Plan:
+    def plan(self, arrays: ArraysToPlan) -> Plan:
         """Return the plan for one disk only: whether a second may fail depends on the state after the first."""
-        return session.array(self.array).fail(self.disk, breaks_array=self.break_array)
+        return arrays.array(self.array).fail(self.disk, breaks_array=self.break_array)
 
     def perform(self, session: LabSession) -> object:
         for one in self.each:
@@ -380,7 +381,7 @@ def _unless_removable(it: Selection) -> str:
     return "" if is_removable else f"{it.disk_name} is neither a faulty member nor a spare"
 
 
-class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
+class Remove(OperationAction, MemberAction, frozen=True, kw_only=True, tag="array.remove"):
     """Remove a faulty or spare member from an array."""
 
     words, key, label, in_footer = "array remove", "x", "Remove", True
@@ -388,11 +389,11 @@ class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
     effect = "The disk leaves the array and is free for other uses."
     needs = (_unless_removable,)
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).remove(self.disk)
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).remove(self.disk)
 
 
-class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
+class Add(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
     """Add a disk as a spare; a degraded array rebuilds onto it."""
 
     words, key, label, in_footer = "array add", "a", "Add", True
@@ -406,11 +407,11 @@ class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
     def note(cls, it: Selection) -> str:
         return it.array.adding_note if it.array else ""
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).add(self.disk)
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).add(self.disk)
 
 
-class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
+class Replace(OperationAction, MemberAction, frozen=True, kw_only=True, tag="array.replace"):
     """Replace a working member by copying it to another disk; the array keeps its redundancy throughout."""
 
     words, key, label = "array replace", "e", "Replace"
@@ -424,8 +425,8 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
     ]
     new: FreeDiskName
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).replace(self.disk, self.new)
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).replace(self.disk, self.new)
 
 
 def _unless_former_member(it: Selection) -> str:
@@ -435,7 +436,7 @@ def _unless_former_member(it: Selection) -> str:
     return "" if is_possible else f"{it.disk_name} is not a former member of an array with a bitmap"
 
 
-class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
+class ReAdd(OperationAction, MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
     """Put a former member back; with a bitmap, only the regions that have changed since it left are copied."""
 
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
@@ -445,11 +446,11 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
     long_work = "rebuild"
     needs = (_unless_former_member,)
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).re_add(self.disk)
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).re_add(self.disk)
 
 
-class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
+class Speed(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
     """Limit the sync speed of one array; without a limit, the system-wide limit applies."""
 
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
@@ -481,8 +482,8 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
         _kib_per_second(self.minimum)
         _kib_per_second(self.maximum)
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).speed(
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).speed(
             minimum_kib_per_second=_kib_per_second(self.minimum), maximum_kib_per_second=_kib_per_second(self.maximum)
         )
 
@@ -495,7 +496,7 @@ class ScrubAction(StrEnum):
     STOP = "stop"
 
 
-class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub"):
+class Scrub(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub"):
     """Check or repair a whole array by comparing copies or parity, or stop a running scrub."""
 
     words, key, label = "array scrub", "s", "Scrub"
@@ -517,26 +518,26 @@ class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub
     def waits_for(self) -> str:
         return "" if self.action is ScrubAction.STOP else self.action.value
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).scrub(self.action)
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).scrub(self.action)
 
     def perform(self, session: LabSession) -> object:
         session.run(self.plan(session))
         return session.array(self.array).wait() if self.waits_for else None
 
 
-class StopArray(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.stop"):
+class StopArray(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.stop"):
     """Stop an array; its data stay on the disks."""
 
     words, key, label = "array stop", "z", "Stop array"
     tooltip = "Stop the array; its data stay on the disks"
     effect = "The data stay on the disks; Enter on the array starts it again."
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).stop()
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).stop()
 
 
-class Destroy(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.destroy"):
+class Destroy(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.destroy"):
     """Stop an array and erase its superblocks, so that md no longer finds it."""
 
     words, key, label = "array destroy", "delete", "Destroy"
@@ -546,11 +547,11 @@ class Destroy(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.des
         "overwrites them, such as the next array."
     )
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).destroy()
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).destroy()
 
 
-class Assemble(PlanAction, frozen=True, kw_only=True, tag="array.assemble"):
+class Assemble(OperationAction, frozen=True, kw_only=True, tag="array.assemble"):
     """Start a stopped array from its members, or every array on the lab's disks that can be started."""
 
     words = "array assemble"
@@ -558,26 +559,25 @@ class Assemble(PlanAction, frozen=True, kw_only=True, tag="array.assemble"):
         NameOrNone, Argument("The array, such as md0; default: all arrays.", also="--name", is_placed=True)
     ] = ""
     force: Annotated[bool, Argument("Also use out-of-date members.")] = False
+    disks: Annotated[Names, Argument("Use only these of its disks, such as disk01,disk03; default: all of them.")] = ""
 
     def __post_init__(self) -> None:
-        if self.force and not self.array:
+        if (self.force or self.disks) and not self.array:
+            option = "--force" if self.force else "--disks"
             raise SpecError(
-                "--force needs the name of an array", hint="name one: 'raidlab array show' lists the arrays"
+                f"{option} needs the name of an array", hint="name one: 'raidlab array show' lists the arrays"
             )
 
-    def plan(self, session: LabSession) -> Plan:
-        if self.array:
-            return session.array(self.array).assemble(force=self.force)
-        return Plan(
-            "Start all arrays",
-            tuple(step for array in session.found.stopped for step in array.start_plan(session.machine).steps),
-        )
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        if not self.array:
+            return arrays.start_stopped()
+        return arrays.array(self.array).assemble(force=self.force, disks=split_words(self.disks))
 
     def perform(self, session: LabSession) -> object:
         return super().perform(session) if self.array else session.start_all()
 
 
-class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow"):
+class Grow(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow"):
     """Grow an array: add members, use all space on larger members, or change the level."""
 
     words = "array grow"
@@ -604,13 +604,13 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
             )
         disk_count(self.members)
 
-    def plan(self, session: LabSession) -> Plan:
+    def plan(self, arrays: ArraysToPlan) -> Plan:
         count = disk_count(self.members)
         disks = split_words(self.members) if count is None else []
-        return session.array(self.array).grow(disks=disks, count=count, level=self.level or None)
+        return arrays.array(self.array).grow(disks=disks, count=count, level=self.level or None)
 
 
-class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.bitmap"):
+class BitmapAction(OperationAction, ArrayAction, frozen=True, kw_only=True, tag="array.bitmap"):
     """Add or remove the write-intent bitmap of a running array."""
 
     words = "array bitmap"
@@ -626,8 +626,8 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
         if chunk is not None and (problem := bitmap_chunk_problem(chunk)):
             raise ArrayError(problem, hint="use --chunk 64K, for example, or omit it, so that mdadm chooses")
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk, "chunk"))
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.array(self.array).bitmap(self.bitmap, chunk_bytes=bytes_or_none(self.chunk, "chunk"))
 
 
 class Wait(ArrayAction, frozen=True, kw_only=True, tag="array.wait"):
@@ -656,7 +656,7 @@ def _failing_note(it: Selection) -> str:
     return it.array.failing_note(it.member, it.disk_name)
 
 
-class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
+class Create(OperationAction, frozen=True, kw_only=True, tag="array.create"):
     """Create an array on blank lab disks."""
 
     words = "array create"
@@ -748,8 +748,8 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
         )
         return self.kind.spec(asked, members)
 
-    def plan(self, session: LabSession) -> Plan:
-        return session.creation(self.spec(session.disks, session.free_disks(), session.names()), self.file_system)
+    def plan(self, arrays: ArraysToPlan) -> Plan:
+        return arrays.creation(self.spec(arrays.disks, arrays.free_disks(), arrays.names()), self.file_system)
 
 
 def _some_disks(words: str, count: int, prefix: str) -> list[LabDisk]:

@@ -662,7 +662,9 @@ class Volume(Array):
         """Return the state of the volume and its arrays. Raises ArrayError, with the reason, if it is not running."""
         return cast(VolumeArray, self.status())
 
-    def start(self, found: FoundArray, *, force: bool) -> Plan:
+    def start(self, found: FoundArray, *, force: bool, nodes: tuple[str, ...]) -> Plan:
+        if nodes:
+            raise self.refusal("starting it from some of its disks")
         if force:
             raise ArrayError(
                 f"array {self.name} cannot be started with --force, because out-of-date disks would mix old and new "

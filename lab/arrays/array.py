@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from lab.arrays.discovery import DATA_FIRST, BroughtUp, FoundArray
 from lab.arrays.filesystem import FileSystem
@@ -94,91 +94,15 @@ def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
     )
 
 
-class Array(ABC):
-    """One array of an open lab."""
+class ArrayOperations(ABC):
+    """The operations on one array, as plans: an array of an open lab, or one on which a fault history will run."""
 
-    waits_itself: ClassVar[bool] = False
-    """Whether the plans themselves wait for syncs, so that the caller need not."""
-
-    def __init__(self, arrays: OpenArrays, name: str) -> None:
-        self.arrays = arrays
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    @property
     @abstractmethod
-    def device(self) -> str:
-        """The array's device node."""
-
-    @property
-    def found(self) -> FoundArray | None:
-        return self.arrays.found.array(self.name)
-
-    def status(self) -> ArrayStatus:
-        """Return the array's current state. Raises ArrayError with the reason if the array is not running."""
-        found, every = self.found, self.arrays.found
-        if found and found in every.stopped:
-            raise ArrayError(
-                f"array {self.name} is stopped", hint=f"start it with 'raidlab array assemble {self.name}'"
-            )
-        if found and found in every.refused:
-            raise ArrayError(f"array {self.name} is not running: {found.refusal}", hint=self.refused_hint)
-        return self.read()
-
-    @property
-    def status_now(self) -> ArrayStatus | None:
-        return next((status for status in self.arrays.statuses() if status.name == self.name), None)
-
-    @property
-    @abstractmethod
-    def refused_hint(self) -> str:
-        """The hint for an array that cannot be started."""
-
-    @abstractmethod
-    def read(self) -> ArrayStatus:
-        """Read the array's state from the machine. Raises ArrayError if the array is not running there."""
-
-    @property
-    def mounted_on(self) -> tuple[str, ...]:
-        machine = self.arrays.machine
-        kernel = kernel_names(machine, [self.device]).get(self.device, "")
-        device = read_devices(machine, [kernel]).get(kernel) if kernel else None
-        return device.mounted_on if device else ()
-
-    def wait(self, *, on_status: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
-        """Wait until no sync is running or due; ``on_status`` is called with each status. Raises WaitTimedOut."""
-        for name in [each.name for each in self.status().inner] or [self.name]:
-            wait_until_idle(self.arrays.machine, name, on_status=on_status)
-        return self.read()
-
-    # Operations.
-
-    def awake(self, status: ArrayStatus) -> Plan:
-        """Take the array out of read-auto, in which md neither writes superblocks nor records failures.
-
-        The plan has no steps if the array is not read-auto, or if leaving read-auto would start syncs too early.
-        """
-        return Plan(f"Use {self.name}")
-
-    def awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
-        """Return ``plan`` preceded by ``awake``, for a plan that writes superblocks or the array's sysfs files."""
-        return Plan(plan.title, (*self.awake(status).steps, *plan.steps))
-
-    def assemble(self, *, force: bool = False) -> Plan:
-        """Return a plan that starts the array; ``force`` also accepts members that are out of date."""
-        found, every = self.found, self.arrays.found
-        if found in every.started if found else self.status_now:
-            raise ArrayError(
-                f"array {self.name} is already running", hint=f"look at it with 'raidlab array show {self.name}'"
-            )
-        if found is None:
-            raise ArrayError(
-                f"there is no array {self.name} on the lab's disks", hint="'raidlab array show' lists the arrays"
-            )
-        return self.start(found, force=force)
-
-    @abstractmethod
-    def start(self, found: FoundArray, *, force: bool) -> Plan:
-        """Start an array that was found but is not running."""
+    def assemble(self, *, force: bool = False, disks: Sequence[str] = ()) -> Plan:
+        """Start the array from all its disks or only from ``disks``; ``force`` also accepts out-of-date members."""
 
     @abstractmethod
     def stop(self) -> Plan:
@@ -230,6 +154,117 @@ class Array(ABC):
             hint="fail and add disks instead, or make a new array; "
             f"'raidlab array show {self.name}' shows what it consists of",
         )
+
+
+class ArraysToPlan(Protocol):
+    """The arrays for which operations make their plans: those of an open lab, or those of a fault history."""
+
+    @property
+    def disks(self) -> tuple[LabDisk, ...]:
+        """All disks."""
+
+    def free_disks(self) -> tuple[LabDisk, ...]:
+        """Return the disks that can be used for a new array."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names that a new array cannot have."""
+
+    def array(self, name: str) -> ArrayOperations:
+        """Return the array with this name."""
+
+    def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW) -> Plan:
+        """Return a plan that creates the array and its file system."""
+
+    def start_stopped(self) -> Plan:
+        """Return a plan that starts every stopped array."""
+
+
+class Array(ArrayOperations):
+    """One array of an open lab."""
+
+    waits_itself: ClassVar[bool] = False
+    """Whether the plans themselves wait for syncs, so that the caller need not."""
+
+    def __init__(self, arrays: OpenArrays, name: str) -> None:
+        super().__init__(name)
+        self.arrays = arrays
+
+    @property
+    @abstractmethod
+    def device(self) -> str:
+        """The array's device node."""
+
+    @property
+    def found(self) -> FoundArray | None:
+        return self.arrays.found.array(self.name)
+
+    def status(self) -> ArrayStatus:
+        """Return the array's current state. Raises ArrayError with the reason if the array is not running."""
+        found, every = self.found, self.arrays.found
+        if found and found in every.stopped:
+            raise ArrayError(
+                f"array {self.name} is stopped", hint=f"start it with 'raidlab array assemble {self.name}'"
+            )
+        if found and found in every.refused:
+            raise ArrayError(f"array {self.name} is not running: {found.refusal}", hint=self.refused_hint)
+        return self.read()
+
+    @property
+    def status_now(self) -> ArrayStatus | None:
+        return next((status for status in self.arrays.statuses() if status.name == self.name), None)
+
+    @property
+    @abstractmethod
+    def refused_hint(self) -> str:
+        """The hint for an array that cannot be started."""
+
+    @abstractmethod
+    def read(self) -> ArrayStatus:
+        """Read the array's state from the machine. Raises ArrayError if the array is not running there."""
+
+    @property
+    def mounted_on(self) -> tuple[str, ...]:
+        machine = self.arrays.machine
+        kernel = kernel_names(machine, [self.device]).get(self.device, "")
+        device = read_devices(machine, [kernel]).get(kernel) if kernel else None
+        return device.mounted_on if device else ()
+
+    def wait(self, *, on_status: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
+        """Wait until no sync is running or due; ``on_status`` is called with each status. Raises WaitTimedOut."""
+        for name in [each.name for each in self.status().inner] or [self.name]:
+            wait_until_idle(self.arrays.machine, name, on_status=on_status)
+        return self.read()
+
+    def awake(self, status: ArrayStatus) -> Plan:
+        """Take the array out of read-auto, in which md neither writes superblocks nor records failures.
+
+        The plan has no steps if the array is not read-auto, or if leaving read-auto would start syncs too early.
+        """
+        return Plan(f"Use {self.name}")
+
+    def awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
+        """Return ``plan`` preceded by ``awake``, for a plan that writes superblocks or the array's sysfs files."""
+        return Plan(plan.title, (*self.awake(status).steps, *plan.steps))
+
+    def assemble(self, *, force: bool = False, disks: Sequence[str] = ()) -> Plan:
+        found, every = self.found, self.arrays.found
+        if found in every.started if found else self.status_now:
+            raise ArrayError(
+                f"array {self.name} is already running", hint=f"look at it with 'raidlab array show {self.name}'"
+            )
+        if found is None:
+            raise ArrayError(
+                f"there is no array {self.name} on the lab's disks", hint="'raidlab array show' lists the arrays"
+            )
+        nodes = tuple(self.arrays.node(disk) for disk in disks)
+        for disk, node in zip(disks, nodes, strict=True):
+            if node not in (*found.devices, *found.former_devices):
+                raise ArrayError(f"{disk} does not belong to {self.name}", hint="'raidlab disks' shows what uses it")
+        return self.start(found, force=force, nodes=nodes)
+
+    @abstractmethod
+    def start(self, found: FoundArray, *, force: bool, nodes: tuple[str, ...]) -> Plan:
+        """Start an array that was found but is not running, from these nodes if there are any."""
 
     def unmounted(self, title: str) -> Plan:
         why = "Everything cached is written to the array, and the array can be stopped."
@@ -308,6 +343,11 @@ class OpenArrays:
         """Return the disks that were blank when last examined; ``check_free`` examines disks again."""
         used = self.used_nodes()
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
+
+    def start_stopped(self) -> Plan:
+        """Return a plan that starts every stopped array."""
+        steps = (step for array in self.found.stopped for step in array.start_plan(self.machine).steps)
+        return Plan.of("Start all arrays", steps)
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW, *, checks_disks: bool = True) -> Plan:
         """Return a plan that creates the array and its file system.

@@ -65,13 +65,13 @@ class MdArray(Array):
         step = Step(("mdadm", "--readwrite", self.device), why, (), writes_devices=devices)
         return Plan(plan.title, (step, *plan.steps))
 
-    def start(self, found: FoundArray, *, force: bool) -> Plan:
+    def start(self, found: FoundArray, *, force: bool, nodes: tuple[str, ...]) -> Plan:
         if found.obstacle and not force:
             raise ArrayError(
                 f"array {self.name} cannot be started: {found.obstacle}",
                 hint="use --force to also accept out-of-date members, whose data may be old",
             )
-        devices = (*found.devices, *found.former_devices) if force else found.devices
+        devices = nodes or ((*found.devices, *found.former_devices) if force else found.devices)
         name = found.named_for([status.name for status in read_arrays(self.arrays.machine)]).name
         return operations.assemble(name, devices, force=force)
 

@@ -36,20 +36,18 @@ from lab.units import KIB, SECTOR_BYTES, human_seconds
 ASSEMBLE_TIMEOUT_SECONDS = 60.0
 
 
-def assemble(name: str, members: Sequence[str], *, force: bool = False, options: Sequence[str] | None = None) -> Plan:
+def assemble(name: str, members: Sequence[str], *, force: bool = False) -> Plan:
     """Start an existing array from its members, including its journal and spares.
 
-    ``force`` also accepts members whose event counts differ, and whose data may therefore be out of date. ``options``
-    replaces mdadm's options ``--run`` and, with ``force``, ``--force``. If the array is read-auto afterwards, as on
-    Debian 12, a pending sync waits for the first write (md.rst).
+    ``force`` also accepts members whose event counts differ, and whose data may therefore be out of date. If the array
+    is read-auto afterwards, as on Debian 12, a pending sync waits for the first write (md.rst).
     """
     if not members:
         raise SpecError(
             f"array {name}: no members to assemble it from were given", hint="name the devices that held the array"
         )
     device = array_device(name)
-    if options is None:
-        options = ("--run", "--force") if force else ("--run",)
+    options = ("--run", "--force") if force else ("--run",)
     why = "mdadm reads the superblock of each member, puts the members in their slots and starts the array"
     if force:
         why += ", even with members that missed the last writes: their data may be out of date"

@@ -29,11 +29,12 @@ from lab.cli.context import (
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.faults import campaign as campaigns
 from lab.faults import crash_points, scenario_run
+from lab.faults.arrays import DRIVES, array_title
 from lab.faults.crash_points import PointJudgement
 from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
-from lab.faults.scenario import DRIVES, all_scenarios, find_scenario
+from lab.faults.scenario import all_scenarios, find_scenario
 from lab.faults.scenario_run import FaultVerdict
 from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
@@ -142,7 +143,7 @@ def _hooks(notice: Callable[[str], None], journal: scenario_run.ScenarioJournal 
 
     return scenario_run.ScenarioHooks(
         on_scenario=lambda scenario: notice(f"{scenario.number} {scenario.title}"),
-        on_variant=lambda variant: notice(f"  {scenario_run.variant_title(variant.name, variant.array.title)}"),
+        on_variant=lambda variant: notice(f"  {scenario_run.variant_title(variant.name, array_title(variant.array))}"),
         on_step=on_step,
         on_document=journal.add_document if journal else lambda _: None,
     )

@@ -7,17 +7,26 @@ drivers/md/raid5.h), so a write to one strip never changes another.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
+from lab.arrays import operations
+from lab.arrays.array import ArrayOperations
+from lab.arrays.filesystem import FileSystem
 from lab.arrays.geometry import ArrayGeometry, ParityGeometry, ParityRow, level_geometry
-from lab.arrays.levels import Level, array_device, md_path
-from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.arrays.levels import Level, LevelName, array_device, md_path
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy, Spec
+from lab.disks import DiskKind, LabDisk
 from lab.errors import SpecError
+from lab.faults.place import DRIVE_BYTES
+from lab.plans import Plan, Step
 from lab.units import KIB, MIB, SECTOR_BYTES
 
+DRIVES = 8
+"""Number of drives of the machine on which scenarios and campaigns run."""
+CHUNK_BYTES = 16 * KIB
 ARRAY = "md0"
 NODE, MD = array_device(ARRAY), md_path(ARRAY)
 BLOCK_BYTES = 4 * KIB
@@ -36,10 +45,10 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
 """Name of a consistency policy -> fields of ArraySpec (md(4), consistency_policy)."""
 
 
-def creation_argv(
+def array_spec(
     level: str, members: Sequence[str], policy: str, *, size_bytes: int, chunk_bytes: int, **more: Any
-) -> list[str]:
-    """Return the mdadm command line that creates ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
+) -> ArraySpec:
+    """Return the array ``md0`` on these members, with its data at ``DATA_OFFSET_BYTES``.
 
     ``policy`` is a key of ``POLICIES``; ``more`` are further fields of ArraySpec. ``assume_clean`` is ignored at
     levels without redundancy, and ``chunk_bytes`` at levels without chunks.
@@ -52,7 +61,7 @@ def creation_argv(
         data_offset_bytes=DATA_OFFSET_BYTES,
         **{**POLICIES[policy], **more},
     )
-    return list(replace(spec, assume_clean=spec.assume_clean and spec.raid.is_redundant).create_argv)
+    return replace(spec, assume_clean=spec.assume_clean and spec.raid.is_redundant)
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,8 @@ class BlockMap:
     members: int
     member_bytes: int
     chunk_bytes: int
+    layout: str | None = None
+    """Of RAID 5 and 6; the layout of RAID 10 is a part of ``level``."""
 
     def __post_init__(self) -> None:
         _ = self._geometry
@@ -73,7 +84,8 @@ class BlockMap:
     @cached_property
     def _geometry(self) -> ArrayGeometry:
         chunk = self.chunk_bytes // SECTOR_BYTES
-        return level_geometry(self.level, None, self.members, chunk, self.member_bytes // self.chunk_bytes * chunk)
+        sectors = self.member_bytes // self.chunk_bytes * chunk
+        return level_geometry(self.level, self.layout, self.members, chunk, sectors)
 
     @cached_property
     def _chunks(self) -> dict[int, list[tuple[int, int]]]:
@@ -202,6 +214,119 @@ class BlockMap:
         spoiled = {(slot, page // per_chunk) for slot, page in bad}
         found = {block // per_chunk for block in blocks}
         return found | {number for number, places in self._chunks.items() if spoiled & set(places)}
+
+
+@lru_cache(maxsize=64)
+def block_map(spec: ArraySpec) -> BlockMap:
+    """Return the layout of an array's blocks. The units of RAID 1, which has no chunks, are ``CHUNK_BYTES`` long.
+
+    Raises SpecError if the level needs more members.
+    """
+    assert spec.size_bytes
+    chunk = spec.effective_chunk_bytes or CHUNK_BYTES
+    return BlockMap(spec.raid, len(spec.members), spec.size_bytes, chunk, spec.layout)
+
+
+def array_title(spec: ArraySpec) -> str:
+    """Describe an array, for example ``raid5 of 4, chunks of 16 KiB, ppl``."""
+    chunk = f", chunks of {spec.effective_chunk_bytes // KIB} KiB" if spec.effective_chunk_bytes else ""
+    layout = f" {spec.layout}" if spec.layout else ""
+    policy = "bitmap" if spec.bitmap is Bitmap.INTERNAL else spec.consistency_policy.value
+    return f"{spec.level}{layout} of {len(spec.members)}{chunk}, {policy}"
+
+
+def drives(node_of: Callable[[str], str] = "@{}".format) -> tuple[LabDisk, ...]:
+    """Return the drives, whose names are their numbers; in scenarios, ``@1`` stands for the node of drive 1."""
+    names = map(str, range(DRIVES))
+    return tuple(LabDisk(name=name, kind=DiskKind.FILE, node=node_of(name), size_bytes=DRIVE_BYTES) for name in names)
+
+
+class HistoryArrays:
+    """The arrays of a history, for the plans of operations: they have the member sizes and the offsets of ``spec``.
+
+    A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
+    of the array, because a client that looked at it between two steps would influence the timing.
+    """
+
+    def __init__(self, spec: ArraySpec, node_of: Callable[[str], str] = "@{}".format) -> None:
+        self.spec, self.node_of = spec, node_of
+        self.level, self.members = spec.level, len(spec.members)
+        """The level and the number of members after the reshapes so far."""
+
+    @property
+    def disks(self) -> tuple[LabDisk, ...]:
+        return drives(self.node_of)
+
+    def free_disks(self) -> tuple[LabDisk, ...]:
+        return drives(self.node_of)
+
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    def array(self, name: str) -> HistoryArray:
+        return HistoryArray(name, self)
+
+    def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW) -> Plan:
+        if not isinstance(spec, ArraySpec) or file_system is not FileSystem.RAW:
+            raise SpecError("only an md array without a file system can be created here", hint="use a line of shell")
+        placed = replace(spec, size_bytes=self.spec.size_bytes, data_offset_bytes=self.spec.data_offset_bytes)
+        return Plan(f"Create {spec.name}", (Step(placed.create_argv, "The drives are blank."),))
+
+    def start_stopped(self) -> Plan:
+        return self.array(self.spec.name).assemble()
+
+
+class HistoryArray(ArrayOperations):
+    """One array of a history."""
+
+    def __init__(self, name: str, arrays: HistoryArrays) -> None:
+        super().__init__(name)
+        self.arrays, self.node_of = arrays, arrays.node_of
+
+    def assemble(self, *, force: bool = False, disks: Sequence[str] = ()) -> Plan:
+        return operations.assemble(self.name, [*map(self.node_of, disks)] or self.arrays.spec.devices, force=force)
+
+    def stop(self) -> Plan:
+        return operations.stop(self.name)
+
+    def destroy(self) -> Plan:
+        return self.stop() + operations.zero_superblocks(self.arrays.spec.devices)
+
+    def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
+        return operations.fail(self.name, self.node_of(disk), breaks_array=breaks_array)
+
+    def remove(self, disk: str) -> Plan:
+        return operations.remove(self.name, self.node_of(disk))
+
+    def add(self, disk: str) -> Plan:
+        return operations.add(self.name, self.node_of(disk))
+
+    def re_add(self, disk: str) -> Plan:
+        return operations.re_add(self.name, self.node_of(disk))
+
+    def replace(self, old: str, new: str) -> Plan:
+        return operations.replace(self.name, self.node_of(old), self.node_of(new))
+
+    def scrub(self, action: str = "check") -> Plan:
+        return operations.scrub(self.name, action)
+
+    def speed(self, **limits: int | None) -> Plan:
+        return operations.set_sync_speed(self.name, **limits)
+
+    def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
+        return operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes)
+
+    def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
+        """Plan a reshape onto the drives that follow the members; those not in ``disks`` must already be spares."""
+        arrays, added = self.arrays, [*map(self.node_of, disks)]
+        members, old = arrays.members, arrays.level
+        if count is None:
+            count = members + len(disks) + (level == LevelName.RAID6)
+        spares = [self.node_of(str(number)) for number in range(members + len(disks), count)]
+        arrays.members, arrays.level = count, level or old
+        if level:
+            return operations.grow_level(self.name, old, level, members, added, spares)
+        return operations.grow_members(self.name, old, members, added, spares)
 
 
 def numbers_in(text: str) -> frozenset[int]:

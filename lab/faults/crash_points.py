@@ -37,7 +37,7 @@ from lab import __version__
 from lab.arrays.levels import Level, level_with_layout
 from lab.disks.attaching import DRIVES_CONTROL
 from lab.errors import LabError, MachineLost, RunCancelled, SpecError, ToolMissing
-from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, BlockMap, creation_argv
+from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import FormatVersion, Name
@@ -226,15 +226,17 @@ class CutConfiguration:
         return {"first": 0, "count": self.map.blocks, "stripe": stripe, **LOADS[self.load]}
 
     def creation(self, nodes: tuple[str, ...]) -> list[str]:
-        return creation_argv(
-            self.level,
-            nodes[: self.members],
-            self.policy.name,
-            size_bytes=MEMBER_BYTES,
-            chunk_bytes=CHUNK_BYTES,
-            journal_device=nodes[self.journal] if self.journal is not None else None,
-            assume_clean=self.moment != "first-sync",
-            forces_resync=self.moment == "first-sync",
+        return list(
+            array_spec(
+                self.level,
+                nodes[: self.members],
+                self.policy.name,
+                size_bytes=MEMBER_BYTES,
+                chunk_bytes=CHUNK_BYTES,
+                journal_device=nodes[self.journal] if self.journal is not None else None,
+                assume_clean=self.moment != "first-sync",
+                forces_resync=self.moment == "first-sync",
+            ).create_argv
         )
 
 

@@ -31,7 +31,7 @@ import msgspec
 from lab.arrays import operations
 from lab.arrays.levels import Level, level_with_layout
 from lab.errors import SpecError
-from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, creation_argv
+from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
 from lab.plans import Plan
 from lab.units import KIB, MIB
@@ -673,16 +673,18 @@ def node(drive: int) -> str:
 
 def creation(shape: ArrayShape) -> list[str]:
     """Return the mdadm command line that creates the array."""
-    return creation_argv(
-        f"raid{shape.level}",
-        [node(drive) for drive in range(shape.members)],
-        shape.policy.value,
-        size_bytes=shape.size_kib * KIB,
-        chunk_bytes=shape.chunk_kib * KIB,
-        layout=shape.layout or None,
-        journal_device=node(JOURNAL_DRIVE) if shape.policy.has_journal else None,
-        assume_clean=not shape.has_junk,
-        forces_resync=shape.has_junk,
+    return list(
+        array_spec(
+            f"raid{shape.level}",
+            [node(drive) for drive in range(shape.members)],
+            shape.policy.value,
+            size_bytes=shape.size_kib * KIB,
+            chunk_bytes=shape.chunk_kib * KIB,
+            layout=shape.layout or None,
+            journal_device=node(JOURNAL_DRIVE) if shape.policy.has_journal else None,
+            assume_clean=not shape.has_junk,
+            forces_resync=shape.has_junk,
+        ).create_argv
     )
 
 

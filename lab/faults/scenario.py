@@ -3,9 +3,9 @@
 A step is an action of lab.actions, or one that only the fault lab has. Actions on arrays are those of lessons and of
 the command line, with the same names, arguments and command lines (lab.arrays.operations). The fault lab's own actions
 are the oracle's writes and verdicts, layers below members, power cuts and measurements, which must happen on the
-machine within microseconds. Each action is compiled to steps of the program on the machine. A variant runs the same
-steps on another array or with other ``values``: ``{name}`` in a text stands for a value of the variant or one of
-``built_in_values``.
+machine within microseconds. Each action is compiled to steps of the program on the machine. ``array`` contains the
+arguments of ``array.create``. A variant runs the same steps on another array or with other ``values``: ``{name}`` in a
+text stands for a value of the variant or one of ``built_in_values``.
 
 The evidence of a step consists of the documents that the program on the machine sends for it. Facts are the individual
 values in these documents:
@@ -37,50 +37,40 @@ import operator
 import random
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lab.actions.action import Action, PlanAction
-from lab.actions.arrays import (
-    Add,
-    BitmapAction,
-    Fail,
-    Grow,
-    PlugIn,
-    Pull,
-    ReAdd,
-    Remove,
-    Replace,
-    Scrub,
-    Speed,
-    StopArray,
-    Wait,
-)
-from lab.arrays import operations
-from lab.arrays.levels import Level, LevelName, level_with_layout
-from lab.arrays.spec import Bitmap
+from lab.actions import ACTIONS
+from lab.actions.action import Action, OperationAction
+from lab.actions.arrays import Add, Assemble, Create, Fail, PlugIn, Pull, Remove, Replace, Scrub, StopArray, Wait
+from lab.actions.shell import ShellLine
+from lab.arrays.kinds import kind_of_level
+from lab.arrays.spec import ArraySpec
 from lab.errors import LabError, SpecError
 from lab.faults.arrays import (
     ARRAY,
     BLOCK_BYTES,
+    CHUNK_BYTES,
     DATA_OFFSET_BYTES,
+    DRIVES,
     MD,
     NODE,
-    POLICIES,
     BlockMap,
-    creation_argv,
+    HistoryArrays,
+    array_title,
+    block_map,
+    drives,
     numbers_in,
 )
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
 from lab.gates.decoding import FormatVersion, Name, version_numbers
 from lab.gates.text import shortened
-from lab.plans import Plan
 from lab.tomlfile import (
     convert_tree,
     fill_tree,
@@ -89,13 +79,10 @@ from lab.tomlfile import (
     nearest,
     read_toml,
     unknown_word,
+    with_new_scenario_array,
     with_new_scenario_step,
 )
-from lab.units import KIB, MIB, SECTOR_BYTES
-
-if TYPE_CHECKING:
-    from lab.session.session import LabSession
-
+from lab.units import MIB, SECTOR_BYTES
 
 VERDICT_FACTS = {
     "intact": INTACT,
@@ -259,77 +246,11 @@ GuestSteps = list[list[Any]]
 """Steps of the program on the machine (guest/scenario.py)."""
 
 
-_block_map = lru_cache(maxsize=64)(BlockMap)
-
-
-class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An array as specified in a scenario file.
-
-    Its members are on the drives from 0 on; the journal, if any, and the spares follow.
-    """
-
-    level: str = "raid5"
-    members: Annotated[int, msgspec.Meta(ge=1, le=16)] = 4
-    layout: str = ""
-    """Layout of RAID 10, such as f2; empty means mdadm's default."""
-    chunk_bytes: int = 16 * KIB
-    member_bytes: int = MIB
-    policy: str = "resync"
-    spares: int = 0
-    is_clean: bool = True
-    """Whether it is created with ``--assume-clean``; the drives are blank, so parity and copies are consistent."""
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise SpecError(f"there is no policy '{self.policy}'", hint=f"choose one of {', '.join(POLICIES)}")
-        if self.layout and self.level != "raid10":
-            raise SpecError(f"a layout can be chosen only for RAID 10 here, not for {self.level}", hint="leave it out")
-        _ = self.raid
-
-    @property
-    def raid(self) -> Level:
-        return level_with_layout(self.level, self.layout or None)
-
-    @property
-    def places(self) -> BlockMap:
-        return _block_map(self.raid, self.members, self.member_bytes, self.chunk_bytes)
-
-    @property
-    def title(self) -> str:
-        chunk = f", chunks of {self.chunk_bytes // KIB} KiB" if self.raid.has_chunk else ""
-        layout = f" {self.layout}" if self.layout else ""
-        return f"{self.level}{layout} of {self.members}{chunk}, {self.policy}"
-
-    @property
-    def journal(self) -> int | None:
-        """The number of the journal's drive; None if there is no journal."""
-        return self.members if self.policy == "journal" else None
-
-    @property
-    def drives(self) -> int:
-        """Number of drives at creation."""
-        return self.members + (self.journal is not None) + self.spares
-
-    def creation(self) -> list[str]:
-        """Return the mdadm command line that creates the array, with drives written as ``@0``."""
-        return creation_argv(
-            self.level,
-            [f"@{number}" for number in range(self.members)],
-            self.policy,
-            size_bytes=self.member_bytes,
-            chunk_bytes=self.chunk_bytes,
-            layout=self.layout or None,
-            spares=tuple(f"@{number}" for number in range(self.drives - self.spares, self.drives)),
-            journal_device=None if self.journal is None else f"@{self.journal}",
-            assume_clean=self.is_clean,
-        )
-
-
 @dataclass
 class Stage:
     """The state of one variant while its steps are compiled."""
 
-    array: SceneArray
+    array: ArraySpec
     seed: str
     is_open: bool = False
     """Whether the oracle's writer has the array open, in which case md cannot be stopped."""
@@ -338,20 +259,27 @@ class Stage:
     """What the writer writes to: the array, or a file on it."""
     blocks: int = 0
     """Number of blocks of the oracle's data; 0 means all blocks of the array."""
-    level: str = field(init=False)
-    """The level and the number of members after the reshapes so far."""
-    members: int = field(init=False)
+    arrays: HistoryArrays = field(init=False)
 
     def __post_init__(self) -> None:
-        self.level, self.members = self.array.level, self.array.members
+        self.arrays = HistoryArrays(self.array)
+
+    @property
+    def places(self) -> BlockMap:
+        return block_map(self.array)
+
+    @property
+    def members(self) -> list[int]:
+        """The drives of the members, by slot."""
+        return list(range(len(self.array.members)))
 
     @property
     def data_blocks(self) -> int:
-        return self.blocks or self.array.places.blocks
+        return self.blocks or self.places.blocks
 
     def opened(self, **mix: int) -> GuestSteps:
         """Return the steps that open the writer with these parameters; none if it is already open with them."""
-        full_mix = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
+        full_mix = {"first": 0, "count": self.data_blocks, "stripe": self.places.row_blocks, **mix}
         if self.is_open and full_mix == self.mix:
             return []
         steps = [*self.closed(), ["open", self.path, full_mix]]
@@ -365,12 +293,13 @@ class Stage:
         return steps
 
 
-def built_in_values(array: SceneArray) -> dict[str, int]:
+def built_in_values(array: ArraySpec) -> dict[str, int | str]:
     """Return the placeholders that every scenario can use, and their values.
 
-    ``{new}`` is the first drive that is not in the array, and ``{size}`` the data size of a member in sectors.
+    ``{new}`` is the first drive that is not in the array, ``{drives}`` the drives of the array, as ``@0 @1``, and
+    ``{size}`` the data size of a member in sectors.
     """
-    return {"new": array.drives, "size": array.member_bytes // 512}
+    return {"new": len(array.devices), "drives": " ".join(array.devices), "size": (array.size_bytes or 0) // 512}
 
 
 IDLE_SECONDS = 300.0
@@ -423,123 +352,37 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def _planned(action: Action, stage: Stage) -> GuestSteps:
     """Return the steps of an action of lab.actions: usually its plan, which the program on the machine runs."""
-    if isinstance(action, Wait):
-        return [["idle", IDLE_SECONDS]]
-    if isinstance(action, Pull | PlugIn):
-        # The program on the machine controls the driver directly; requests that the drive has in flight fail.
-        return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
-    assert isinstance(action, PlanAction)
-    # All that a plan needs from a session is its arrays; only the program on the machine knows a scenario's arrays.
-    plan = action.plan(cast("LabSession", ScenarioArrays(stage)))
-    before = stage.closed() if isinstance(action, StopArray) else []
-    after = [["idle", IDLE_SECONDS]] if isinstance(action, Scrub) and action.waits_for else []
-    return [*before, *_commands(plan), *after]
+    match action:
+        case OperationAction():
+            steps: GuestSteps = [
+                ["run", list(step.argv), step.timeout_seconds] for step in action.plan(stage.arrays).steps
+            ]
+            if isinstance(action, Assemble):
+                # On these machines md starts arrays read-auto.
+                steps.append(["activate"])
+            before = stage.closed() if isinstance(action, StopArray) else []
+            after = [["idle", IDLE_SECONDS]] if isinstance(action, Scrub) and action.waits_for else []
+            return [*before, *steps, *after]
+        case Wait():
+            return [["idle", IDLE_SECONDS]]
+        case Pull() | PlugIn():
+            # The program on the machine controls the driver directly; requests that the drive has in flight fail.
+            return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
+        case ShellLine():
+            return [["run", ["sh", "-c", action.line], 60.0]]
+        case _:
+            raise SpecError(f"scenarios do not have the action '{action.__struct_config__.tag}'", hint="leave it out")
 
 
-def _commands(plan: Plan) -> GuestSteps:
-    return [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
+class RestartStep(SceneAction, frozen=True, kw_only=True, tag="restart"):
+    """Stops the array and assembles it from these drives, which discards md's state in memory."""
 
-
-@dataclass(frozen=True)
-class ScenarioArrays:
-    """The arrays of a scenario, for the plans of actions."""
-
-    stage: Stage
-
-    def array(self, name: str) -> ScenarioArray:
-        return ScenarioArray(name, self.stage)
-
-
-@dataclass(frozen=True)
-class ScenarioArray:
-    """Plans the operations on an array as lab.arrays.kinds.MdArray does, but from the action alone.
-
-    A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
-    of the array, because a client that looked at it between two steps would influence the timing.
-    """
-
-    name: str
-    stage: Stage
-
-    def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
-        return operations.fail(self.name, f"@{disk}", breaks_array=breaks_array)
-
-    def remove(self, disk: str) -> Plan:
-        return operations.remove(self.name, f"@{disk}")
-
-    def add(self, disk: str) -> Plan:
-        return operations.add(self.name, f"@{disk}")
-
-    def re_add(self, disk: str) -> Plan:
-        return operations.re_add(self.name, f"@{disk}")
-
-    def replace(self, old: str, new: str) -> Plan:
-        return operations.replace(self.name, f"@{old}", f"@{new}")
-
-    def scrub(self, action: str) -> Plan:
-        return operations.scrub(self.name, action)
-
-    def speed(self, **limits: int | None) -> Plan:
-        return operations.set_sync_speed(self.name, **limits)
-
-    def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None) -> Plan:
-        return operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes)
-
-    def stop(self) -> Plan:
-        return operations.stop(self.name)
-
-    def grow(self, *, disks: Sequence[str], count: int | None, level: str | None) -> Plan:
-        """Plan a reshape onto the drives that follow the members; those not in ``disks`` must already be spares."""
-        stage, added = self.stage, [f"@{disk}" for disk in disks]
-        members, old = stage.members, stage.level
-        if count is None:
-            count = members + len(disks) + (level == LevelName.RAID6)
-        spares = [f"@{number}" for number in range(members + len(disks), count)]
-        stage.members, stage.level = count, level or old
-        if level:
-            return operations.grow_level(self.name, old, level, members, added, spares)
-        return operations.grow_members(self.name, old, members, added, spares)
-
-
-class CreateStep(SceneAction, frozen=True, kw_only=True, tag="array.create"):
-    """Creates the variant's array on blank drives."""
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["run", stage.array.creation()]]
-
-
-class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
-    """Runs a line of shell code; ``@2`` in it is drive 2 as md sees it, and ``#2`` is the bare drive."""
-
-    line: str
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["run", ["sh", "-c", self.line], 60.0]]
-
-
-class AssembleStep(SceneAction, frozen=True, kw_only=True, tag="array.assemble"):
-    """Assembles the array from these drives."""
-
-    force: bool = False
-    """Whether to use even members whose event counts differ."""
     disks: tuple[int, ...] = ()
-    """The drives; empty means all drives with which the array was created."""
-    options: tuple[str, ...] | None = None
-    """mdadm options instead of the lab's own."""
-    activates: bool = True
-    """Whether to make the array active immediately, because on these machines md starts arrays read-auto."""
+    """Empty means all drives with which the array was created."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
-        plan = operations.assemble(ARRAY, disks, force=self.force, options=self.options)
-        return [*_commands(plan), *([["activate"]] if self.activates else [])]
-
-
-class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
-    """Stops and assembles the array, which discards md's state in memory."""
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.closed(), *_commands(operations.stop(ARRAY)), *AssembleStep.guest_steps(self, stage)]
+        assembled = Assemble(array=ARRAY, disks=",".join(map(str, self.disks)))
+        return [*_planned(StopArray(), stage), *_planned(assembled, stage)]
 
 
 class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
@@ -631,8 +474,7 @@ class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
 
 def held_at(stage: Stage, percent: float) -> int:
     """Return the position of a limit in sectors, which is a whole number of chunks, at least one."""
-    chunk = stage.array.chunk_bytes // 512
-    sectors = stage.array.member_bytes // 512
+    chunk, sectors = stage.places.chunk_bytes // 512, stage.places.member_bytes // 512
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
 
@@ -837,9 +679,8 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
     mends: bool = False
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        array = stage.array
-        rows = array.places.geometry()["rows"]
-        if array.level != "raid6":
+        rows = stage.places.geometry()["rows"]
+        if stage.array.level != "raid6":
             raise SpecError("the wrong chunk can be located only on RAID 6", hint="use level raid6")
         return [["culprits", [row[1:] for row in rows], *([True] if self.mends else [])]]
 
@@ -886,7 +727,7 @@ def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
 
     Raises SpecError if the block does not have it.
     """
-    places = stage.array.places
+    places = stage.places
     known = {f"copy {number}": place for number, place in enumerate(places.places(block))}
     found = (known | places.parity_places(block)).get("copy 0" if on == "data" else on)
     if found is None:
@@ -901,7 +742,7 @@ def byte_on(stage: Stage, block: int, member: int) -> int:
 
     Raises SpecError if it holds none of them.
     """
-    places = stage.array.places
+    places = stage.places
     for slot, page in (*places.places(block), *places.parity_places(block).values()):
         if slot == member:
             return DATA_OFFSET_BYTES + page * BLOCK_BYTES
@@ -929,7 +770,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         require_kinds(self.kinds)
-        members = list(range(stage.array.members + (stage.array.journal is not None)))
+        members = [*stage.members, *([len(stage.members)] if stage.array.journal_device else [])]
         still: GuestSteps = [["drain"], ["pause", 0.3], ["still", list(range(DRIVES))]]
         stopped = [*still, *stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
         return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
@@ -939,7 +780,7 @@ class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
         elsewhere = 0
         for missing, blocks in evidence.get("untouched_at", {}).items():
             slots = numbers_in(missing.replace("+", " "))
-            elsewhere += len(numbers_in(blocks) - stage.array.places.on_slots(slots))
+            elsewhere += len(numbers_in(blocks) - stage.places.on_slots(slots))
         return {"untouched_elsewhere": elsewhere}
 
 
@@ -952,11 +793,11 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
     count: int = 2
 
     def sets(self, stage: Stage) -> list[tuple[int, ...]]:
-        return list(combinations(range(stage.array.members), self.count))
+        return list(combinations(stage.members, self.count))
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         stopped: GuestSteps = [*stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
-        return [*stopped, ["sets", list(range(stage.array.members)), [list(each) for each in self.sets(stage)]]]
+        return [*stopped, ["sets", stage.members, [list(each) for each in self.sets(stage)]]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
         sets, differing, survived = self.sets(stage), [], 0
@@ -972,9 +813,9 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
 
 def difference(seen: dict[str, Any], stage: Stage) -> str:
     """Describe how md and the oracle differ from the level's arithmetic for one set of lost members, if they do."""
-    array, failed = stage.array, frozenset(seen["failed"])
-    survives = array.raid.survives(failed, array.members)
-    lost = array.places.unreadable(failed)
+    failed = frozenset(seen["failed"])
+    survives = stage.array.raid.survives(failed, len(stage.members))
+    lost = stage.places.unreadable(failed)
     verdicts = seen.get("verdicts", {})
     unreadable = numbers_in(seen.get("at", {}).get("unreadable", ""))
     if seen["refused"]:
@@ -1019,7 +860,7 @@ class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
     seconds: float = 300.0
 
 
-class LoadStep(SceneAction, frozen=True, kw_only=True, tag="load"):
+class WriteOnStep(SceneAction, frozen=True, kw_only=True, tag="write-on"):
     """Makes the oracle write for ``seconds``, or until md's ``sync_action`` is one of ``until``.
 
     The fact ``rate`` is the number of operations per second.
@@ -1097,7 +938,7 @@ class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
     rounds: int
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.closed(), ["race", list(range(stage.array.members)), self.rounds]]
+        return [*stage.closed(), ["race", stage.members, self.rounds]]
 
 
 class MountStep(SceneAction, frozen=True, kw_only=True, tag="mount"):
@@ -1132,18 +973,16 @@ def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
     found: list[list[int]] = []
     for word in words:
         if word == "each":
-            found += [[number] for number in range(stage.array.members)]
+            found += [[number] for number in stage.members]
         else:
             found.append([] if word == "none" else sorted(numbers_in(word.replace("+", " "))))
     return found
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """Formats that can be read. lab.tomlfile translates the names that earlier formats used."""
 FOLDER = Path(__file__).with_name("scenarios")
-DRIVES = 8
-"""Number of drives of the machine on which scenarios run."""
 NEEDS = {
     "record": "drives that can be recorded: those of the lab's own kernel (make uml-kernel)",
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
@@ -1212,7 +1051,9 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     name: str
     array: dict[str, Any] = {}
-    """Changes to the scenario's array."""
+    """Changes to the arguments of ``array.create``."""
+    member_bytes: int = 0
+    """The size of the data on each member; 0 means the scenario's."""
     values: dict[str, int | float | str | list[int | str]] = {}
     defect: KernelDefect | None = None
     kernels: KernelRange = KernelRange()
@@ -1247,6 +1088,9 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     code: str = ""
     """Key of the function in ``FUNCTIONS`` that generates the variants, if a table cannot express them."""
     array: dict[str, Any] = {}
+    """Arguments of ``array.create``, where they differ from those that ``create_action`` supplies."""
+    member_bytes: int = MIB
+    """The size of the data on each member."""
     variants: tuple[SceneVariant, ...] = ()
     steps: tuple[dict[str, Any], ...] = ()
 
@@ -1255,24 +1099,25 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"format_version is {self.format_version}; this raidlab reads up to {FORMAT_VERSION}")
 
     def ready(self, seed: int) -> Iterator[ReadyVariant]:
-        """Yield the variants with all placeholders replaced. Raises SpecError if a value is invalid."""
+        """Yield the variants with all placeholders replaced. Raises LabError if a value is invalid."""
         if self.code:
             if self.code not in FUNCTIONS:
                 raise unknown_word("function of lab/faults/scenario.py", self.code, FUNCTIONS)
             yield from FUNCTIONS[self.code](self, seed)
             return
-        is_current = self.format_version == FORMAT_VERSION
-        steps = self.steps if is_current else [step for tree in self.steps for step in with_new_scenario_step(tree)]
+        steps = [step for tree in self.steps for step in with_new_scenario_step(tree, self.format_version)]
         for variant in self.variants or (SceneVariant(name=""),):
-            where = f"{self.id}: the array of {variant.name or 'the scenario'}"
-            array = convert_tree({**self.array, **variant.array}, SceneArray, source=where)
+            arguments = with_new_scenario_array({**self.array, **variant.array}, self.format_version)
+            member_bytes = arguments.pop("member_bytes", 0) or variant.member_bytes or self.member_bytes
+            create = create_action(arguments, f"{self.id}: the array of {variant.name or 'the scenario'}")
+            array = array_of(create, member_bytes)
             built_in = built_in_values(array)
             values = {**built_in, **fill_tree(variant.values, built_in)}
             defect = variant.defect
             if defect:
                 defect = msgspec.structs.replace(defect, facts=tuple(fill_tree(defect.facts, values)))
             listed = tuple(
-                step_of(fill_tree(tree, values), f"{self.id}: step {number}")
+                step_of(fill_tree(tree, values), f"{self.id}: step {number}", create)
                 for number, tree in enumerate(steps, 1)
                 if not tree.get("only") or variant.name in tree["only"]
             )
@@ -1292,7 +1137,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     """A variant that is ready to run, with an array and steps without placeholders."""
 
     name: str
-    array: SceneArray
+    array: ArraySpec
     steps: tuple[SceneStep, ...]
     seed: str
     is_apart: bool = False
@@ -1313,22 +1158,53 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def words() -> Mapping[str, type[SceneAction | Action]]:
     """Return the classes of the actions by their names in files."""
-    shared = (Fail, Remove, Add, ReAdd, Replace, Scrub, StopArray, Speed, Grow, BitmapAction, Wait, Pull, PlugIn)
+    shared = [kind for kind in ACTIONS if issubclass(kind, OperationAction | Wait | Pull | PlugIn)]
     own = kinds_by_tag("act", globals())
-    return {**{str(kind.__struct_config__.tag): kind for kind in shared}, **own}
+    return {**{str(kind.__struct_config__.tag): kind for kind in (*shared, ShellLine)}, **own}
 
 
-def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
-    """Return the step that a table describes.
+def create_action(arguments: Mapping[str, Any], source: str = "array") -> Create:
+    """Return the action that creates an array: by default a RAID 5 of 4 drives, created as clean, with small chunks.
+
+    The drives are blank, so parity and copies are consistent. Raises SpecError if an argument is invalid.
+    """
+    level = kind_of_level(name := str(arguments.get("level", "raid5"))).raid(name)
+    usual: dict[str, Any] = {"level": name, "disks": 4, "assume_clean": level.is_redundant}
+    if level.has_chunk:
+        usual["chunk"] = str(CHUNK_BYTES)
+    return convert_tree(_with_names({**usual, **arguments}), Create, source=source)
+
+
+def array_of(create: Create, member_bytes: int = MIB) -> ArraySpec:
+    """Return the array that ``array.create`` creates on the drives. Raises LabError if the drives are too few."""
+    spec = create.spec(drives(), drives())
+    if not isinstance(spec, ArraySpec):
+        raise SpecError(f"scenarios do not create arrays of level {create.level}", hint="choose one of md's levels")
+    spec = replace(spec, size_bytes=member_bytes, data_offset_bytes=DATA_OFFSET_BYTES)
+    block_map(spec)
+    return spec
+
+
+def _with_names(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an action of lab.actions, which expects names of disks where scenarios use numbers."""
+    names = {key: [value] for key, value in arguments.items() if type(value) is int}
+    names |= {key: value for key, value in arguments.items() if isinstance(value, list)}
+    return {**arguments, **{key: ",".join(map(str, value)) for key, value in names.items()}}
+
+
+def step_of(tree: Mapping[str, Any], source: str, create: Create | None = None) -> SceneStep:
+    """Return the step that a table describes; ``create`` is what ``array.create`` stands for.
 
     Raises SpecError, with the nearest name in its hint, if a name, an argument or a fact is unknown.
     """
     # All fields but ``does``, which is the rest of the table.
     framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
-    if issubclass(words().get(str(tree.get("act")), SceneAction), Action):
-        # Actions of lab.actions expect names of disks where scenarios use numbers.
-        written = {key: str(value) if type(value) is int else value for key, value in written.items()}
+    kind = words().get(str(tree.get("act")), SceneAction)
+    if issubclass(kind, Action):
+        written = _with_names(written)
+    if create and kind is Create:
+        written |= msgspec.to_builtins(create)
     does = make_tagged(written, words(), what="step", key="act", where=source)
     step = convert_tree({**framing, "does": does}, SceneStep, source=source)
     for name in step.expect:
@@ -1370,13 +1246,16 @@ def find_scenario(word: str) -> Scenario:
     return known[key]
 
 
-ARRAYS = (
-    SceneArray(level="raid5", members=4),
-    SceneArray(level="raid6", members=5),
-    SceneArray(level="raid1", members=3),
-    SceneArray(level="raid10", members=4),
-    SceneArray(level="raid5", members=4, policy="bitmap"),
-    SceneArray(level="raid5", members=4, policy="ppl"),
+ARRAYS = tuple(
+    create_action(arguments)
+    for arguments in (
+        {"level": "raid5", "disks": 4},
+        {"level": "raid6", "disks": 5},
+        {"level": "raid1", "disks": 3},
+        {"level": "raid10", "disks": 4},
+        {"level": "raid5", "disks": 4, "bitmap_chunk": "64K"},
+        {"level": "raid5", "disks": 4, "policy": "ppl"},
+    )
 )
 OPERATIONS = 14
 """Number of operations in one history; each is followed by a check."""
@@ -1386,7 +1265,7 @@ OPERATIONS = 14
 class ArrayModel:
     """The expected state of the array: the drive in each slot (None if vacant), the faulty drives and the free ones."""
 
-    array: SceneArray
+    array: ArraySpec
     chance: random.Random
     slots: dict[int, int | None] = field(default_factory=dict)
     faulty: list[int] = field(default_factory=list)
@@ -1395,8 +1274,8 @@ class ArrayModel:
     has_moved: bool = False
 
     def __post_init__(self) -> None:
-        self.slots = {slot: slot for slot in range(self.array.members)}
-        self.free = list(range(self.array.members, DRIVES))
+        self.slots = {slot: slot for slot in range(len(self.array.members))}
+        self.free = list(range(len(self.array.members), DRIVES))
 
     @property
     def missing(self) -> frozenset[int]:
@@ -1411,7 +1290,7 @@ class ArrayModel:
         return [
             slot
             for slot, drive in self.slots.items()
-            if drive is not None and self.array.raid.survives(self.missing | {slot}, self.array.members)
+            if drive is not None and self.array.raid.survives(self.missing | {slot}, len(self.array.members))
         ]
 
     def seen(self, *, settles: bool = False) -> SceneStep:
@@ -1439,7 +1318,7 @@ class ArrayModel:
         done: list[Does] = [Remove(disk=str(drive)) for drive in self.faulty]
         if self.faulty:
             names = " ".join(f"@{drive}" for drive in self.faulty)
-            done.append(ShellStep(line=f"mdadm --zero-superblock {names}"))
+            done.append(ShellLine(line=f"mdadm --zero-superblock {names}"))
         new = [self.free.pop(0) for _ in self.missing]
         for slot, drive in zip(sorted(self.missing), new, strict=True):
             self.slots[slot] = drive
@@ -1462,10 +1341,13 @@ class ArrayModel:
     def scrub(self) -> list[Does]:
         return [expecting(Scrub(), mismatch_cnt=0), self.seen()]
 
+    def assembly(self) -> Assemble:
+        return Assemble(array=ARRAY, disks=",".join(map(str, self.drives)))
+
     def restart(self) -> list[Does]:
         """Stop the array cleanly and start it from the remaining members."""
         self.faulty = []
-        return [StopArray(), AssembleStep(disks=self.drives), self.seen()]
+        return [StopArray(), self.assembly(), self.seen()]
 
     def crash(self) -> list[Does]:
         """Crash the kernel during writes; a degraded parity array is restarted instead, because of the write hole."""
@@ -1476,7 +1358,7 @@ class ArrayModel:
             RecordStep(),
             WriteStep(operations=self.chance.randint(5, 30), waits=False),
             PowerCutStep(kind="ended", seed=self.chance.randrange(1 << 30)),
-            *(AssembleStep(disks=self.drives), Wait(), self.seen(settles=True)),
+            *(self.assembly(), Wait(), self.seen(settles=True)),
         ]
 
     def corrupt(self) -> list[Does]:
@@ -1486,11 +1368,11 @@ class ArrayModel:
         """
         if self.missing or self.has_moved or self.array.level != "raid6":
             return self.write()
-        block = self.chance.randrange(self.array.places.blocks)
+        block = self.chance.randrange(block_map(self.array).blocks)
         self.faulty = []
         bad = expecting(CheckStep(), data="corrupt", corrupt_at=f"= blocks {block}")
         return [
-            *(StopArray(), CorruptStep(block=block), AssembleStep(disks=self.drives)),
+            *(StopArray(), CorruptStep(block=block), self.assembly()),
             *(bad, CulpritsStep(mends=True)),
             *(RestartStep(disks=self.drives), self.seen()),
         ]
@@ -1498,11 +1380,11 @@ class ArrayModel:
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
     """Yield one history per array, then the first one again on another machine, where all writes must be the same."""
-    for number, array in enumerate((*ARRAYS, ARRAYS[0])):
-        is_again = number == len(ARRAYS)
+    for number, create in enumerate((*ARRAYS, ARRAYS[0])):
+        is_again, array = number == len(ARRAYS), array_of(create)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"
         model = ArrayModel(array, random.Random(word))
-        done: list[Does] = [CreateStep(), FillStep()]
+        done: list[Does] = [create, FillStep()]
         operations = (
             *(model.write, model.fail, model.fail, model.rebuild, model.rebuild, model.replace),
             *(model.scrub, model.restart, model.crash, model.corrupt),
@@ -1514,7 +1396,7 @@ def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
         keep = "first" if not number else ""
         done.append(SceneStep(does=FingerprintStep(), keep=keep, expect=expect, is_timed=is_again))
         done.append(NO_COMPLAINTS)
-        name = f"{array.title}{', again' if is_again else ''}"
+        name = f"{array_title(array)}{', again' if is_again else ''}"
         is_apart = is_again or not number
         yield ReadyVariant(name=name, array=array, steps=tuple(map(framed, done)), seed=word, is_apart=is_apart)
 

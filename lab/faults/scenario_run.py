@@ -26,7 +26,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
-from lab.faults.arrays import DATA_OFFSET_BYTES, BlockMap
+from lab.faults.arrays import DATA_OFFSET_BYTES, DRIVES, BlockMap, array_title
 from lab.faults.place import (
     LONGEST_SILENCE_SECONDS,
     SCENARIO,
@@ -36,7 +36,6 @@ from lab.faults.place import (
     with_own_kernel,
 )
 from lab.faults.scenario import (
-    DRIVES,
     NEEDS,
     FactCheck,
     GuestSteps,
@@ -401,7 +400,7 @@ _EVIDENCE = (
 )
 """The keys of the documents from the machine that are stored as evidence."""
 _LONGEST_OUTPUT = 600
-_WRITING = ("fill", "write", "flush", "load", "under-load")
+_WRITING = ("fill", "write", "flush", "write-on", "under-load")
 
 
 class PlayedVariant:
@@ -418,16 +417,16 @@ class PlayedVariant:
     def history(self, place: FaultPlace) -> dict[str, Any]:
         """Return the history as a job for the program on the machine."""
         self._nodes = place.nodes
-        array = self.variant.array
+        places = self.stage.places
         return {
             "seed": self.variant.seed,
-            "geometry": array.places.geometry(),
-            "members": array.members,
+            "geometry": places.geometry(),
+            "members": places.members,
             "data_offset": DATA_OFFSET_BYTES,
-            "stripe_blocks": array.places.row_blocks,
+            "stripe_blocks": places.row_blocks,
             "nodes": place.nodes,
             "has_record": place.has_record,
-            "has_journal": array.journal is not None,
+            "has_journal": self.variant.array.journal_device is not None,
             "steps": [each for _, made in self._made for each in made],
         }
 
@@ -489,7 +488,7 @@ def judged_step(
 ) -> tuple[StepOutcome, dict[str, Any]]:
     """Return the outcome of one step, and its facts."""
     own = step.facts(evidence, played.stage)
-    places = played.stage.array.places
+    places = played.stage.places
     found = StepFacts(facts_of(evidence, own), stored, places)
     expect = step.expect if played.is_virtual or not step.is_timed else {}
     known = {name: evidence[name] for name in _EVIDENCE if name in evidence} if step.expect else {}
@@ -691,7 +690,7 @@ class ScenarioRunner:
         documents = self._documents(self.place, histories, watchdog)
         for variant in variants:
             self.hooks.on_variant(variant)
-            outcome = VariantOutcome(name=variant.name, array=variant.array.title, missing=missing[variant.name])
+            outcome = VariantOutcome(name=variant.name, array=array_title(variant.array), missing=missing[variant.name])
             if outcome.missing:
                 yield outcome
                 continue

@@ -23,6 +23,7 @@ import msgspec
 
 from lab import tomlfile
 from lab.actions import ACTIONS as LAB_ACTIONS
+from lab.actions import shell
 from lab.actions.action import Action
 from lab.checks.catalogue import make_check, make_source
 from lab.checks.readings import (
@@ -331,7 +332,7 @@ def lab_disks(count: int) -> list[str]:
 
 ACTIONS: Mapping[str, type[Action]] = {
     **{str(kind.__struct_config__.tag): kind for kind in LAB_ACTIONS if kind.in_lessons},
-    **kinds_by_tag("act", vars(actions)),
+    **kinds_by_tag("act", vars(shell), vars(actions)),
 }
 
 

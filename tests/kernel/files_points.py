@@ -16,7 +16,7 @@ from typing import Any
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import level_with_layout
 from lab.errors import LabError
-from lab.faults.arrays import NODE, BlockMap, creation_argv
+from lab.faults.arrays import NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import KINDS, Record, chosen_cut
 from lab.faults.place import FaultPlace, run_program
 from lab.machine import GuestProgram
@@ -67,14 +67,16 @@ class FilesArray:
         return BlockMap(level, self.members, self.member_bytes(file_system), CHUNK_BYTES).geometry()
 
     def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
-        return creation_argv(
-            f"raid{self.level}",
-            nodes[: self.members],
-            self.policy,
-            size_bytes=self.member_bytes(file_system),
-            chunk_bytes=CHUNK_BYTES,
-            journal_device=nodes[JOURNAL] if self.has_journal else None,
-            assume_clean=True,
+        return list(
+            array_spec(
+                f"raid{self.level}",
+                nodes[: self.members],
+                self.policy,
+                size_bytes=self.member_bytes(file_system),
+                chunk_bytes=CHUNK_BYTES,
+                journal_device=nodes[JOURNAL] if self.has_journal else None,
+                assume_clean=True,
+            ).create_argv
         )
 
     @property

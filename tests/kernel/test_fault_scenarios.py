@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from lab.cli.main import run
+from lab.faults.arrays import DRIVES
 from lab.faults.place import FaultPlace, open_place
-from lab.faults.scenario import DRIVES, Scenario, SceneArray, find_scenario
+from lab.faults.scenario import Scenario, find_scenario
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, ScenarioRunner, load_run
 from lab.machine import Host, parse_target
 from tests.kernel.place import kernel_target, quick_marks, quick_target
@@ -88,9 +90,7 @@ def test_a_wrong_arithmetic_is_noticed(place: FaultPlace, monkeypatch: pytest.Mo
     """A RAID 10 of near copies, judged as if its copies were far."""
     scenario = only("3", "near, 4")
     (variant,) = scenario.ready(1)
-    creation = variant.array.creation()
-    wrong = msgspec.structs.replace(variant, array=msgspec.structs.replace(variant.array, layout="f2"))
-    monkeypatch.setattr(SceneArray, "creation", lambda _: creation)
+    wrong = msgspec.structs.replace(variant, array=replace(variant.array, layout="f2"))
     monkeypatch.setattr(Scenario, "ready", lambda *_: iter([wrong]))
     outcome = ScenarioRunner(place).play(scenario)
     assert unmet(outcome) == {"differing"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -270,3 +272,18 @@ def test_no_verb_has_a_key_with_another_meaning_on_the_lab_screen() -> None:
         bindings += [each for each in own if widget.check_action(each.action.partition("(")[0], ())]
     used = {key: each.id for each in bindings if each.id not in of_verbs for key in keys_of(each.key)}
     assert {kind.words: used[key] for kind in KEY_ACTIONS for key in keys_of(kind.key) if key in used} == {}
+
+
+def test_no_word_of_files_is_declared_twice() -> None:
+    """Lessons, drills and scenarios share their steps, checks and readings: each word has one class."""
+    for path in Path("lab").rglob("*.py"):
+        if 'tag="' in path.read_text(encoding="utf-8"):
+            import_module(".".join(path.with_suffix("").parts))
+    kinds, left = set[type[msgspec.Struct]](), [msgspec.Struct]
+    while left:
+        kinds |= (found := set(left.pop().__subclasses__()))
+        left += found
+    configs = [kind.__struct_config__ for kind in kinds if kind.__module__.startswith("lab.")]
+    named = Counter((each.tag_field, each.tag) for each in configs if each.tag_field in ("act", "that", "get"))
+    assert {("act", "array.create"), ("act", "shell"), ("act", "power-cut"), ("that", "array.level")} <= set(named)
+    assert [word for word, count in named.items() if count > 1] == []

@@ -334,6 +334,14 @@ def test_the_plan_for_all_does_nothing(stopped: FakeMachine, typed: Typed) -> No
     assert started(stopped) == []
 
 
+def test_an_array_is_started_only_from_its_own_disks(stopped: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*ALL, "md0", "--disks", "disk02", "--plan"]) == 0
+    assert run([*ALL, "md0", "--disks", "disk02,disk05", "--plan"]) != 0
+    printed = capfd.readouterr()
+    assert printed.out == "mdadm --assemble --run /dev/md0 /dev/ubdb\n"
+    assert "disk05 does not belong to md0" in printed.err
+
+
 def test_assemble_without_stopped_arrays_succeeds(stopped: FakeMachine, typed: Typed) -> None:
     stopped.answers[READS] = Scripted(stdout=as_read([None] * 5))
     assert "no array is stopped" in typed(*ALL).err

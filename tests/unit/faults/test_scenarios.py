@@ -10,7 +10,7 @@ import pytest
 
 from lab.arrays.levels import level_with_layout
 from lab.arrays.parity_program import exclusive_or, q_of
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
 from lab.faults.arrays import BlockMap
 from lab.faults.guest.scenario import PointSummary, culprit_of
 from lab.faults.scenario import (
@@ -150,7 +150,7 @@ def test_a_check_shows_its_expectation_with_names_resolved_to_numbers() -> None:
 
 
 HEAD = """
-format_version = 2
+format_version = 3
 number = 99
 id = "made-up"
 title = "t"
@@ -208,10 +208,10 @@ def test_a_scenario_is_found_by_number_and_by_id() -> None:
 def test_values_are_filled_in_and_built_ones_are_there() -> None:
     made = scenario(
         """
-        array = { level = "raid6", members = 5 }
+        array = { level = "raid6", disks = 5 }
         variants = [
           { name = "a", values = { who = "{new}" } },
-          { name = "b", array = { members = 6 }, values = { who = 2 } },
+          { name = "b", array = { disks = 6 }, values = { who = 2 } },
         ]
         steps = [
           { act = "array.create" },
@@ -251,16 +251,16 @@ def test_a_wrong_step_is_reported_with_the_nearest_word(tree: dict[str, object],
     [
         ('steps = [{ act = "array.fail", disk = "{nobody}" }]', "there is no value 'nobody'"),
         ('array = { level = "raid7" }\nsteps = [{ act = "array.create" }]', "raid7"),
-        ('array = { policy = "pppl" }\nsteps = [{ act = "array.create" }]', "there is no policy 'pppl'"),
-        (
-            'array = { level = "raid5", layout = "f2" }\nsteps = [{ act = "array.create" }]',
-            "a layout can be chosen only for RAID 10",
-        ),
+        ('array = { policy = "pppl" }\nsteps = [{ act = "array.create" }]', "Invalid enum value 'pppl'"),
+        ('array = { level = "raid5", layout = "f2" }\nsteps = [{ act = "array.create" }]', "'f2'"),
+        ('array = { disks = 9 }\nsteps = [{ act = "array.create" }]', "only 8 of 8 are free"),
+        ('array = { level = "shr" }\nsteps = [{ act = "array.create" }]', "name 'md0' is not 'adapt'"),
+        ('array = { array = "adapt0", level = "shr" }\nsteps = []', "do not create arrays of level shr"),
         ('code = "nothing"', "there is no function of lab/faults/scenario.py 'nothing'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(LabError, match=message):
         list(scenario(text).ready(1))
 
 
@@ -301,9 +301,10 @@ def test_what_a_machine_may_lack_is_known_before_anything_is_played() -> None:
     assert "dm:snapshot" in needs[27]
 
 
-def compiled(text: str, version: int) -> list[list[Any]]:
+def compiled(text: str, version: int, array: str = "") -> list[list[Any]]:
     made = decode_toml(
-        HEAD.replace("format_version = 2", f"format_version = {version}") + f"steps = [{text}]", Scenario
+        HEAD.replace("format_version = 3", f"format_version = {version}") + f"array = {{ {array} }}\nsteps = [{text}]",
+        Scenario,
     )
     (variant,) = made.ready(1)
     stage = variant.stage()
@@ -318,9 +319,16 @@ def compiled(text: str, version: int) -> list[list[Any]]:
             '{ do = "fail", members = [1, 2] }, { do = "add", members = ["{new}"] }',
             '{ act = "array.fail", disk = 1 }, { act = "array.fail", disk = 2 }, { act = "array.add", disk = "{new}" }',
         ),
-        ('{ do = "assemble", members = [0, 2], options = ["--run"] }', '{ act = "array.assemble", disks = [0, 2] }'),
-        ('{ do = "assemble" }', '{ act = "array.assemble", options = [] }'),
-        ('{ do = "restart", options = ["--run", "--force"] }', '{ act = "restart", force = true }'),
+        (
+            '{ do = "assemble" }',
+            '{ act = "shell", line = "mdadm --assemble /dev/md0 {drives}" }, '
+            '{ act = "set", file = "array_state", value = "active" }',
+        ),
+        (
+            '{ do = "assemble", members = [0, 2], options = ["--run"] }',
+            '{ act = "shell", line = "mdadm --assemble --run /dev/md0 @0 @2" }, '
+            '{ act = "set", file = "array_state", value = "active" }',
+        ),
         ('{ do = "scrub", action = "repair" }', '{ act = "array.scrub", action = "repair" }'),
         ('{ do = "scrub", action = "check", waits = false }', '{ act = "set", file = "sync_action", value = "check" }'),
         ('{ do = "wait" }, { do = "pull", member = 1 }', '{ act = "array.wait" }, { act = "array.pull", disk = 1 }'),
@@ -330,13 +338,59 @@ def compiled(text: str, version: int) -> list[list[Any]]:
     ],
 )
 def test_a_file_of_version_1_has_the_same_steps(old: str, new: str) -> None:
-    assert compiled(old, 1) == compiled(new, 2)
+    assert compiled(old, 1) == compiled(new, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('{ act = "array.assemble" }', '{ act = "array.assemble" }'),
+        (
+            '{ act = "array.assemble", disks = [0, "{new}"] }',
+            '{ act = "array.assemble", array = "md0", disks = "0,4" }',
+        ),
+        (
+            '{ act = "array.assemble", force = true, activates = false }',
+            '{ act = "shell", line = "mdadm --assemble --run --force /dev/md0 @0 @1 @2 @3" }',
+        ),
+        (
+            '{ act = "restart", options = ["--update=no-bbl"] }',
+            '{ act = "array.stop" }, { act = "shell", line = "mdadm --assemble --update=no-bbl /dev/md0 {drives}" }, '
+            '{ act = "set", file = "array_state", value = "active" }',
+        ),
+        ('{ act = "load", seconds = 1 }', '{ act = "write-on", seconds = 1 }'),
+    ],
+)
+def test_a_file_of_version_2_has_the_same_steps(old: str, new: str) -> None:
+    assert compiled(old, 2) == compiled(new, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('members = 5, policy = "bitmap"', 'disks = 5, bitmap_chunk = "64K"'),
+        ('policy = "journal", spares = 1', "journal = 4, spares = 1"),
+        (
+            'policy = "ppl", chunk_bytes = "32K", is_clean = false',
+            'policy = "ppl", chunk = "32K", assume_clean = false',
+        ),
+    ],
+)
+def test_an_array_of_version_2_is_created_by_the_same_command(old: str, new: str) -> None:
+    create = '{ act = "array.create" }'
+    assert compiled(create, 2, old) == compiled(create, 3, new)
+
+
+def test_an_array_is_created_where_the_oracle_expects_its_data() -> None:
+    command, *_ = compiled('{ act = "array.create" }', 3, 'level = "raid6", disks = 5, layout = "right-symmetric"')
+    assert {"--layout=right-symmetric", "--data-offset=2048", "--size=1024"} < set(command[1])
+    assert command[1][-5:] == [f"@{number}" for number in range(5)]
 
 
 def test_a_grown_array_is_known_to_the_next_step() -> None:
     text = (
         '{ act = "array.add", disk = 4 }, { act = "array.grow", members = 5 }, { act = "array.grow", level = "raid6" }'
     )
-    commands = [step[1] for step in compiled(text, 2) if step[0] == "run"]
+    commands = [step[1] for step in compiled(text, 3) if step[0] == "run"]
     assert commands[1] == ["mdadm", "--grow", "/dev/md0", "--raid-devices=5"]
     assert "--level=6 --raid-devices=6" in commands[3][2]

@@ -97,6 +97,7 @@ def test_a_stopped_array_is_reported_with_the_command_that_starts_it(session: La
         session.array("md0").status()
     assert "raidlab array assemble md0" in caught.value.hint
     assert session.array("md0").assemble().lines() == ["mdadm --assemble --run /dev/md0 /dev/ubda /dev/ubdb"]
+    assert session.array("md0").assemble(disks=["disk02"]).lines() == ["mdadm --assemble --run /dev/md0 /dev/ubdb"]
 
 
 def test_only_disks_that_hold_something_lose_data_when_all_are_made_blank(
