@@ -48,10 +48,9 @@ import msgspec
 
 from lab import __version__
 from lab.errors import LabError, MachineLost, ResultError, SpecError, ToolMissing
-from lab.faults.arrays import BLOCK_BYTES
+from lab.faults.arrays import BLOCK_BYTES, DRIVES
 from lab.faults.guest.ledger import ALL
 from lab.faults.history import (
-    DRIVES,
     Act,
     ActKind,
     Bounds,
@@ -61,7 +60,6 @@ from lab.faults.history import (
     PlannedStep,
     Write,
     commands,
-    creation,
     generated,
     job_of,
     node,
@@ -322,7 +320,9 @@ def repeated(
     return Repeats(tuple(outcomes), cpu_count, release)
 
 
-FINDING_FORMAT = 1
+FINDING_FORMAT = 2
+FINDING_FORMATS = range(1, FINDING_FORMAT + 1)
+"""Formats that can be read. In format 1, some acts have other names (``ActKind``)."""
 _FINDING, _HISTORY = "finding.json", "history.json"
 
 
@@ -420,9 +420,9 @@ class FindingStore:
 
     def _read(self, folder: Path) -> StoredFinding:
         record = read_own_json(folder / _FINDING, FindingRecord)
-        if record.format_version != FINDING_FORMAT:
+        if record.format_version not in FINDING_FORMATS:
             raise ResultError(
-                f"'{folder}' has format {record.format_version}, but this raidlab reads {FINDING_FORMAT}",
+                f"'{folder}' has format {record.format_version}, but this raidlab reads up to {FINDING_FORMAT}",
                 hint="read it with the raidlab version that made it",
             )
         return StoredFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)
@@ -435,7 +435,7 @@ _SCRIPT = Path(__file__).with_name("commands.sh.in")
 def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
     """Return the contents of commands.sh."""
     shape, blocks = history.shape, history.shape.block_map().blocks
-    words = [word.replace("/dev/drive", "/dev/mapper/drive") for word in creation(shape)]
+    words = [word.replace("/dev/drive", "/dev/mapper/drive") for word in shape.spec.create_argv]
     lines = [
         *(shlex.join(words), *_started(history)),
         *(f"# A generation of every block, {BLOCK_BYTES} bytes each.",),
@@ -474,14 +474,14 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
     simple = {
         ActKind.SCRUB: f"echo {act.word} >/sys/block/md0/md/sync_action; idle; cat /sys/block/md0/md/mismatch_cnt",
         ActKind.PULL: f"table {act.drive} error; look",
-        ActKind.PLUG: f'table {act.drive} "$(linear {act.drive})"',
+        ActKind.PLUG_IN: f'table {act.drive} "$(linear {act.drive})"',
         ActKind.PAUSE: f"sleep {act.number / 1000}",
         ActKind.IDLE: "wait; idle; look",
         ActKind.CHECK: "look",
         ActKind.RESTART: "wait; mdadm --stop /dev/md0; start; look",
         ActKind.FORCE: "wait; mdadm --stop /dev/md0; start; look",
     }
-    if act.kind is ActKind.LOAD:
+    if act.kind is ActKind.WRITES:
         depth = history.shape.depth
         if depth > 1:
             yield f"# In raidlab, up to {depth} of these are in flight together, some even when the next act begins."
@@ -489,7 +489,7 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
             yield f"w {first} {count}{' dsync' * is_through}" if count else "flush"
     elif act.kind is ActKind.SLOW:
         yield f'table {act.drive} "delay ${{loop[{act.drive}]}} 0 {act.number}"'
-    elif act.kind is ActKind.CORRUPT:
+    elif act.kind is ActKind.SPOIL:
         yield from _corruption(act)
     elif act.kind is ActKind.CUT:
         yield from _power_cut(act)
@@ -640,7 +640,7 @@ class Shrinker:
                 before = self.smallest
                 self._reduce(self.smallest.acts, lambda acts: _with_acts(self.smallest, acts))
                 for index in range(len(self.smallest.acts)):
-                    if self.smallest.acts[index].kind is ActKind.LOAD:
+                    if self.smallest.acts[index].kind is ActKind.WRITES:
                         self._reduce(self.smallest.acts[index].writes, partial(self._with_writes, index))
                 if self.smallest == before or self.left <= 0 or self._is_stopped():
                     return self.smallest

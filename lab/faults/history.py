@@ -28,12 +28,12 @@ from typing import Any
 
 import msgspec
 
-from lab.arrays import operations
+from lab.actions.arrays import Add, Fail, ReAdd, Remove
 from lab.arrays.levels import Level, level_with_layout
+from lab.arrays.spec import ArraySpec
 from lab.errors import SpecError
-from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, array_spec
+from lab.faults.arrays import BLOCK_BYTES, DRIVES, MD, NODE, BlockMap, HistoryArrays, array_spec
 from lab.faults.guest.ledger import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
-from lab.plans import Plan
 from lab.units import KIB, MIB
 
 NOTHING = "none"
@@ -43,10 +43,14 @@ VERSION = 1
 MOST_SEED = 2**32 - 1
 LEVELS = ("1", "4", "5", "6", "10")
 LAYOUTS = ("n2", "f2", "o2")
-DRIVES = 8
 JOURNAL_DRIVE = DRIVES - 1
 Write = tuple[int, int, int]
 """First block, number of blocks (0 means a flush), and whether the write is O_DSYNC (1 or 0)."""
+
+
+def node(drive: object) -> str:
+    """Return the device node of the drive with this number."""
+    return f"/dev/drive{drive}"
 
 
 class HistoryPolicy(StrEnum):
@@ -72,28 +76,28 @@ class HistoryPolicy(StrEnum):
 
 
 class ActKind(StrEnum):
-    """The kinds of acts."""
+    """The kinds of acts. A word that lessons or scenarios also have means the same operation there."""
 
-    LOAD = "load"
+    WRITES = "writes"
     """Writes, some of which remain in flight."""
-    FAIL = "fail"
-    REMOVE = "remove"
-    ADD = "add"
-    READD = "re-add"
-    REPLACE = "replace"
-    GROW = "grow"
+    FAIL = "array.fail"
+    REMOVE = "array.remove"
+    ADD = "array.add"
+    READD = "array.re-add"
+    REPLACE = "array.replace"
+    GROW = "array.grow"
     """Add ``drive``, and grow the array by one member."""
     ENLARGE = "enlarge"
     """Increase the component size to ``number`` KiB per member."""
-    SCRUB = "scrub"
+    SCRUB = "array.scrub"
     """Scrub; ``word`` is check or repair."""
-    CORRUPT = "corrupt"
+    SPOIL = "spoil"
     """Invert ``number`` bytes of the member while the array is stopped, then check, repair, and rewrite the blocks."""
     SLOW = "slow"
     """Make each request to the drive take ``number`` milliseconds; 0 restores its normal time."""
-    PULL = "pull"
-    PLUG = "plug"
-    CUT = "cut"
+    PULL = "array.pull"
+    PLUG_IN = "array.plug-in"
+    CUT = "power-cut"
     """A power cut. ``word`` says what remains on the drives (guest/ledger.py); ``drive`` is a member lost with it.
 
     If ``is_hasty``, the next act begins before md has completed the recovery.
@@ -106,6 +110,12 @@ class ActKind(StrEnum):
     IDLE = "idle"
     CHECK = "check"
     """Read all blocks."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> ActKind | None:
+        """Return the kind that findings of format 1 call by this name."""
+        old = {"load": cls.WRITES, "corrupt": cls.SPOIL, "plug": cls.PLUG_IN, "cut": cls.CUT}
+        return old.get(str(value)) or next((kind for kind in cls if kind.value == f"array.{value}"), None)
 
 
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -120,7 +130,7 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     is_hasty: bool = False
 
     def title(self) -> str:
-        what = {ActKind.LOAD: f"{len(self.writes)} writes", ActKind.SCRUB: self.word, ActKind.CUT: self.word}
+        what = {ActKind.WRITES: str(len(self.writes)), ActKind.SCRUB: self.word, ActKind.CUT: self.word}
         words = [self.kind.value, what.get(self.kind, "")]
         if self.drive >= 0:
             words.append(f"drive{self.drive}" if self.kind is not ActKind.CUT else f"without drive{self.drive}")
@@ -146,6 +156,20 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
     """
     sync_kib: int = 0
     """Speed limit for syncs in KiB per second; 0 means no limit."""
+
+    @property
+    def spec(self) -> ArraySpec:
+        return array_spec(
+            f"raid{self.level}",
+            [node(drive) for drive in range(self.members)],
+            self.policy.value,
+            size_bytes=self.size_kib * KIB,
+            chunk_bytes=self.chunk_kib * KIB,
+            layout=self.layout or None,
+            journal_device=node(JOURNAL_DRIVE) if self.policy.has_journal else None,
+            assume_clean=not self.has_junk,
+            forces_resync=self.has_junk,
+        )
 
     @property
     def raid(self) -> Level:
@@ -458,7 +482,7 @@ class Chooser:
         elif place < 0.55 and not self.shape.has_junk:
             first, count = blocks - blocks // 8, blocks // 8
         writes = [self._write(first, count) for _ in range(self.chance.choice((2, 4, 8, 16, 24)))]
-        return Act(ActKind.LOAD, writes=tuple(writes))
+        return Act(ActKind.WRITES, writes=tuple(writes))
 
     def _write(self, first: int, count: int) -> Write:
         if self.chance.random() < 0.12:
@@ -547,7 +571,7 @@ class Chooser:
         page = self.chance.randrange(self.shape.size_kib // 4)
         length = self.chance.choice((1, 16, 512))
         return Act(
-            ActKind.CORRUPT, drive, number=length, at=page * BLOCK_BYTES + self.chance.randrange(BLOCK_BYTES - length)
+            ActKind.SPOIL, drive, number=length, at=page * BLOCK_BYTES + self.chance.randrange(BLOCK_BYTES - length)
         )
 
     def slow(self) -> Act:
@@ -569,7 +593,7 @@ class Chooser:
         if drive in self.in_sync:
             self.leave(drive)
             self.faulty.add(drive)
-        return Act(ActKind.PLUG, drive)
+        return Act(ActKind.PLUG_IN, drive)
 
     def cut(self) -> Act:
         self.cuts += 1
@@ -666,46 +690,20 @@ class PlannedStep:
     purpose: Purpose
 
 
-def node(drive: int) -> str:
-    """Return the device node of a drive."""
-    return f"/dev/drive{drive}"
-
-
-def creation(shape: ArrayShape) -> list[str]:
-    """Return the mdadm command line that creates the array."""
-    return list(
-        array_spec(
-            f"raid{shape.level}",
-            [node(drive) for drive in range(shape.members)],
-            shape.policy.value,
-            size_bytes=shape.size_kib * KIB,
-            chunk_bytes=shape.chunk_kib * KIB,
-            layout=shape.layout or None,
-            journal_device=node(JOURNAL_DRIVE) if shape.policy.has_journal else None,
-            assume_clean=not shape.has_junk,
-            forces_resync=shape.has_junk,
-        ).create_argv
-    )
-
-
-_OPERATIONS: Mapping[ActKind, Callable[[str, str], Plan]] = {
-    ActKind.FAIL: operations.fail,
-    ActKind.REMOVE: operations.remove,
-    ActKind.ADD: operations.add,
-    ActKind.READD: operations.re_add,
-    ActKind.GROW: operations.add,
+ACTIONS: Mapping[str, type[Fail | Remove | Add | ReAdd]] = {
+    str(kind.__struct_config__.tag): kind for kind in (Fail, Remove, Add, ReAdd)
 }
-"""Act that is also an action of lab.actions -> the function that plans it."""
+"""The actions of lab.actions from which the command lines of acts follow, by name."""
 
 
-def commands(act: Act, shape: ArrayShape, node_of: Callable[[int], str]) -> Iterator[Sequence[str]]:
+def commands(act: Act, shape: ArrayShape, node_of: Callable[[object], str] = node) -> Iterator[Sequence[str]]:
     """Yield the command lines of an act that is an operation on the array.
 
     Campaigns also do what the lab's own actions avoid but md and mdadm allow: md chooses the spare for a
     replacement, RAID 10 is reshaped, and the component size grows to less than the drives allow.
     """
-    if act.kind in _OPERATIONS:
-        plan = _OPERATIONS[act.kind](ARRAY, node_of(act.drive))
+    if action := Add if act.kind is ActKind.GROW else ACTIONS.get(act.kind):
+        plan = action(disk=str(act.drive)).plan(HistoryArrays(shape.spec, node_of))
         yield from (step.argv for step in plan.steps)
     match act.kind:
         case ActKind.REPLACE:
@@ -750,7 +748,7 @@ class Stepwise:
             # If the journal supports discards, stopping the array may hang (docs/findings.md, journal-stop).
             yield self.part("write", f"/sys/block/drive{JOURNAL_DRIVE}/queue/discard_max_bytes", "0")
         yield self.part("record", drives)
-        yield self.make(Purpose.CREATE, "run", creation(self.shape), COMMAND_SECONDS)
+        yield self.make(Purpose.CREATE, "run", list(self.shape.spec.create_argv), COMMAND_SECONDS)
         yield from self.started()
         yield from self.opened()
         yield self.make(Purpose.FILL, "fill")
@@ -791,7 +789,7 @@ class Stepwise:
         if self.shape.policy is HistoryPolicy.WRITE_BACK:
             yield self.part("write", f"{MD}/journal_mode", "write-back")
 
-    def on_load(self, act: Act) -> Iterator[PlannedStep]:
+    def on_writes(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("load", [list(write) for write in act.writes], self.shape.depth)
 
     # Failing and removing use mdadm's ioctls directly, as starting mdadm takes too long while requests are in flight.
@@ -804,13 +802,13 @@ class Stepwise:
         yield self.make(Purpose.TOOL, "manage", "remove", node(act.drive))
 
     def on_add(self, act: Act) -> Iterator[PlannedStep]:
-        yield from map(self.tool, commands(act, self.shape, node))
+        yield from map(self.tool, commands(act, self.shape))
         yield self.make(Purpose.SEEN, "state")
 
     on_readd = on_replace = on_add
 
     def on_grow(self, act: Act) -> Iterator[PlannedStep]:
-        yield from map(self.tool, commands(act, self.shape, node))
+        yield from map(self.tool, commands(act, self.shape))
         yield self.look()
 
     on_enlarge = on_grow
@@ -819,7 +817,7 @@ class Stepwise:
         yield self.make(Purpose.TOOL, "write", f"{MD}/sync_action", act.word)
         yield self.make(Purpose.SCRUBBED, "idle", IDLE_SECONDS)
 
-    def on_corrupt(self, act: Act) -> Iterator[PlannedStep]:
+    def on_spoil(self, act: Act) -> Iterator[PlannedStep]:
         """Corrupt the member while the array is stopped, because a check would not read what md has in its cache."""
         yield self.part("drain")
         yield from self.rested()
@@ -842,7 +840,7 @@ class Stepwise:
         yield self.part("line", f"pull {act.drive}")
         yield self.look()
 
-    def on_plug(self, act: Act) -> Iterator[PlannedStep]:
+    def on_plug_in(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("line", f"plug {act.drive}")
 
     def on_cut(self, act: Act) -> Iterator[PlannedStep]:

@@ -618,7 +618,7 @@ class HistoryJudge:
         if expected.missing or expected.is_reshaping or self.is_scrub_refused or not act:
             return
         count = int(seen["state"].get("mismatch_cnt") or 0)
-        if act.kind is ActKind.CORRUPT:
+        if act.kind is ActKind.SPOIL:
             if not count and self.has_spoiled:
                 what = f"{act.number} bytes of drive{act.drive} were inverted at {act.at}"
                 self.differ("scrub missed corruption", step, f"{what}, but check counted no mismatches")

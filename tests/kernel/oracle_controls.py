@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from lab.errors import LabError
-from lab.faults.arrays import DATA_OFFSET_BYTES, NODE
+from lab.faults.arrays import DATA_OFFSET_BYTES, DRIVES, NODE
 from lab.faults.campaign import Arena
 from lab.faults.guest.ledger import (
     ACKNOWLEDGED,
@@ -36,11 +36,9 @@ from lab.faults.guest.ledger import (
 )
 from lab.faults.history import (
     COMMAND_SECONDS,
-    DRIVES,
     ArrayShape,
     FaultHistory,
     HistoryPolicy,
-    creation,
     geometries,
     job_of,
     node,
@@ -152,7 +150,7 @@ def _begin(history: FaultHistory, *steps: list[Any]) -> list[list[Any]]:
     mix = {"first": 0, "count": history.shape.block_map().blocks}
     return [
         ["begin", list(range(DRIVES)), 0, ""],
-        ["run", creation(history.shape), COMMAND_SECONDS],
+        ["run", list(history.shape.spec.create_argv), COMMAND_SECONDS],
         *(["open", NODE, mix], ["fill"]),
         *steps,
         ["assemble", list(range(DRIVES)), False],

@@ -239,12 +239,12 @@ def test_shrinking_leaves_only_the_writes_and_acts_that_reproduce_it(played: Pla
     last, needed = LONG.acts[-1], {ONCE[1], ONCE[9]}
 
     def rule(history: FaultHistory) -> str:
-        written = {write for act in history.acts if act.kind is ActKind.LOAD for write in act.writes}
+        written = {write for act in history.acts if act.kind is ActKind.WRITES for write in act.writes}
         return SHOWN if needed <= written and last in history.acts else "unreadable"
 
     shrinker = shrunk_by(played, rule)
     smallest = shrinker.smallest
-    assert {write for act in smallest.acts for write in act.writes if act.kind is ActKind.LOAD} == needed
+    assert {write for act in smallest.acts for write in act.writes if act.kind is ActKind.WRITES} == needed
     assert smallest.acts[-1] == last
     assert len(smallest.acts) <= 3
     assert [len(each.acts) for each in shrinker.steps] == sorted((len(s.acts) for s in shrinker.steps), reverse=True)

@@ -22,6 +22,7 @@ from lab.faults.history import (
     FindingId,
     HistoryPolicy,
     PlannedStep,
+    commands,
     generated,
     geometries,
     job_of,
@@ -30,6 +31,7 @@ from lab.faults.history import (
     part_word,
     planned,
 )
+from lab.faults.scenario import words
 
 SEEDS = range(1, 400)
 
@@ -67,9 +69,9 @@ def test_a_history_is_short_and_keeps_damage_bounded(histories: list[FaultHistor
                 assert 0 <= first <= first + count <= blocks
                 assert is_through in (0, 1)
             # Power is cut, and bytes are spoiled, only where nothing else is odd.
-            if act.kind in (ActKind.CUT, ActKind.CORRUPT, ActKind.GROW):
+            if act.kind in (ActKind.CUT, ActKind.SPOIL, ActKind.GROW):
                 assert not pulled, history.seed
-            pulled = {ActKind.PULL: pulled | {act.drive}, ActKind.PLUG: pulled - {act.drive}}.get(act.kind, pulled)
+            pulled = {ActKind.PULL: pulled | {act.drive}, ActKind.PLUG_IN: pulled - {act.drive}}.get(act.kind, pulled)
             pulled = set() if act.kind is ActKind.FORCE else pulled
 
 
@@ -142,6 +144,13 @@ def test_every_step_is_one_that_the_program_knows_and_can_be_sent(histories: lis
         shapes[history.shape.level, history.shape.policy, altering] = history, steps
     for job in itertools.starmap(job_of, shapes.values()):
         assert json.loads(json.dumps(job)) == job
+
+
+def test_an_act_has_the_word_of_lessons_and_scenarios_for_the_same_operation() -> None:
+    assert set(ActKind) - set(words()) == {"writes", "enlarge", "spoil", "force", "idle"}
+    assert [*commands(Act(ActKind.READD, 2), generated(1).shape)] == [
+        ("mdadm", "--manage", "/dev/md0", "--re-add", "/dev/drive2")
+    ]
 
 
 def test_a_grown_array_has_another_geometry() -> None:

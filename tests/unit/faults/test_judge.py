@@ -326,7 +326,7 @@ def test_rows_with_known_bad_blocks_need_not_fit() -> None:
 
 
 def test_a_scrub_must_count_exactly_the_corrupted_sectors() -> None:
-    act = Act(ActKind.CORRUPT, 2, number=16, at=5000)
+    act = Act(ActKind.SPOIL, 2, number=16, at=5000)
     for drive, count, expected in ((2, "0", ["scrub missed corruption"]), (2, "8", []), (5, "0", [])):
         judge = judge_of(msgspec.structs.replace(act, drive=drive))
         look(judge, {**WHOLE, 5: (-1, "spare")})
@@ -374,7 +374,7 @@ def test_a_scrub_may_count_in_a_new_part_until_md_is_at_rest() -> None:
 
 
 def test_a_corrupted_block_may_be_bad_until_it_is_rewritten() -> None:
-    judge = judge_of(Act(ActKind.CORRUPT, 0, number=16, at=5000))
+    judge = judge_of(Act(ActKind.SPOIL, 0, number=16, at=5000))
     block = next(block for block in range(12) if judge.expected.map.places(block) == [(0, 1)])
     hear(judge, Purpose.SPOILED, ["spoil", "/dev/drive0", 5000, 16], {"bytes": 4096})
     assert look(judge, WHOLE, corrupt(block)) == []
