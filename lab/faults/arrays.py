@@ -282,15 +282,17 @@ class HistoryArray(ArrayOperations):
     def __init__(self, name: str, arrays: HistoryArrays) -> None:
         super().__init__(name)
         self.arrays, self.node_of = arrays, arrays.node_of
+        self.devices = arrays.spec.devices if name == arrays.spec.name else ()
+        """The nodes of the history's own array; those of any other array must be given."""
 
     def assemble(self, *, force: bool = False, disks: Sequence[str] = ()) -> Plan:
-        return operations.assemble(self.name, [*map(self.node_of, disks)] or self.arrays.spec.devices, force=force)
+        return operations.assemble(self.name, [*map(self.node_of, disks)] or self.devices, force=force)
 
     def stop(self) -> Plan:
         return operations.stop(self.name)
 
     def destroy(self) -> Plan:
-        return self.stop() + operations.zero_superblocks(self.arrays.spec.devices)
+        return self.stop() + operations.zero_superblocks(self.devices)
 
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
         return operations.fail(self.name, self.node_of(disk), breaks_array=breaks_array)

@@ -1193,7 +1193,7 @@ def _with_names(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def step_of(tree: Mapping[str, Any], source: str, create: Create | None = None) -> SceneStep:
-    """Return the step that a table describes; ``create`` is what ``array.create`` stands for.
+    """Return the step that a table describes; ``create`` is what ``array.create`` without arguments stands for.
 
     Raises SpecError, with the nearest name in its hint, if a name, an argument or a fact is unknown.
     """
@@ -1203,7 +1203,7 @@ def step_of(tree: Mapping[str, Any], source: str, create: Create | None = None) 
     kind = words().get(str(tree.get("act")), SceneAction)
     if issubclass(kind, Action):
         written = _with_names(written)
-    if create and kind is Create:
+    if create and kind is Create and len(written) == 1:
         written |= msgspec.to_builtins(create)
     does = make_tagged(written, words(), what="step", key="act", where=source)
     step = convert_tree({**framing, "does": does}, SceneStep, source=source)

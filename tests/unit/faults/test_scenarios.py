@@ -387,6 +387,14 @@ def test_an_array_is_created_where_the_oracle_expects_its_data() -> None:
     assert command[1][-5:] == [f"@{number}" for number in range(5)]
 
 
+def test_another_array_is_created_and_assembled_from_the_named_drives() -> None:
+    other = 'array = "md1", level = "raid1", disks = [6, 7]'
+    made = [step[1][-4:] for step in compiled(f'{{ act = "array.create", {other} }}', 3) if step[0] == "run"]
+    assert made == [["--size=1024", "--bitmap=none", "@6", "@7"]]
+    with pytest.raises(SpecError, match="array md1: no members to assemble it from"):
+        compiled('{ act = "array.assemble", array = "md1" }', 3)
+
+
 def test_a_grown_array_is_known_to_the_next_step() -> None:
     text = (
         '{ act = "array.add", disk = 4 }, { act = "array.grow", members = 5 }, { act = "array.grow", level = "raid6" }'
