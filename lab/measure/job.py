@@ -117,24 +117,33 @@ class FioRun:
         """
         finished: list[Finished] = []
         for invocation in invocations:
+            measures = invocation.phase is not FioPhase.PREPARE
             self._lab.guard.check(invocation.step())
             with self._lock:
                 if self._stop.is_set():
                     break
                 self._command = command = self._lab.machine.stream(
-                    invocation.argv,
-                    stdin_text=invocation.stdin_text,
-                    is_aside=self._is_aside and invocation.phase is not FioPhase.PREPARE,
+                    invocation.argv, stdin_text=invocation.stdin_text, is_aside=self._is_aside and measures
                 )
             self.has_begun.set()
+            cut = WindowCut(invocation.window) if invocation.window else None
+            feed = LiveFeed(cut, self._workload.request_bytes, is_due=self._is_due)
             try:
-                ended = self._follow(command, invocation)
+                for interval in feed.intervals(command.chunks()):
+                    if measures:
+                        self._on_live(interval)
+            except BaseException:
+                # Its output would have no reader.
+                with suppress(LabError):
+                    command.stop()
+                raise
             finally:
                 with self._lock:
                     self._command = None
-            if ended is None or (self.is_stopped and not ended.figures.sections):
+            ended = self._ended(invocation, feed, command.result())
+            if self.is_stopped and not (ended and ended.figures.sections):
                 break
-            if invocation.phase is not FioPhase.PREPARE:
+            if ended and measures:
                 finished.append(ended)
         return tuple(finished)
 
@@ -148,29 +157,16 @@ class FioRun:
             with suppress(MachineLost):
                 command.stop()
 
-    def _follow(self, command: RunningCommand, invocation: Invocation) -> Finished | None:
-        """Read the output of a process to its end; None if it was stopped before it printed any figures."""
-        cut = WindowCut(invocation.window) if invocation.window else None
-        feed = LiveFeed(cut, self._workload.request_bytes, is_due=self._is_due)
-        on_interval = self._on_live if invocation.phase is not FioPhase.PREPARE else lambda _: None
-        try:
-            for chunk in command.chunks():
-                for interval in feed.feed(chunk):
-                    on_interval(interval)
-            for interval in feed.finish():
-                on_interval(interval)
-        except BaseException:
-            # Its output would have no reader.
-            with suppress(LabError):
-                command.stop()
-            raise
-        result = command.result()
+    def _ended(self, invocation: Invocation, feed: LiveFeed, result: CommandResult) -> Finished | None:
+        """Return a process with its figures; None if it was stopped before it printed any."""
         if self._workload.program is LoadProgram.DD:
             figures = parse_dd(result.stderr, self._workload, exit_status=result.status)
-            return Finished(invocation, figures, result, _longest_seconds(figures))
-        if not feed.last_document and self.is_stopped:
+        elif self.is_stopped and not feed.last_document:
             return None
-        figures = feed.figures(exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped)
+        else:
+            figures = feed.figures(
+                exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped
+            )
         if self._lab.machine.facts.is_virtual_time:
             # Computation takes no virtual time.
             figures = msgspec.structs.replace(figures, fio_user_cpu_percent=None, fio_system_cpu_percent=None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import msgspec
 
@@ -120,12 +121,11 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class DocumentSplitter:
-    """Splits fio's standard output, which is fed in pieces, into complete JSON documents.
+    """Splits fio's standard output, which arrives in pieces, into complete JSON documents.
 
     fio prints documents in sequence, each from a line ``{`` to a line ``}``, with notes between them.
     """
 
-    _line: str = ""
     _document: list[str] | None = None
     notes: tuple[str, ...] = ()
     """The lines outside documents."""
@@ -134,27 +134,21 @@ class DocumentSplitter:
     def is_inside_document(self) -> bool:
         return self._document is not None
 
-    def feed(self, chunk: str) -> Iterator[str]:
-        *lines, self._line = (self._line + chunk).split("\n")
-        for line in lines:
-            yield from self._take(line)
-
-    def finish(self) -> Iterator[str]:
-        """Yield the document at the end of the output, if its last line has no line feed."""
-        line, self._line = self._line, ""
-        yield from self._take(line)
-
-    def _take(self, line: str) -> Iterator[str]:
-        line = line.removesuffix("\r")
-        if line == "{":
-            self._document = [line]
-        elif self._document is not None:
-            self._document.append(line)
-            if line == "}":
-                yield "\n".join(self._document) + "\n"
-                self._document = None
-        elif line.strip():
-            self.notes = (*self.notes, line.strip())
+    def documents(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield each document as soon as it is complete. The last line of the output may have no line feed."""
+        rest = ""
+        for chunk in chain(chunks, ["\n"]):
+            *lines, rest = (rest + chunk).split("\n")
+            for line in (each.removesuffix("\r") for each in lines):
+                if line == "{":
+                    self._document = [line]
+                elif self._document is not None:
+                    self._document.append(line)
+                    if line == "}":
+                        yield "\n".join(self._document) + "\n"
+                        self._document = None
+                elif line.strip():
+                    self.notes = (*self.notes, line.strip())
 
 
 def _decode_document(text: str) -> FioDocument:
@@ -403,7 +397,7 @@ class LiveInterval:
 
 @dataclass(slots=True)
 class LiveFeed:
-    """Converts fio's standard output, which is fed in pieces, to intervals, and at the end to figures.
+    """Converts fio's standard output to intervals, and at the end to figures.
 
     Raises WorkloadError if the JSON is invalid.
     """
@@ -419,21 +413,31 @@ class LiveFeed:
     """Time from the first request to the newest document, by fio's clock."""
     is_due: Callable[[], bool] = lambda: True
     """Whether to return an interval now; otherwise it is merged into the next one."""
-    _before: FioDocument | None = None
-    _held_back: FioDocument | None = None
 
-    def feed(self, chunk: str) -> list[LiveInterval]:
-        """Return the intervals that ``chunk`` completes, often none."""
-        return self._intervals(list(self.splitter.feed(chunk)))
+    def intervals(self, chunks: Iterable[str]) -> Iterator[LiveInterval]:
+        """Yield the intervals of fio's output, which arrives in pieces, as soon as they are complete.
 
-    def finish(self) -> list[LiveInterval]:
-        """Return the intervals at the end of the output. The last may be very short; without I/O, it is omitted."""
-        found = self._intervals(list(self.splitter.finish()))
-        sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
-        self._held_back = None
-        parts = [each for each in (sliver.reads, sliver.writes) if each] if sliver else []
-        has_answers = any(each.total_ios or each.io_bytes for each in parts)
-        return [*found, sliver] if sliver and has_answers else found
+        The last interval may be very short; without I/O, it is omitted.
+        """
+        before: FioDocument | None = None
+        held_back: FioDocument | None = None
+        for text in self.splitter.documents(chunks):
+            document = _decode_document(text)
+            self.last_document, self.load_seconds = text, load_seconds(document)
+            if self.cut:
+                self.cut.see(text, document)
+            # Percentiles take long. They are computed only for intervals that are returned.
+            is_sliver = _seconds_between(before, document) < _SLIVER_SECONDS or not self.is_due()
+            held_back = document if is_sliver else None
+            interval = None if is_sliver else difference(before, document, self.block_bytes)
+            if interval:
+                before = document
+                if self.cut and self.load_seconds <= self.cut.window.warmup_seconds:
+                    interval = replace(interval, is_warmup=True)
+                yield interval
+        last = difference(before, held_back, self.block_bytes) if held_back else None
+        if last and any(each and (each.total_ios or each.io_bytes) for each in (last.reads, last.writes)):
+            yield last
 
     def figures(self, *, exit_status: int = 0, stderr_text: str = "", accept_interrupted: bool = False) -> JobFigures:
         """Return the figures of the measured interval, or of the whole run, from the finished process's last document.
@@ -472,24 +476,6 @@ class LiveFeed:
             raw_json=self.last_document,
         )
         return self.cut.figures(whole, self.block_bytes) if self.cut else whole
-
-    def _intervals(self, texts: list[str]) -> list[LiveInterval]:
-        found = []
-        for text in texts:
-            document = _decode_document(text)
-            self.last_document, self.load_seconds = text, load_seconds(document)
-            if self.cut:
-                self.cut.see(text, document)
-            # Percentiles take long. They are computed only for intervals that are returned.
-            is_sliver = _seconds_between(self._before, document) < _SLIVER_SECONDS or not self.is_due()
-            self._held_back = document if is_sliver else None
-            interval = None if is_sliver else difference(self._before, document, self.block_bytes)
-            if interval:
-                self._before = document
-                if self.cut and self.load_seconds <= self.cut.window.warmup_seconds:
-                    interval = replace(interval, is_warmup=True)
-                found.append(interval)
-        return found
 
 
 def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:

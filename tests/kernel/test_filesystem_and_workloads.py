@@ -119,8 +119,7 @@ def test_verify_rereads_and_notices_a_changed_block(module_rig: Rig, raw: LoadTa
         chosen = invocations[number]
         result = lab.machine.run(chosen.argv, stdin_text=chosen.job_text, check=False)
         feed = LiveFeed()
-        feed.feed(result.stdout)
-        feed.finish()
+        list(feed.intervals([result.stdout]))
         feed.figures(exit_status=result.status, stderr_text=result.stderr)
 
     for number in range(len(invocations)):

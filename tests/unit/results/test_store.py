@@ -46,7 +46,7 @@ def draft(record_id: str = "20261121T100000Z-x") -> ResultRecord:
 
 def cell(repeat: int = 0) -> CellRecord:
     feed = LiveFeed()
-    feed.feed(RAW.read_text())
+    list(feed.intervals([RAW.read_text()]))
     return records.cell("md0", "rand-mix-4k", repeat, figures=feed.figures())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +139,10 @@ def test_cut_or_scribbled_output_is_figures_or_a_lab_error(data: st.DataObject) 
 def test_the_splitter_does_not_care_where_chunks_end(cuts: list[int]) -> None:
     text = captured("sigint.stdout")
     whole = DocumentSplitter()
-    expected = [*whole.feed(text), *whole.finish()]
-    splitter, rest = DocumentSplitter(), text
-    found: list[str] = []
-    for cut in cuts:
-        found += splitter.feed(rest[:cut])
-        rest = rest[cut:]
-    found += [*splitter.feed(rest), *splitter.finish()]
+    expected = list(whole.documents([text]))
+    splitter = DocumentSplitter()
+    edges = [0, *accumulate(cuts), len(text)]
+    found = list(splitter.documents(text[begin:end] for begin, end in pairwise(edges)))
     assert found == expected
     assert len(found) == 5
     assert splitter.notes == ("fio: terminating on signal 2",)
@@ -153,7 +150,7 @@ def test_the_splitter_does_not_care_where_chunks_end(cuts: list[int]) -> None:
 
 def test_a_torn_document_does_not_take_the_next_with_it() -> None:
     text = captured("mix.stdout")
-    assert len(list(DocumentSplitter().feed(text[:400] + "\n" + text))) == 1
+    assert len(list(DocumentSplitter().documents([text[:400] + "\n" + text]))) == 1
 
 
 def test_serial_line_ends_are_understood() -> None:
@@ -161,7 +158,7 @@ def test_serial_line_ends_are_understood() -> None:
 
 
 def fed(feed: LiveFeed, *texts: str) -> list[LiveInterval]:
-    return [interval for text in texts for interval in feed.feed(text)] + feed.finish()
+    return list(feed.intervals(texts))
 
 
 def intervals(name: str) -> list[LiveInterval]:
@@ -252,12 +249,9 @@ def test_a_warmup_without_an_answer_is_left_behind_by_its_clock() -> None:
 
 def test_a_new_start_without_latencies_is_seen_by_its_clock() -> None:
     # With gtod_reduce there are no bins; the second document is from after the end of the warm-up.
-    feed = LiveFeed(block_bytes=4096)
-    found = [
-        interval
-        for clock, answers in ((250, 1000), (200, 1500), (450, 3000))
-        for interval in feed.feed(printed(clock, answers, answers, has_latencies=False))
-    ]
+    counted = ((250, 1000), (200, 1500), (450, 3000))
+    texts = [printed(clock, answers, answers, has_latencies=False) for clock, answers in counted]
+    found = fed(LiveFeed(block_bytes=4096), *texts)
     assert [(each.interval_seconds, each.reads.total_ios) for each in found if each.reads] == [
         (0.25, 1000),
         (0.2, 1500),
