@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -164,7 +164,7 @@ class Bench:
         self.records = {array.name: array for array in run.journal.record.arrays}
         """Records of all arrays built so far, including those built before an interruption."""
         self.findings: list[LintFinding] = []
-        """Lint findings on all arrays built so far."""
+        """Lint findings on the kernel and on all arrays built so far."""
         self._run = run
         self._lab = run.lab
         self._experiment = run.experiment
@@ -440,13 +440,7 @@ def run_experiment(
         _report_incomplete(store, experiment, request)
     clock = request.host.clock
     stopwatch = Stopwatch(clock, request.started_seconds)
-    findings = lint_experiment(experiment)
-    require_sound(findings, experiment, request.allowed_rules)
-    for stamp in summarised(findings):
-        request.on_notice(f"lint: {stamp}")
-    if experiment.why:
-        request.on_notice(experiment.why)
-    require_room(make_folder(store.root, what="the folder for results"), RESULT_ROOM_BYTES, "results")
+    _require_ready(store, experiment, request)
     target = with_fitting_time(request.target, request.host, experiment.disk_specs, request.on_notice)
     done = earlier.done_keys if earlier else ()
     progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled, done)
@@ -471,15 +465,32 @@ def run_experiment(
             journal = store.resume(earlier.id)
         else:
             journal = store.begin(_draft(clock, experiment, text, seed, conditions))
-        run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
+        runner = CellRunner(Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules))
         try:
-            with journal:
-                return ExperimentRunner(run).run()
+            with journal, runner.finishing():
+                runner.prepare()
+                for cell in runner.due_cells():
+                    runner.measure(cell)
+                rebuilds = RebuildRunner(runner)
+                for rebuild in runner.due_rebuilds:
+                    rebuilds.measure(rebuild)
+            return journal.record
         except BaseException as error:
             _report_stored(error, journal, request.on_notice)
             if not earlier:
                 _discard_if_empty(store, journal.record)
             raise
+
+
+def _require_ready(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
+    """Report the lint findings. Raises ExperimentError if a rule refuses the run, ResultError if there is no room."""
+    findings = lint_experiment(experiment)
+    require_sound(findings, experiment, request.allowed_rules)
+    for stamp in summarised(findings):
+        request.on_notice(f"lint: {stamp}")
+    if experiment.why:
+        request.on_notice(experiment.why)
+    require_room(make_folder(store.root, what="the folder for results"), RESULT_ROOM_BYTES, "results")
 
 
 def _discard_if_empty(store: ResultStore, record: ResultRecord) -> None:
@@ -555,8 +566,8 @@ def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callabl
     error.hint = "; ".join(hints)
 
 
-class ExperimentRunner:
-    """Runs an experiment, or the rest of an interrupted run. Cells in the journal are not measured again."""
+class CellRunner:
+    """Measures the cells of a run, or the rest of an interrupted run. Cells in the journal are not measured again."""
 
     def __init__(self, run: Run) -> None:
         self.this_run = run
@@ -565,41 +576,21 @@ class ExperimentRunner:
         self._journal = run.journal
         self._progress = run.progress
         self._notes: list[str] = []
-        self._findings: list[LintFinding] = []
         self.bench = Bench(run)
         self.rates: DiskRates | None = None
+        self._due, self.due_rebuilds = remaining(run.experiment, run.journal.record.done_keys)
         self._spare = SpareMeasurements(
             len(planned_keys(run.experiment)), used=sum(cell.disturbed_before for cell in run.journal.record.cells)
         )
         self._idle_baseline = 0.0
 
-    def run(self) -> ResultRecord:
-        """Measure the missing cells and finish the record.
-
-        If an error ends the run, the record is finished as incomplete before the error is raised.
-        """
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Stop the arrays at the end of the context, and finish the record, which is incomplete after an error."""
         status = RunStatus.INCOMPLETE
         try:
-            jobs, rebuilds = remaining(self._experiment, self._journal.record.done_keys)
-            if jobs or rebuilds or wide_cells(self._experiment, self._journal.record):
-                self._findings += lint_kernel(self._lab)
-                self._probe()
-                if self._experiment.disks.sharing is Sharing.SEPARATE:
-                    # All arrays exist at the same time, so measurements can alternate.
-                    for plan in self._experiment.arrays:
-                        self.bench.array(plan.id)
-                self._progress.doing("measure the idle machine", IDLE_SECONDS)
-                with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
-                    self._lab.machine.clock.sleep(IDLE_SECONDS)
-                if idle := recorder.samples:
-                    self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
-                for cell in jobs:
-                    self._measure_cell(cell)
-                self._measure_until_narrow()
-                rebuild_runner = RebuildRunner(self)
-                for rebuild in rebuilds:
-                    rebuild_runner.measure(rebuild)
-                self.bench.take_apart()
+            yield
+            self.bench.take_apart()
             status = RunStatus.COMPLETE
         except MachineLost:
             raise
@@ -609,25 +600,54 @@ class ExperimentRunner:
         finally:
             record, arrays = self._journal.record, self.bench.records
             built = [arrays[plan.id] for plan in self._experiment.arrays if plan.id in arrays]
-            findings = [*self._findings, *self.bench.findings]
-            found = stamps_of(self._experiment, record.conditions, findings, record.cells)
+            found = stamps_of(self._experiment, record.conditions, self.bench.findings, record.cells)
             wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
-            record = self._journal.finish(
+            self._journal.finish(
                 status=status,
                 timings=self.this_run.stopwatch.timings(record.timings),
                 stamps=(*found, *wide, *self._notes),
                 changes=msgspec.structs.replace(record, arrays=tuple(built)),
             )
-        return record
 
-    def _probe(self) -> None:
-        experiment = self._experiment
+    def due_cells(self) -> Iterator[Cell]:
+        """Yield the missing cells, then those with a wide interval in rounds.
+
+        The rounds end when no interval is wide or ``most_repeats`` is reached.
+        """
+        yield from self._due
+        for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
+            record = self._journal.record
+            wide = wide_cells(self._experiment, record)
+            if not wide:
+                return
+            for cell in extra_cells(self._experiment, repeat, wide, len(record.cells)):
+                if cell.key not in record.done_keys:
+                    yield cell
+
+    def prepare(self) -> None:
+        """Probe a disk, build the arrays that exist at the same time, and measure the idle machine, if anything is due.
+
+        Raises ExperimentError if the lint rejects an array.
+        """
+        experiment, machine = self._experiment, self._lab.machine
+        if not (self._due or self.due_rebuilds or wide_cells(experiment, self._journal.record)):
+            return
+        self.bench.findings += lint_kernel(self._lab)
         if experiment.rebuild or experiment.disks.model:
             self._progress.doing("probe one disk", 9.0)
             workloads = [job.build() for job in experiment.jobs]
             with self.this_run.stopwatch.aside():
                 self.rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=bool(experiment.rebuild))
             self.bench.mark_used(self._lab.disks[0])
+        if experiment.disks.sharing is Sharing.SEPARATE:
+            # All arrays exist at the same time, so measurements can alternate.
+            for plan in experiment.arrays:
+                self.bench.array(plan.id)
+        self._progress.doing("measure the idle machine", IDLE_SECONDS)
+        with Recorder(machine, None, (), hertz=experiment.sampling_hertz) as recorder:
+            machine.clock.sleep(IDLE_SECONDS)
+        if idle := recorder.samples:
+            self._idle_baseline = busy_fraction(idle[0], idle[-1]) or 0.0
 
     def options(self, workload: Workload) -> MeasureOptions:
         return MeasureOptions(
@@ -635,24 +655,16 @@ class ExperimentRunner:
             seed=self._experiment.seed,
             hertz=self._experiment.sampling_hertz,
             idle_baseline=self._idle_baseline,
+            on_sample=self._progress.on_sample,
+            is_cancelled=self._progress.is_cancelled,
         )
 
     def drop_caches(self, built: BuiltArray) -> tuple[str, ...]:
         target = built.target
         return make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
 
-    def run_load(self, built: BuiltArray, workload: Workload, repeat: int) -> Measured:
-        return run_workload(
-            self._lab,
-            built.target,
-            workload,
-            self.options(workload),
-            repeat=repeat,
-            on_sample=self._progress.on_sample,
-            is_cancelled=self._progress.is_cancelled,
-        )
-
-    def _measure_cell(self, cell: Cell) -> None:
+    def measure(self, cell: Cell) -> None:
+        """Measure one cell, again if it was disturbed, and store it with its lint findings."""
         built, workload = self.bench.array(cell.array), cell.workload
         is_cold = self._experiment.cache is Cache.COLD
         events: tuple[str, ...] = ()
@@ -665,7 +677,9 @@ class ExperimentRunner:
                 self._progress.doing(self._label(cell, disturbed_before), load_seconds(workload) + 1.5)
                 started = utc_second_text(self._lab.host.clock)
                 try:
-                    measured = self.run_load(built, workload, cell.repeat)
+                    measured = run_workload(
+                        self._lab, built.target, workload, self.options(workload), repeat=cell.repeat
+                    )
                 except MeasurementDisturbed:
                     if not self._spare.take(None, 0.0, disturbed_before):
                         raise
@@ -699,17 +713,6 @@ class ExperimentRunner:
         of = f"{fewest} to {most}" if most > fewest else str(fewest)
         label = f"{self._experiment.array(cell.array).label}: {cell.workload.title}, repeat {cell.repeat + 1} of {of}"
         return f"{label}{', again: disturbed' if disturbed_before else ''}"
-
-    def _measure_until_narrow(self) -> None:
-        """Repeat the cells with a wide interval in rounds, until no interval is wide or ``most_repeats`` is reached."""
-        for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
-            record = self._journal.record
-            wide = wide_cells(self._experiment, record)
-            if not wide:
-                return
-            for cell in extra_cells(self._experiment, repeat, wide, len(record.cells)):
-                if cell.key not in record.done_keys:
-                    self._measure_cell(cell)
 
     def cell_record(
         self, built: BuiltArray, workload: Workload, measured: Measured, phase: str, repeat: int, order_index: int
@@ -757,7 +760,7 @@ class ExperimentRunner:
 class RebuildRunner:
     """Measures the rebuilds of a run, one after the other."""
 
-    def __init__(self, runner: ExperimentRunner) -> None:
+    def __init__(self, runner: CellRunner) -> None:
         self._runner = runner
         self._run = runner.this_run
         self._lab = self._run.lab
@@ -870,7 +873,7 @@ class RebuildRunner:
         self._runner.drop_caches(built)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._run.progress.doing(label, load_seconds(load) + 1.5)
-        measured = self._runner.run_load(built, load, cell.repeat)
+        measured = run_workload(self._lab, built.target, load, self._runner.options(load), repeat=cell.repeat)
         self._add_cell(cell, built, load, measured, phase)
         recordings.append(Recording(phase, measured.samples))
         return PhaseRecord(name=phase, seconds=load.runtime_seconds)

@@ -282,6 +282,9 @@ class MeasureOptions:
     seed: int = 0
     hertz: float = DEFAULT_HERTZ
     idle_baseline: float = 0.0
+    on_sample: Callable[[Sample], None] = lambda _: None
+    is_cancelled: Callable[[], bool] = lambda: False
+    """Called at every sample; the job is stopped when it returns True."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,14 +335,11 @@ def run_workload(
     options: MeasureOptions,
     *,
     repeat: int = 0,
-    on_sample: Callable[[Sample], None] = lambda _: None,
-    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Measured:
     """Run one repeat of a workload while sampling.
 
-    ``is_cancelled`` is called at every sample; fio is stopped when it returns true.
     Raises WorkloadError if the files do not fit, fio fails or the data do not verify, SpecError if the times are
-    inconsistent, and RunCancelled if ``is_cancelled`` returns true.
+    inconsistent, and RunCancelled if ``options.is_cancelled`` returns True.
     """
     job_target = target.job_target(repeat=repeat, file_bytes=options.file_bytes, seed=options.seed)
     if workload.program is LoadProgram.DD:
@@ -351,15 +351,15 @@ def run_workload(
     fio = FioRun(lab, workload)
 
     def on_recorded(sample: Sample) -> None:
-        if is_cancelled():
+        if options.is_cancelled():
             fio.stop()
-        on_sample(sample)
+        options.on_sample(sample)
 
     waited = lab.machine.waited_seconds()
     began = lab.host.clock.monotonic_seconds()
     with Recorder(lab.machine, target.array, target.members, hertz=options.hertz, on_sample=on_recorded) as recorder:
         parts = fio.run(invocations)
-        if fio.is_stopped or is_cancelled():
+        if fio.is_stopped or options.is_cancelled():
             raise RunCancelled(f"{workload.title} was stopped before it was complete")
     waited_fraction = _waited_fraction(lab, waited, began)
     first = parts[0]

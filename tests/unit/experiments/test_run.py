@@ -282,12 +282,12 @@ def test_one_of_which_nothing_is_known_is_made_again_and_then_an_error(monkeypat
     built = SimpleNamespace(target=SimpleNamespace(file_system=None, device=""), disks=(), parity_arrays=())
     monkeypatch.setattr(Bench, "array", lambda *_: built)
     planned = experiment()
-    journal = SimpleNamespace(record=SimpleNamespace(cells=(), arrays=()))
+    journal = SimpleNamespace(record=SimpleNamespace(cells=(), arrays=(), done_keys=()))
     progress = SimpleNamespace(doing=lambda *_: None, on_sample=None, is_cancelled=None)
     lab = SimpleNamespace(host=SimpleNamespace(clock=HostClock()))
     this_run = SimpleNamespace(lab=lab, experiment=planned, journal=journal, progress=progress)
     with pytest.raises(MeasurementDisturbed, match="reported nothing"):
-        run.ExperimentRunner(cast("Run", this_run))._measure_cell(cells(planned)[0])
+        run.CellRunner(cast("Run", this_run)).measure(cells(planned)[0])
     assert len(tries) == MEASURED_AGAIN + 1
 
 
