@@ -302,11 +302,12 @@ class Experiments:
         before = set(store.ids())
         try:
             usual = parse_target(self._frontend.lab.target or "uml:")
-            target = resumed_target(store.incomplete(resumed), usual) if resumed else usual
+            earlier = store.incomplete(resumed) if resumed else None
+            target = resumed_target(earlier, usual) if earlier else usual
             request, released = request_of(self._frontend, progress, cancelled, target)
             with released:
-                if resumed:
-                    return resume_experiment(resumed, request)
+                if earlier:
+                    return resume_experiment(earlier, request)
                 return run_experiment(*find_experiment(view.experiment), request)
         except LabError:
             view.result_id = resumed or _stored_id(store, before)

@@ -86,11 +86,14 @@ def run(
     with ProgressBar(quiet=context.quiet) as bar:
         request = replace(run_request(context, bar), allowed_rules=frozenset(allow or ()))
         begun = replace(request, started_seconds=_process_started_seconds(context.host.files))
-        if resume is not None and not named_target():
-            begun = replace(begun, target=resumed_target(context.results.incomplete(resume), context.target))
-        record = run_experiment(*chosen, begun, seed=seed) if chosen else resume_experiment(resume or "", begun)
-        if verify_repeat and chosen:
-            _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
+        if chosen:
+            record = run_experiment(*chosen, begun, seed=seed)
+            if verify_repeat:
+                _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
+        else:
+            earlier = context.results.incomplete(resume or "")
+            target = context.target if named_target() else resumed_target(earlier, context.target)
+            record = resume_experiment(earlier, replace(begun, target=target))
     try:
         if csv is not None:
             write_file(csv, csv_of(record).encode())

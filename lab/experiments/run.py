@@ -395,12 +395,8 @@ class RunRequest:
     """Start of the user's command on the host's clock; None for now."""
 
 
-def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
-    """Resume an incomplete result under equal conditions; ``latest`` is the newest incomplete one.
-
-    Raises ExperimentError if the machine has changed, and ResultError if there is nothing to resume.
-    """
-    earlier = ResultStore(request.host.state.results).incomplete(name)
+def resume_experiment(earlier: ResultRecord, request: RunRequest) -> ResultRecord:
+    """Resume an incomplete result under equal conditions. Raises ExperimentError if the machine has changed."""
     experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
     check(experiment)
     return run_experiment(experiment, earlier.experiment_toml, request, seed=earlier.seed, earlier=earlier)

@@ -78,7 +78,7 @@ def test_a_cancelled_run_ends_at_once_keeps_its_results_and_can_be_resumed(tmp_p
     assert [cell.workload for cell in kept.cells] == ["rand-write-4k"]
     assert kept.missing_keys == ("mirror/rand-read-4k/healthy/0",)
     with pytest.raises(RunCancelled):
-        resume_experiment("latest", request)
+        resume_experiment(store.incomplete("latest"), request)
     assert store.load("latest").status is RunStatus.INCOMPLETE
 
 

@@ -30,7 +30,7 @@ def targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         with ResultStore(tmp_path / "results").begin(begun):
             pass
 
-    def resumed(name: str, request: RunRequest) -> ResultRecord:
+    def resumed(earlier: ResultRecord, request: RunRequest) -> ResultRecord:
         found.append(str(request.target))
         return record
 
