@@ -30,7 +30,19 @@ from lab.gates.decoding import decode_json, read_own_json
 from lab.gates.files import MOST_OWN_BYTES, MOST_RECORD_BYTES, make_own_folder, read_plain
 from lab.gates.text import checked_name, is_name, shortened
 from lab.host.clock import HostClock, polls
-from lab.host.files import ALONE, SHARED, append_file, create_file, locked, storage_error, sync_folder, take, write_file
+from lab.host.files import (
+    ALONE,
+    SHARED,
+    create_file,
+    locked,
+    open_to_append,
+    require_written,
+    storage_error,
+    sync_folder,
+    take,
+    write_all,
+    write_file,
+)
 
 T = TypeVar("T")
 Other = TypeVar("Other")
@@ -442,15 +454,36 @@ class Journal(Generic[Entry]):
                 raise self._refused(f"'{self.path}' cannot be repaired", error) from error
 
     def append(self, entry: Entry) -> None:
-        """Append one entry. If this raises ``error``, the file has at most gained an incomplete last line."""
+        """Append one entry as a line. If this raises ``error``, the file has its previous length again.
+
+        A killed process may leave an incomplete last line.
+        """
         try:
             line = msgspec.json.encode(entry) + b"\n"
         except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
             raise self.error(f"an entry of '{self.path}' contains a value that cannot be stored: {error}") from None
+        refusal = f"no entry can be stored in '{self.path}'"
         try:
-            append_file(self.path, line, is_durable=self.is_durable)
+            descriptor = open_to_append(self.path, error=self.error)
+            before = os.fstat(descriptor).st_size
         except OSError as error:
-            raise self._refused(f"no entry can be stored in '{self.path}'", error) from error
+            raise self._refused(refusal, error) from error
+        try:
+            write_all(descriptor, line)
+            if self.is_durable:
+                os.fsync(descriptor)
+                if before == 0:
+                    # The name of a new file must be durable as well.
+                    sync_folder(self.path.parent)
+            require_written(descriptor)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(descriptor, before)
+            raise self._refused(refusal, error) from error
+        finally:
+            # Its errors were checked after the write.
+            with suppress(OSError):
+                os.close(descriptor)
 
     def remove(self) -> None:
         """Remove the file, if there is one. Raises OSError."""

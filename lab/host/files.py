@@ -189,29 +189,6 @@ def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int =
     return True
 
 
-def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Append ``data`` to one of the lab's own files. A missing file is created with access for this user only.
-
-    Raises ResultError if it is not a regular file that belongs to this user alone. If it raises OSError, the file has
-    its previous length again. A killed process may leave part of ``data`` in the file. Only one process may append at a
-    time.
-    """
-    descriptor = open_to_append(path)
-    try:
-        before = os.fstat(descriptor).st_size
-        try:
-            _write(descriptor, data, is_durable=is_durable)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, before)
-            raise
-    finally:
-        os.close(descriptor)
-    if is_durable and before == 0:
-        # If the file is new, its name must be durable as well.
-        sync_folder(path.parent)
-
-
 def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
     """Write all of ``data``, and check that the file system has stored it. Raises OSError."""
     write_all(descriptor, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 from datetime import UTC, datetime
@@ -270,13 +271,32 @@ def test_a_full_disk_leaves_existing_entries(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lab.host.files.write_all", half)
+        patch.setattr("lab.store.write_all", half)
         with pytest.raises(ResultError, match="no entry can be stored") as caught:
             journal(tmp_path).append(Entry(2))
     assert "free some space" in caught.value.hint
     assert (tmp_path / "x.jsonl").read_bytes() == whole
     journal(tmp_path).append(Entry(3))
     assert journal(tmp_path).read() == [Entry(1), Entry(3)]
+
+
+@pytest.mark.parametrize(("call", "is_durable"), [("close", True), ("close", False), ("fsync", True)])
+def test_an_error_that_comes_after_the_write_leaves_existing_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, is_durable: bool
+) -> None:
+    journal(tmp_path).append(Entry(1))
+    real = getattr(os, call)
+
+    def fail(descriptor: int) -> None:
+        real(descriptor)
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(ResultError, match="Disk quota exceeded") as caught:
+            journal(tmp_path, is_durable=is_durable).append(Entry(2))
+    assert "your quota is used up" in caught.value.hint
+    assert journal(tmp_path).read() == [Entry(1)]
 
 
 def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
