@@ -598,12 +598,10 @@ class CellRunner:
             built = [arrays[plan.id] for plan in self._experiment.arrays if plan.id in arrays]
             found = stamps_of(self._experiment, record.conditions, self.bench.findings, record.cells)
             wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
-            self._journal.finish(
-                status=status,
-                timings=self.this_run.stopwatch.timings(record.timings),
-                stamps=(*found, *wide, *self._notes),
-                changes=msgspec.structs.replace(record, arrays=tuple(built)),
-            )
+            timings = self.this_run.stopwatch.timings(record.timings)
+            stamps = tuple(dict.fromkeys((*record.stamps, *found, *wide, *self._notes)))
+            changed = msgspec.structs.replace(record, arrays=tuple(built), timings=timings, stamps=stamps)
+            self._journal.finish(changed, status=status)
 
     def due_cells(self) -> Iterator[Cell]:
         """Yield the missing cells, then those with a wide interval in rounds.

@@ -41,7 +41,6 @@ from lab.results.record import (
     ResultRecord,
     RunStatus,
     Timeline,
-    Timings,
     decode_visible,
     encode_record,
     encode_timeline,
@@ -129,21 +128,12 @@ class RunJournal(AbstractContextManager["RunJournal"]):
         write_file(self.folder / name, gzip.compress(text.encode(errors="replace"), mtime=0))
         return name
 
-    def finish(
-        self,
-        *,
-        status: RunStatus = RunStatus.COMPLETE,
-        timings: Timings | None = None,
-        stamps: Iterable[str] = (),
-        changes: ResultRecord | None = None,
-    ) -> ResultRecord:
-        """Write the final record and close. If arrays or conditions changed, ``changes`` replaces the record.
+    def finish(self, changed: ResultRecord | None = None, *, status: RunStatus = RunStatus.COMPLETE) -> ResultRecord:
+        """Write the final record and close. ``changed`` is the record so far with changes, such as its timings.
 
         If it raises ResultNotStored, which holds the bytes, the journal is kept for ``resume``.
         """
-        record = _with_entries(changes, [*self.record.cells, *self.record.rebuilds]) if changes else self.record
-        all_stamps = tuple(dict.fromkeys([*record.stamps, *stamps]))
-        record = msgspec.structs.replace(record, status=status, timings=timings or record.timings, stamps=all_stamps)
+        record = msgspec.structs.replace(changed or self.record, status=status)
         payload = encode_record(record)
         try:
             write_file(self.folder / RECORD_NAME, payload)

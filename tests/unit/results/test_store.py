@@ -65,7 +65,7 @@ def test_a_run_from_begin_to_load(store: ResultStore) -> None:
         stored = journal.add(cell())
         journal.add(REBUILD)
         assert store.load("latest").status is RunStatus.INCOMPLETE
-        final = journal.finish(timings=Timings(fio_seconds=3), stamps=["too-few-repeats", "too-few-repeats"])
+        final = journal.finish(replace(journal.record, timings=Timings(fio_seconds=3), stamps=("too-few-repeats",)))
     loaded = store.load("20261121")
     assert loaded == final
     assert loaded.cells == (stored,)
@@ -224,7 +224,7 @@ def test_a_result_beside_one_of_its_name_has_the_name_of_its_folder(store: Resul
     """As results come out of virtual machines; any other name of a folder is no result's."""
     with store.begin(draft()) as journal:
         journal.add(cell())
-        journal.finish(timings=Timings(fio_seconds=3), stamps=[])
+        journal.finish()
     first = store.root / "20261121T100000Z-x"
     shutil.copytree(first, store.root / f"{first.name}-raidlab2")
     shutil.copytree(first, store.root / "another")
