@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -17,26 +17,29 @@ from textual.worker import WorkType
 
 from lab.drills.verbs import ClearDisks, Commit, Debrief, DrillHint, LeaveDrill, ResetDrill, StartDrill
 from tui.dialogs import Modal, VariantScreen
-from tui.drills import DrillItem, DrillView
+from tui.drills import DrillView
 from tui.keys import key_for
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
 from tui.state import LabState
 from tui.widgets import numbered, titled
 
+if TYPE_CHECKING:
+    from lab.drills.case import DrillLine
 
-def drill_line(widget: Widget, item: DrillItem) -> Content:
+
+def drill_line(widget: Widget, item: DrillLine) -> Content:
     """Return a drill as a line of a list, with a character for its verdict."""
     glyphs = glyphs_of(widget)
     if item.is_open:
         sign, style = glyphs.busy, "$text-primary"
     elif item.is_saved:
         sign, style = glyphs.good, "$text-success"
-    elif item.tries:
+    elif item.outcomes:
         sign, style = glyphs.bad, "$text-warning"
     else:
         sign, style = glyphs.pending, "$foreground-muted"
-    return numbered((sign, style), item.number, item.title)
+    return numbered((sign, style), item.number, item.drill.title)
 
 
 class DrillsScreen(ModeScreen):
@@ -68,7 +71,7 @@ class DrillsScreen(ModeScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: tuple[DrillItem, ...] = ()
+        self._items: tuple[DrillLine, ...] = ()
         self._current = ""
 
     def body(self) -> ComposeResult:
@@ -121,8 +124,8 @@ class DrillsScreen(ModeScreen):
         if item is None:
             return
         self.query_one("#drill").border_title = f"Drill {item.number}"
-        self._show_status([("duration", f"{item.minutes} min"), ("best", item.status)])
-        self._text(f"## {item.title}\n\n{item.symptom.strip()}")
+        self._show_status([("duration", f"{item.drill.minutes} min"), ("best", item.status)])
+        self._text(f"## {item.drill.title}\n\n{item.drill.symptom.strip()}")
 
     def _show_drill(self, view: DrillView) -> None:
         variant = f", variant '{view.seed}'" if view.seed else ""
@@ -166,7 +169,7 @@ class DrillsScreen(ModeScreen):
         if view is not None:
             self.notify(f"Drill {view.number} is open: d ends it, x leaves it.", severity="warning")
         elif self.app.lab.is_open:
-            self.app.drills.begin(drill_id)
+            self.app.drills.begin(StartDrill(name=drill_id))
         else:
             self.notify("The machine is not running yet.", severity="warning")
 
@@ -193,13 +196,13 @@ class DrillsScreen(ModeScreen):
         self.app.drills.hint()
 
     def action_commit(self) -> None:
-        self.app.drills.commit()
+        self.app.drills.perform(Commit())
 
     def action_reset(self) -> None:
-        self.app.drills.reset()
+        self.app.drills.perform(ResetDrill())
 
     def action_debrief(self) -> None:
-        self.app.drills.debrief(lambda _: self.action_last())
+        self.app.drills.perform(Debrief(), lambda _: self.action_last())
 
     def action_last(self) -> None:
         self.app.push_screen(
@@ -213,7 +216,7 @@ class DrillsScreen(ModeScreen):
         self.app.drills.toggle_time()
 
     def action_leave(self) -> None:
-        self.app.drills.leave()
+        self.app.drills.perform(LeaveDrill())
 
     def action_page(self, pages: int) -> None:
         box = self.query_one("#drill", VerticalScroll)
@@ -222,11 +225,14 @@ class DrillsScreen(ModeScreen):
     def action_variant(self) -> None:
         view = self.app.drills.view
         drill_id, seed = (view.id, view.seed) if view else (self._current, "")
-        self.app.push_screen(VariantScreen(seed, partial(self.app.drills.begin, drill_id)))
+        verb = partial(StartDrill, name=drill_id, again=view is not None)
+        self.app.push_screen(VariantScreen(seed, lambda seed: self.app.drills.begin(verb(seed=seed))))
 
     def palette(self) -> Iterable[SystemCommand]:
         for item in self._items:
-            yield SystemCommand(f"Start drill {item.number}, {item.title}", item.best, partial(self._begin, item.id))
+            yield SystemCommand(
+                f"Start drill {item.number}, {item.drill.title}", item.best_words, partial(self._begin, item.id)
+            )
 
 
 class MakingScreen(Modal[None]):

@@ -8,49 +8,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from lab.drills.verbs import (
+    ClearDisks,
+    ClosedLabVerb,
+    Debrief,
+    DrillHint,
+    OpenDrillVerb,
+    Report,
+    StartDrill,
+    answer_one,
+)
 from lab.errors import DrillError, LabError
+from lab.host.clock import utc_text
+from lab.machine import parse_target
 from lab.plans import Plan
 from lab.session.session import LabSession, Leftovers, read_leftovers, store_leftovers
-from lab.units import counted
 from tui.state import LabMessage, SessionEnded, SessionOpened, SnapshotTaken
 
 if TYPE_CHECKING:
-    from lab.drills.case import DrillOutcome
+    from lab.drills.case import DrillLine
     from lab.drills.desk import DrillDesk
-    from lab.drills.schema import ReadyDrill
     from tui.frontend import Frontend
 
-T = TypeVar("T")
-AGAIN = "start the array first, or press d again to end the drill as it is"
+_AGAIN = "start the array first; a second debriefing ends the drill as it is"
 BLANK_NOTE = "A drill needs blank disks: all data on the lab's disks will be lost."
 _COUNT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class DrillItem:
-    """A drill in the list."""
-
-    id: str
-    title: str
-    minutes: int
-    tries: int
-    best: str
-    """The best verdict so far; empty if the drill has not been tried."""
-    is_saved: bool
-    is_open: bool
-    symptom: str
-    """As Markdown."""
-
-    @property
-    def number(self) -> str:
-        """The drill's number, without leading zeros, such as ``5``."""
-        return self.id[:2].lstrip("0")
-
-    @property
-    def status(self) -> str:
-        return f"{self.best} ({counted(self.tries, 'attempt')})" if self.tries else "not tried yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +74,7 @@ class Drills:
         self._frontend = frontend
         self._desk: DrillDesk | None = None
         self._counted, self._is_counting = 0.0, False
-        self.items: tuple[DrillItem, ...] = ()
+        self.items: tuple[DrillLine, ...] = ()
         self.view: DrillView | None = None
         self.page = ""
         """The last debriefing as Markdown; empty if there was none since the start."""
@@ -109,23 +96,12 @@ class Drills:
         """Read the list on a separate thread, then call ``then``."""
         host, open_id = self._frontend.client.host, self.view.id if self.view else ""
 
-        def read() -> tuple[DrillItem, ...]:
-            from lab.drills.case import DrillStore, best_of
-            from lab.drills.schema import catalogue, read_drill, ready
-            from lab.drills.verdict import DrillVerdict
+        def read() -> tuple[DrillLine, ...]:
+            from lab.drills.case import drill_lines
 
-            store, items = DrillStore(host), []
-            for name, path in catalogue().items():
-                drill = ready(read_drill(path), path).drill
-                outcomes = store.all(name)
-                best = best_of(outcomes)
-                result = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
-                is_saved = best is not None and best.verdict == DrillVerdict.SAVED
-                counts = (drill.minutes, len(outcomes))
-                items.append(DrillItem(name, drill.title, *counts, result, is_saved, name == open_id, drill.symptom))
-            return tuple(items)
+            return drill_lines(host, open_id)
 
-        def listed(items: tuple[DrillItem, ...]) -> None:
+        def listed(items: tuple[DrillLine, ...]) -> None:
             self.items = items
             then()
 
@@ -174,17 +150,13 @@ class Drills:
         self._counted, self._is_counting = now, True
 
         def count(_: LabSession) -> bool:
-            from lab.drills.verdict import answer_one
-
             desk.update()
             return answer_one(desk)
 
         def counted(is_over: object) -> None:
             self._is_counting = False
             if is_over is True:
-                self._set_desk(None)
-                self._read_left()
-                self.open()
+                self._ended()
             self.refresh()
 
         self._frontend.look_up(count, on_done=counted, on_error=counted)
@@ -196,7 +168,7 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.verdict import briefing, drill_words, hint_words, progress_lines
+        from lab.drills.verdict import briefing, hint_words, progress_lines, rules
 
         case = desk.case
         drill, record = case.drill.drill, case.record
@@ -207,7 +179,7 @@ class Drills:
             id=drill.id,
             title=drill.title,
             briefing=briefing(case.drill),
-            rules=drill_words().rules.strip(),
+            rules=rules(is_exam=record.exam is not None),
             hints=tuple(hint_words(case.drill, number) for number in range(1, record.hints + 1)),
             status=tuple(lines.items()),
             is_committed=case.is_committed,
@@ -231,26 +203,22 @@ class Drills:
 
     # The actions of the keys.
 
-    def begin(self, drill_id: str, seed: str | None = None) -> None:
+    def begin(self, verb: StartDrill) -> None:
         """Prepare a drill on blank disks. Other contents of the disks are erased, after a confirmation."""
 
         def check(session: LabSession) -> Plan | None:
-            from lab.drills.desk import needs_clearing
-
-            return (
-                session.reset_all(ends_drill=True) if needs_clearing(session, _ready(session, drill_id, seed)) else None
-            )
+            return session.reset_all(ends_drill=True) if verb.needs_clearing(session) else None
 
         def make() -> None:
             before = self._desk
 
             def work(session: LabSession) -> DrillDesk | None:
-                from lab.drills.desk import DrillDesk, open_desk
+                from lab.drills.desk import open_desk
 
                 if before is not None:
                     # Its last count may still be queued, and would be stored for the new drill.
                     before.is_over = True
-                DrillDesk.begin(session, _ready(session, drill_id, seed))
+                verb.begin(session)
                 return open_desk(session)
 
             def made(desk: DrillDesk | None) -> None:
@@ -275,60 +243,68 @@ class Drills:
         self.on_making(False)
 
     def hint(self) -> None:
-        if self._desk is not None and self.view and self.view.has_more_hints:
-            self._frontend.attempt(self._desk.case.hint)
-            self.refresh()
+        if self.view and self.view.has_more_hints:
+            self.perform(DrillHint())
 
-    def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
-        """Commit the drill, after which the disks may be written. ``then`` gets the number of bytes written before."""
-        if self._desk is not None:
-            self._work("Commit", self._desk.commit, then)
+    def perform(self, verb: OpenDrillVerb, then: Callable[[Report], object] = lambda _: None) -> None:
+        """Perform a verb on the open drill, then call ``then``. An error is shown.
 
-    def reset(self, then: Callable[[None], object] = lambda _: None) -> None:
-        if self._desk is not None:
-            self._work("Restore the disks", self._desk.reset, then)
-
-    def debrief(
-        self, then: Callable[[DrillOutcome], object], *, array: str = "", as_it_is: bool = False, again: str = AGAIN
-    ) -> None:
-        """End the drill, and call ``then`` when ``page`` holds the debriefing. ``array`` names the array with the data.
-
-        If no array with the data is running although one could, the drill ends only with ``as_it_is`` or at the second
-        call. ``again`` is the hint that says how to end it.
+        If no array with the data is running although one could, only a second debriefing ends the drill.
         """
-        desk = self._desk
-        if desk is None:
+        desk, is_second = self._desk, self._may_end
+        self._may_end = False
+        if isinstance(verb, ClosedLabVerb):
+            now_utc = utc_text(self._frontend.client.host.clock)
+            report = self._frontend.attempt(partial(self._perform_closed, verb, now_utc))
+            self.refresh()
+            if report:
+                then(report)
             return
-        is_final, self._may_end = as_it_is or self._may_end, False
+        if isinstance(verb, Debrief) and is_second:
+            verb = msgspec.structs.replace(verb, as_it_is=True)
 
-        def work(session: LabSession) -> tuple[DrillOutcome, str]:
-            from lab.drills.verdict import debriefing, end_drill
+        def work(session: LabSession) -> tuple[Report, bool]:
+            from lab.drills.case import DrillCase
+            from lab.drills.desk import DrillDesk
 
-            outcome = end_drill(desk, array, is_final=is_final)
-            return outcome, debriefing(outcome, desk.case.drill, can_clear=True)
+            live = desk or DrillDesk(session, DrillCase.require(session.folder))
+            return verb.perform(live), live.is_over
 
-        def done(found: tuple[DrillOutcome, str]) -> None:
-            self.page = found[1]
-            self._set_desk(None)
-            self._read_left()
-            self.open()
-            then(found[0])
+        def done(found: tuple[Report, bool]) -> None:
+            report, is_over = found
+            if isinstance(verb, Debrief):
+                self.page = report.page
+            if is_over:
+                self._ended()
+            self.refresh()
+            then(report)
 
         def failed(error: LabError) -> None:
             from lab.drills.verdict import NothingRuns
 
             if isinstance(error, NothingRuns):
                 self._may_end = True
-                error = DrillError(error.message, hint=again)
+                error = DrillError(error.message, hint=_AGAIN)
             self._frontend.show_error(error)
 
-        self._frontend.job("Check the data", work, on_done=done, on_error=failed)
+        self._frontend.job(verb.label, work, on_done=done, on_error=failed)
+
+    def _perform_closed(self, verb: ClosedLabVerb, now_utc: str) -> Report:
+        """Perform a verb even if the machine is lost. Raises DrillError if no drill is open."""
+        from lab.drills.case import DrillCase
+
+        if self._desk:
+            return verb.perform_on(self._desk.case, now_utc)
+        lab_name = parse_target(self._frontend.lab.target or "uml:").lab_name
+        return verb.perform_on(DrillCase.require(self._frontend.client.host.state.lab_folder(lab_name)), now_utc)
+
+    def _ended(self) -> None:
+        self._set_desk(None)
+        self._read_left()
+        self.open()
 
     def clear(self, then: Callable[[], object] = lambda: None) -> None:
         """Erase the disks that the last drill used, after a confirmation."""
-        left = self.left
-        if left is None:
-            return
 
         def done() -> None:
             if session := self._frontend.client.session:
@@ -337,41 +313,14 @@ class Drills:
             self._frontend.show_soon()
             then()
 
-        note = f"The data that the drill '{left.title}' left on its disks will be lost."
-        self._frontend.ask(lambda session: session.reset_all(only=left.disks), note=note, on_done=done)
+        title = f" that the drill '{self.left.title}' left" if self.left else ""
+        self._frontend.ask(ClearDisks().plan, note=f"The data{title} on its disks will be lost.", on_done=done)
 
     def _read_left(self) -> None:
         """Read what the last drill left. Raises nothing, since leftovers that cannot be read are simply not offered."""
         session = self._frontend.client.session
         self.left = read_leftovers(session.folder) if session is not None else None
 
-    def leave(self, then: Callable[[], object] = lambda: None) -> None:
-        desk = self._desk
-        if desk is None:
-            return
-
-        def left(_: None) -> None:
-            self._set_desk(None)
-            self._read_left()
-            then()
-
-        self._frontend.look_up(lambda _: desk.leave(), on_done=left)
-
     def toggle_time(self) -> None:
         self.hides_time = not self.hides_time
         self.refresh()
-
-    def _work(self, title: str, work: Callable[[], T], then: Callable[[T], object]) -> None:
-        def done(result: T) -> None:
-            self.refresh()
-            then(result)
-
-        self._frontend.job(title, lambda _: work(), on_done=done)
-
-
-def _ready(session: LabSession, drill_id: str, seed: str | None) -> ReadyDrill:
-    from lab.drills.schema import find_playable, read_drill, ready
-    from lab.lessons.student import Student
-
-    path = find_playable(drill_id, session.target)
-    return ready(read_drill(path), path, Student(session.host).state.seed if seed is None else seed)

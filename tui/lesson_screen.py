@@ -16,7 +16,6 @@ from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
 from tui.dialogs import NumberScreen, VariantScreen
 from tui.drill_screen import drill_line
-from tui.drills import DrillItem
 from tui.keys import key_for
 from tui.lessons import LETTERS, PLACES, LessonPanel
 from tui.look import glyphs_of
@@ -27,6 +26,7 @@ from tui.widgets import numbered, titled
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lab.drills.case import DrillLine
     from lab.lessons.student import CourseLine
 
 _DRILL = "drill:"
@@ -74,7 +74,7 @@ class LessonsScreen(ModeScreen):
     def __init__(self) -> None:
         super().__init__()
         self._items: tuple[CourseLine, ...] = ()
-        self._shown: tuple[tuple[CourseLine, ...], tuple[DrillItem, ...], str] = ((), (), "")
+        self._shown: tuple[tuple[CourseLine, ...], tuple[DrillLine, ...], str] = ((), (), "")
         self._current = ""
 
     def body(self) -> ComposeResult:
@@ -205,11 +205,11 @@ class LessonsScreen(ModeScreen):
         parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson erases the lab's disks.", "")]
         about.update(Content.assemble(*parts))
 
-    def _about_drill(self, drill: DrillItem) -> Content:
+    def _about_drill(self, drill: DrillLine) -> Content:
         self.query_one("#lessons-about").border_title = f"Drill {drill.number}"
         return Content.assemble(
-            (f"{drill.title}\n\n", "bold $primary"),
-            f"about {drill.minutes} min\n{drill.status}\n\n",
+            (f"{drill.drill.title}\n\n", "bold $primary"),
+            f"about {drill.drill.minutes} min\n{drill.status}\n\n",
             ("Enter", "bold $footer-key-foreground"),
             " opens it. Nothing is changed before you start it there.",
         )

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from lab.actions.action import Action, Choice, PlanAction, Verb
@@ -77,7 +76,6 @@ from tui.widgets import ChoiceRow
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.drills.case import DrillOutcome
     from lab.frontend import ReadVerb, RunLine
 
 
@@ -302,25 +300,18 @@ def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
         yield f"{name}: stripes of {data} data and {parity} parity chunks."
 
 
-DRILL_HELP = """\
-drill list        disasters to practise on, with your results
-drill start 1     set one up on blank disks; --seed WORD varies it, --again starts over
-drill status      the task, the hints that you took, and your progress; 'drill' alone does the same
-! LINE            run LINE as root on the machine, as an administrator would
-hint              one more hint; it costs nothing but is recorded
-commit            from now on you write to the disks themselves
-reset             restore the disks as they were when the drill began
-debrief           end the drill: the verdict on the data, and what an expert would have done;
-                  --as-it-is even if no array with the data runs
-leave             give up the drill, without a verdict
-drill debrief latest    show the last debriefing again
-drill clear       erase the disks that the last drill used
-raidlab commands that change arrays work here too. Others restart the machine: arrays and overlays are then gone, as
-after a power cut."""
-_OF_OPEN_DRILL = (verbs.DrillStatus, verbs.DrillHint, verbs.Commit, verbs.ResetDrill, verbs.Debrief, verbs.LeaveDrill)
+_OF_OPEN_DRILL = tuple(each for each in verbs.VERBS if issubclass(each, verbs.OpenDrillVerb))
+DRILL_HELP = "\n".join(
+    [
+        *(f"{each.words}: {each.summary()}" for each in verbs.VERBS),
+        "drill alone shows the open drill, or the list. While a drill is open, the word drill can be left out.",
+        "! LINE: Run LINE as root on the machine, as an administrator would.",
+        "raidlab commands that change arrays work here too. Others restart the machine: arrays and overlays are then "
+        "gone, as after a power cut.",
+    ]
+)
 SHORT_WORDS = {each.short_name() for each in _OF_OPEN_DRILL if each.key}
 """The drill verbs that need no preceding ``drill`` while a drill is open."""
-_AGAIN = "start the array first; a second debrief ends the drill as it is"
 _MAKING = "The drill is being set up. Its description follows."
 
 
@@ -334,74 +325,39 @@ class TextDrills:
         drills.on_making, drills.on_open = self._making, self._opened
 
     def perform(self, verb: Verb) -> bool:
-        """Perform a drill verb in the open lab. Return False for a verb that only the command line supports."""
+        """Perform a verb on drills in the open lab. Return False for any other verb."""
         match verb:
             case verbs.ListDrills():
-                self._list()
-            case verbs.StartDrill(reset=False, exam=None):
+                self._drills.open(self._list)
+            case verbs.StartDrill():
                 self._start(verb)
-            case verbs.ClearDisks() if self._drills.left is None:
-                self._app.show_message("No drill has left anything on this lab's disks.")
             case verbs.ClearDisks():
                 self._drills.clear(partial(self._app.show_message, "The drill's disks are blank."))
-            case verbs.Debrief(name=str(name)):
-                self._show_again("" if name == "latest" else name)
-            case _ if isinstance(verb, _OF_OPEN_DRILL) and not self._drills.view:
-                self._app.show_message(
-                    "No drill is open in this lab. drill list shows the drills, drill start 1 sets one up."
-                )
-            case verbs.DrillStatus():
-                self._status()
-            case verbs.DrillHint():
-                self._hint()
-            case verbs.Commit():
-                from lab.drills.verdict import committed_words
-
-                self._drills.commit(lambda touched_bytes: self._app.show_message(f"{committed_words(touched_bytes)}."))
-            case verbs.ResetDrill():
-                from lab.drills.verdict import PUT_BACK
-
-                self._app.show_message("The disks are being restored.")
-                self._drills.reset(lambda _: self._app.show_message(f"{PUT_BACK}."))
-            case verbs.Debrief():
-                self._app.show_message("The data are being read.")
-                array = verb.array.removeprefix("/dev/")
-                self._drills.debrief(self._debriefed, array=array, as_it_is=verb.as_it_is, again=_AGAIN)
-            case verbs.LeaveDrill():
-                self._drills.leave(partial(self._app.show_message, "The drill is closed."))
+            case verbs.Debrief(name=str()):
+                read = partial(verb.ended_before, self._app.client.host)
+                self._app.beside("debriefing", read, on_done=self._show)
+            case verbs.OpenDrillVerb():
+                self._drills.perform(verb, self._show)
             case _:
                 return False
         return True
 
     def _list(self) -> None:
-        def show() -> None:
-            for item in self._drills.items:
-                status = "open now" if item.is_open else item.status
-                self._app.show_message(
-                    f"{item.number}: {item.title} ({item.minutes} minutes). {status[0].upper()}{status[1:]}."
-                )
-            view = self._drills.view
-            self._app.show_message("drill status shows the open one." if view else "drill start 1 sets up the first.")
-
-        self._drills.open(show)
+        for item in self._drills.items:
+            status = "open now" if item.is_open else item.status
+            title = f"{item.drill.title} ({item.drill.minutes} minutes)"
+            self._app.show_message(f"{item.number}: {title}. {status[0].upper()}{status[1:]}.")
+        view = self._drills.view
+        self._app.show_message("drill status shows the open one." if view else "drill start 1 sets up the first.")
 
     def _start(self, verb: verbs.StartDrill) -> None:
-        view = self._drills.view
-        if view and not verb.again:
-            self._app.show_message(f"Drill {view.number} is open. drill debrief ends it, drill leave gives it up.")
-        else:
-            self._note_foreign(verb.name)
-            own = view.seed if view else None
-            self._drills.begin(verb.name, own if verb.seed is None else verb.seed)
+        from lab.drills.schema import find_drill, foreign_drill
 
-    def _note_foreign(self, name: str) -> None:
-        if name.endswith(".toml"):
-            from lab.drills.schema import foreign_drill
-
-            # Problems of the file are reported when the drill starts.
-            with suppress(LabError):
-                if note := foreign_drill(Path(name)):
-                    self._app.show_message(f"{note}.")
+        # Problems of the file are reported when the drill starts.
+        with suppress(LabError):
+            if note := foreign_drill(find_drill(verb.name)):
+                self._app.show_message(f"{note}.")
+        self._drills.begin(verb)
 
     def _making(self, is_making: bool) -> None:
         self.is_making = is_making
@@ -420,39 +376,11 @@ class TextDrills:
         if not self._app.is_first_snapshot:
             self._app.show_message(self._app.next_line())
 
-    def _status(self) -> None:
-        view = self._drills.view
-        if view is None:
-            return
-        self._app.show_page("\n\n".join([view.briefing, *view.hints]))
-        for label, text in view.status:
-            self._app.show_message(f"{label}: {text}.")
-
-    def _hint(self) -> None:
-        view = self._drills.view
-        if view and view.has_more_hints:
-            self._drills.hint()
-            self._app.show_page(next(reversed(self._drills.view.hints), "") if self._drills.view else "")
-        else:
-            self._app.show_message("There are no more hints. drill status shows all of them.")
-
-    def _debriefed(self, outcome: DrillOutcome) -> None:
-        self._app.show_page(self._drills.page)
-        # The first lines of a long page may have scrolled off the screen.
-        self._app.show_message(f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data.")
-        self._app.show_message("drill clear makes the drill's disks blank.")
-        self._app.show_message("drill debrief latest shows this page again; drill list shows your results.")
-
-    def _show_again(self, word: str) -> None:
-        host = self._app.client.host
-
-        def read() -> str:
-            from lab.drills.case import DrillStore
-            from lab.drills.verdict import ended_page
-
-            return ended_page(DrillStore(host).newest(word))
-
-        self._app.beside("debriefing", read, on_done=self._app.show_page)
+    def _show(self, report: verbs.Report) -> None:
+        if report.page:
+            self._app.show_page(report.page)
+        if report.text:
+            self._app.show_message(f"{report.text}.")
 
 
 # These are escape sequences, such as colours, and control characters that would disturb the terminal.

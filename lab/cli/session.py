@@ -309,7 +309,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
     """Update the drill's counts, and answer requests from inside the machine, until the command has ended."""
-    from lab.drills.verdict import answer_one
+    from lab.drills.verbs import answer_one
 
     while not is_over.wait(_POLL_SECONDS):
         try:

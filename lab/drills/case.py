@@ -21,6 +21,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -28,10 +29,11 @@ from typing import Annotated
 import msgspec
 
 from lab.checks.state import MemberPicture
-from lab.drills.schema import EndedMistake, ReadyDrill, find_drill, read_drill, ready
+from lab.drills.schema import Drill, EndedMistake, ReadyDrill, catalogue, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
 from lab.gates.decoding import FormatVersion
 from lab.host.clock import utc_second_text
+from lab.lessons.course import number_of
 from lab.machine import Host
 from lab.store import Journal, RecordFile, RecordFiles, stem
 from lab.units import MIB, counted
@@ -216,6 +218,14 @@ class DrillCase:
                 hint = "this exam needs the drill's file and the version of raidlab with which it began"
             raise DrillError(error.message, hint=hint) from error
 
+    @classmethod
+    def require(cls, lab_folder: Path) -> DrillCase:
+        """Return the open drill of a lab. Raises DrillError if there is none, or if its record is damaged."""
+        case = cls.find(lab_folder)
+        if case is None:
+            raise DrillError("no drill is open in this lab", hint="'raidlab drill start 1' begins one")
+        return case
+
     @property
     def images(self) -> Path:
         return self.folder / "disks"
@@ -399,3 +409,47 @@ def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bo
 def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:
     """Return the best outcome by ``attempt_rank``, or None if there are no outcomes."""
     return max(outcomes, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DrillLine:
+    """One drill in the list of drills."""
+
+    drill: Drill
+    outcomes: tuple[DrillOutcome, ...]
+    is_open: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.drill.id
+
+    @property
+    def number(self) -> str:
+        """The drill's number, without leading zeros, such as ``5``."""
+        return number_of(self.drill.id)
+
+    @property
+    def best(self) -> DrillOutcome | None:
+        return best_of(self.outcomes)
+
+    @property
+    def best_words(self) -> str:
+        """The best verdict, such as ``partly lost, 62.5 %``; empty if the drill has not been tried."""
+        return f"{self.best.verdict}, {self.best.saved_percent:g} %" if self.best else ""
+
+    @property
+    def is_saved(self) -> bool:
+        return self.best is not None and self.best.verdict == "saved"
+
+    @property
+    def status(self) -> str:
+        return f"{self.best_words} ({counted(len(self.outcomes), 'attempt')})" if self.best else "not tried yet"
+
+
+def drill_lines(host: Host, open_id: str) -> tuple[DrillLine, ...]:
+    """Return the drills that come with raidlab, with the student's results. ``open_id`` may be empty."""
+    store = DrillStore(host)
+    return tuple(
+        DrillLine(ready(read_drill(path), path).drill, store.all(name), name == open_id)
+        for name, path in catalogue().items()
+    )

@@ -1,11 +1,41 @@
-"""Verbs for drills, which are commands, keys of the app, and lines typed in the text mode."""
+"""Verbs for drills, which are commands, keys of the app, lines typed in the text mode and at the machine's shell.
+
+The app imports this module before it opens a screen, so modules that are needed only to perform a verb are imported
+when it is performed.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from lab.actions import declared_in
 from lab.actions.action import Argument, Verb
+from lab.errors import DrillError, LabError, MachineLost
+from lab.units import human_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.drills.case import DrillCase
+    from lab.drills.desk import DrillDesk
+    from lab.drills.schema import ReadyDrill
+    from lab.machine import Host, Target
+    from lab.plans import Plan
+    from lab.session.session import LabSession, Leftovers
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verb did or found. Each interface shows the page and then the text, or, as JSON, the value."""
+
+    value: Any
+    page: str = ""
+    """As Markdown; empty if the text says everything."""
+    text: str = ""
+    """Without the final full stop; may be empty if there is a page."""
+    is_success: bool = True
 
 
 class ListDrills(Verb, frozen=True, kw_only=True):
@@ -34,35 +64,140 @@ class StartDrill(Verb, frozen=True, kw_only=True):
         float | None, Argument("Start an exam with this time limit in minutes: no hints, and the first attempt counts.")
     ] = None
 
+    def ready(self, host: Host, target: Target) -> ReadyDrill:
+        """Return the drill with the values of the seed, which is by default that of the open drill or of the student.
 
-class DrillStatus(Verb, frozen=True, kw_only=True):
+        Raises SpecError or DrillError if the drill may not begin in this lab, whatever is on its disks.
+        """
+        from lab.drills.case import DrillCase, require_attempt, require_no_exam, stored_name
+        from lab.drills.schema import find_playable, read_drill, ready
+        from lab.lessons.student import Student
+
+        path = find_playable(self.name, target)
+        drill = read_drill(path)
+        folder = host.state.lab_folder(target.lab_name)
+        case = DrillCase.find(folder)
+        if case is not None and not self.again:
+            is_same = case.drill.drill.id == drill.id
+            hint = "'raidlab drill' shows it; --again starts it over" if is_same else "'raidlab drill debrief' ends it"
+            raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
+        require_no_exam(folder, besides="" if self.exam is None else stored_name(drill.id, path))
+        if self.exam is not None:
+            require_attempt(host, drill.id, minutes=self.exam, again=self.again)
+        usual = case.record.seed if case is not None else Student(host).state.seed
+        return ready(drill, path, usual if self.seed is None else self.seed)
+
+    def needs_clearing(self, session: LabSession) -> bool:
+        """Whether the lab's disks are in use. Raises the errors of ``ready``, and UnfitVersion."""
+        from lab.drills.desk import require_possible
+        from lab.lessons.student import use_words
+
+        drill = self.ready(session.host, session.target)
+        require_possible(session, drill)
+        return bool(use_words(session, drill.disk_names))
+
+    def begin(self, session: LabSession) -> DrillDesk:
+        """Make the disaster on blank disks. Raises the errors of ``needs_clearing``, and DrillError if it fails."""
+        from lab.drills.case import begin_exam
+        from lab.drills.desk import DrillDesk
+
+        drill, minutes = self.ready(session.host, session.target), self.exam
+        if minutes is None:
+            return DrillDesk.begin(session, drill)
+        host, again = session.host, self.again
+        return DrillDesk.begin(
+            session, drill, lambda: begin_exam(host, drill.id, seed=drill.seed, minutes=minutes, again=again)
+        )
+
+
+class OpenDrillVerb(Verb, frozen=True, kw_only=True):
+    """A verb on the open drill."""
+
+    def perform(self, desk: DrillDesk) -> Report:
+        """Perform the verb in the open lab. Raises LabError."""
+        raise NotImplementedError
+
+
+class ClosedLabVerb(OpenDrillVerb, frozen=True, kw_only=True):
+    """A verb on the open drill for which the lab may be closed."""
+
+    def perform(self, desk: DrillDesk) -> Report:
+        return self.perform_on(desk.case, desk.now_utc)
+
+    def perform_on(self, case: DrillCase, now_utc: str) -> Report:
+        """Perform the verb, whether or not the lab is open. Raises LabError."""
+        raise NotImplementedError
+
+
+class DrillStatus(ClosedLabVerb, frozen=True, kw_only=True):
     """Show the task and the progress of the drill."""
 
     words = "drill status"
 
+    def perform_on(self, case: DrillCase, now_utc: str) -> Report:
+        from lab.drills.verdict import briefing, hint_words, progress_lines
 
-class DrillHint(Verb, frozen=True, kw_only=True):
+        record, drill = case.record, case.drill.drill
+        lines = progress_lines(case, record.open_seconds / 60, now_utc)
+        width = max(map(len, lines))
+        value = {
+            "id": drill.id,
+            "title": drill.title,
+            "seed": record.seed,
+            "minutes": round(record.open_seconds / 60, 1),
+            "meant_minutes": drill.minutes,
+            "hints": record.hints,
+            "hint_count": len(drill.hints),
+            "is_committed": case.is_committed,
+            "touched_bytes": record.touched_bytes,
+            "resets": record.resets,
+            "commands": len(case.commands()),
+            "exam": record.exam,
+        }
+        hints = (hint_words(case.drill, number) for number in range(1, record.hints + 1))
+        text = "\n".join(f"{label.ljust(width)}  {words}" for label, words in lines.items())
+        return Report(value, "\n\n".join([briefing(case.drill), *hints]), text)
+
+
+class DrillHint(ClosedLabVerb, frozen=True, kw_only=True):
     """Show one more hint. It costs nothing, but is recorded."""
 
     words, key, label = "drill hint", "h", "Hint"
     tooltip = "One more hint; it costs nothing, but is recorded"
 
+    def perform_on(self, case: DrillCase, now_utc: str) -> Report:
+        from lab.drills.verdict import hint_words
 
-class Commit(Verb, frozen=True, kw_only=True):
+        number, text = case.hint()
+        is_last = number == len(case.drill.drill.hints)
+        page = hint_words(case.drill, number)
+        return Report({"number": number, "hint": text}, page, "that is the last hint" if is_last else "")
+
+
+class Commit(OpenDrillVerb, frozen=True, kw_only=True):
     """Declare that from now on you will write to the disks themselves."""
 
     words, key, label = "drill commit", "c", "Commit"
     tooltip = "From now on you write to the disks themselves"
 
+    def perform(self, desk: DrillDesk) -> Report:
+        touched = desk.commit()
+        written = f"{human_bytes(touched)} had been written" if touched else "nothing had been written"
+        return Report({"touched_bytes": touched}, text=f"committed; {written} to the disks before")
 
-class ResetDrill(Verb, frozen=True, kw_only=True):
+
+class ResetDrill(OpenDrillVerb, frozen=True, kw_only=True):
     """Restore the disks as they were when the drill began."""
 
     words, key, label = "drill reset", "z", "Reset"
     tooltip = "Restore the disks as they were when the drill began"
 
+    def perform(self, desk: DrillDesk) -> Report:
+        desk.reset()
+        return Report({"resets": desk.case.record.resets}, text="the disks are as they were when the drill began")
 
-class Debrief(Verb, frozen=True, kw_only=True):
+
+class Debrief(OpenDrillVerb, frozen=True, kw_only=True):
     """End the drill, and show the verdict on the data and what an expert would have done."""
 
     words, key, label = "drill debrief", "d", "Debrief"
@@ -75,12 +210,37 @@ class Debrief(Verb, frozen=True, kw_only=True):
     ] = False
     array: Annotated[str, Argument("The array that has the data; by default, the one with the drill's files.")] = ""
 
+    def perform(self, desk: DrillDesk) -> Report:
+        """End the drill. Raises the errors of ``end_drill``, among them NothingRuns."""
+        from lab.drills.verdict import DrillVerdict, debriefing, end_drill
 
-class LeaveDrill(Verb, frozen=True, kw_only=True):
+        outcome = end_drill(desk, self.array.removeprefix("/dev/"), is_final=self.as_it_is)
+        return Report(
+            outcome,
+            debriefing(outcome, desk.case.drill, can_clear=True),
+            f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data. "
+            "'raidlab drill debrief latest' shows the page again, 'raidlab drill list' all your results",
+            is_success=outcome.verdict == DrillVerdict.SAVED,
+        )
+
+    def ended_before(self, host: Host) -> Report:
+        """Return the page of the ended drill that ``name`` denotes. Raises ResultError if there is none."""
+        from lab.drills.case import DrillStore
+        from lab.drills.verdict import ended_page
+
+        outcome = DrillStore(host).newest("" if self.name == "latest" else self.name or "")
+        return Report(outcome, ended_page(outcome))
+
+
+class LeaveDrill(OpenDrillVerb, frozen=True, kw_only=True):
     """Give up the drill without a verdict, and leave the disks as they are."""
 
     words, key, label = "drill leave", "x", "Give up"
     tooltip = "Close the drill without a verdict"
+
+    def perform(self, desk: DrillDesk) -> Report:
+        desk.leave()
+        return Report({}, text="the drill is closed; 'raidlab drill clear' makes its disks blank")
 
 
 class ClearDisks(Verb, frozen=True, kw_only=True):
@@ -89,5 +249,58 @@ class ClearDisks(Verb, frozen=True, kw_only=True):
     words, key, label = "drill clear", "b", "Clear disks"
     tooltip = "Blank the disks that the last drill used"
 
+    def require_left(self, lab_folder: Path) -> Leftovers:
+        """Return what the last drill left in this lab. Raises DrillError if it left nothing."""
+        from lab.session.session import read_leftovers
+
+        left = read_leftovers(lab_folder)
+        if left is None:
+            hint = "'raidlab disks' shows what is on them"
+            raise DrillError("no drill has left anything on this lab's disks", hint=hint)
+        return left
+
+    def plan(self, session: LabSession) -> Plan:
+        """Return the plan that blanks the disks. Raises DrillError if no ended drill has left anything on them."""
+        return session.reset_all(only=self.require_left(session.folder).disks)
+
 
 VERBS = declared_in(__name__)
+_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) ([a-z]{1,10})\s*")
+_TYPED: dict[str, OpenDrillVerb] = {
+    "status": DrillStatus(),
+    "hint": DrillHint(),
+    "commit": Commit(),
+    "reset": ResetDrill(),
+    "debrief": Debrief(),
+    "end": Debrief(as_it_is=True),
+}
+"""The verbs that ``drill`` on the machine requests. ``end`` stands for ``debrief --as-it-is``."""
+
+
+def answer_one(desk: DrillDesk) -> bool:
+    """Answer a pending request of ``drill`` on the machine. Returns whether this ended the drill. Raises MachineLost.
+
+    The machine cannot call the client, so the program writes each request to a file, which the client polls.
+    """
+    from lab.drills.desk import GUEST_FOLDER
+
+    machine, request = desk.session.machine, f"{GUEST_FOLDER}/request"
+    found = _FORM.fullmatch(machine.read([request])[request] or "")
+    if not found or found[2] not in _TYPED:
+        return False
+    machine.write(request, "")
+    number, word = found.groups()
+    try:
+        report = _TYPED[word].perform(desk)
+    except MachineLost:
+        raise
+    except LabError as error:
+        text = f"{error.message}: {error.hint}" if error.hint else error.message
+    else:
+        # The page of a debriefing is too long for a terminal.
+        page = "" if desk.is_over else report.page.replace("**", "").strip()
+        text = "\n".join(filter(None, (page, report.text)))
+    # The file is renamed when it is complete, because the reader waits for that name.
+    machine.write(f"{GUEST_FOLDER}/.{number}", f"{text}\n")
+    machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
+    return desk.is_over

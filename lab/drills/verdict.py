@@ -2,19 +2,16 @@
 
 The verdict depends on the share of the data that the oracle can still read, and on the state of the array. Arrays that
 the student created or repaired are started first if they are not running.
-
-Commands such as ``drill hint`` can be typed at the machine's shell. The machine cannot call the client, so a program on
-the machine writes each request to a file, which the client polls.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,9 +29,9 @@ from lab.drills.case import (
     ended_words,
     exam_words,
 )
-from lab.drills.desk import GUEST_FOLDER, PLACE, DiskTruth, DrillDesk, percent_of, run_lines
+from lab.drills.desk import PLACE, DiskTruth, DrillDesk, percent_of, run_lines
 from lab.drills.schema import EndedMistake, ReadyDrill, file_digest, find_drill, read_drill, ready
-from lab.errors import CommandFailed, DrillError, LabError, MachineLost
+from lab.errors import CommandFailed, DrillError, LabError
 from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle
 from lab.gates.decoding import digits
@@ -93,7 +90,7 @@ def _stop_inactive(session: LabSession) -> None:
 
 
 _NOTHING_RUNS = "no running array has the drill's files, although they can still be recovered"
-_START_FIRST = "start the array first; 'debrief --as-it-is' ends the drill without it"
+_START_FIRST = "start the array first; 'raidlab drill debrief --as-it-is' ends the drill without it"
 _LONGEST_FOUND = 200
 MISSING = "missing"
 """The verdict on the blocks of files that do not exist."""
@@ -431,13 +428,16 @@ class DrillWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     verdicts_of_format_1: dict[str, str]
 
 
-PUT_BACK = "the disks are as they were when the drill began"
-
-
 @cache
 def drill_words() -> DrillWords:
     """Return the rules and the texts of the verdicts."""
     return read_toml(Path(__file__).with_name("words.toml"), DrillWords)
+
+
+def rules(*, is_exam: bool) -> str:
+    """Return the rules of drills, or those of exams, as Markdown."""
+    words = drill_words()
+    return f"{words.rules.strip()}\n\n{words.exam_rules}" if is_exam else words.rules.strip()
 
 
 def briefing(drill: ReadyDrill) -> str:
@@ -449,12 +449,6 @@ def hint_words(drill: ReadyDrill, number: int) -> str:
     """Return the hint with this number as Markdown."""
     hints = drill.drill.hints
     return f"**Hint {number} of {len(hints)}.** {hints[number - 1]}"
-
-
-def committed_words(touched_bytes: int) -> str:
-    """Return the message that follows a commit, before which ``touched_bytes`` were written."""
-    written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
-    return f"committed; {written} to the disks before"
 
 
 def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, str]:
@@ -644,58 +638,3 @@ def _typed(text: str) -> str:
 
 def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-_REQUEST = f"{GUEST_FOLDER}/request"
-_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) ([a-z]{1,10})\s*")
-
-
-def answer_one(desk: DrillDesk) -> bool:
-    """Answer a pending request if there is one. Returns whether this ended the drill. Raises MachineLost."""
-    machine = desk.session.machine
-    found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
-    if not found or found[2] not in _ANSWERS:
-        return False
-    machine.write(_REQUEST, "")
-    number, word = found.groups()
-    try:
-        text = _ANSWERS[word](desk)
-    except MachineLost:
-        raise
-    except LabError as error:
-        text = f"{error.message}: {error.hint}" if error.hint else error.message
-    # The file is renamed when it is complete, because the reader waits for that name.
-    machine.write(f"{GUEST_FOLDER}/.{number}", f"{text.rstrip()}\n")
-    machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
-    return desk.is_over
-
-
-def _status(desk: DrillDesk) -> str:
-    lines = [f"{label:<22} {text}" for label, text in progress_lines(desk.case, desk.minutes, desk.now_utc).items()]
-    return "\n".join([briefing(desk.case.drill), *lines])
-
-
-def _hint(desk: DrillDesk) -> str:
-    number, text = desk.case.hint()
-    return f"hint {number} of {len(desk.case.drill.drill.hints)}: {text}"
-
-
-def _debrief(desk: DrillDesk, *, is_final: bool) -> str:
-    outcome = end_drill(desk, is_final=is_final)
-    return f"{outcome.verdict}: {outcome.saved_percent:g} % of the data. 'raidlab drill debrief latest' has the page."
-
-
-def _reset(desk: DrillDesk) -> str:
-    desk.reset()
-    return PUT_BACK
-
-
-_ANSWERS: dict[str, Callable[[DrillDesk], str]] = {
-    "status": _status,
-    "hint": _hint,
-    "commit": lambda desk: committed_words(desk.commit()),
-    "reset": _reset,
-    "debrief": partial(_debrief, is_final=False),
-    "end": partial(_debrief, is_final=True),
-}
-"""The functions that answer requests from inside the machine. ``end`` stands for ``debrief --as-it-is``."""

@@ -15,6 +15,7 @@ from lab.machine import parse_target
 from tests.tui.conftest import Start
 from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, step_of, view_of
 from tests.tui.user import User
+from tests.unit.drills.outcomes import OUTCOME
 from tests.unit.lessons.samples import array, lab_state, write
 from tui.dialogs import MenuScreen, NumberScreen, VariantScreen
 from tui.drill_screen import DrillsScreen
@@ -178,10 +179,10 @@ async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(user: U
     await list_course(user)
     await user.until(lambda: bool(user.app.drills.items), "the drills are read")
     *others, item, last = user.app.drills.items
-    user.app.drills.items = (*others, replace(item, tries=2, best="partly, 40 %"), last)
+    user.app.drills.items = (*others, replace(item, outcomes=(OUTCOME, OUTCOME)), last)
     await user.read()
     await user.read("end", "up")
-    user.sees("Drills: disasters to practise on", f"Drill {item.number}", "partly, 40 % (2 attempts)")
+    user.sees("Drills: disasters to practise on", f"Drill {item.number}", "partly lost, 62.5 % (2 attempts)")
     await user.press("enter")
     await user.until(lambda: user.app.current_mode == "drills", "the screen of the drills")
     await user.read()

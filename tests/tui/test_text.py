@@ -11,31 +11,14 @@ import pytest
 from cyclopts import App
 
 from lab.cli.app import make_app
-from lab.drills.case import CaseRecord, DrillCase, DrillOutcome, ExamTerms
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms
 from lab.drills.schema import find_drill, read_drill
 from lab.plain_page import page_lines
 from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
-from tests.unit.drills.outcomes import put_outcome
+from tests.unit.drills.outcomes import ID, OUTCOME, put_outcome
 from tests.unit.fakes import Scripted
 from tui.text import _WITHOUT_MACHINE, _chooses_target, needs_machine, words_wrapped
-
-ID = "01-dropped-members"
-OUTCOME = DrillOutcome(
-    id=f"{ID}-1",
-    drill=ID,
-    title="Members dropped out",
-    began_utc="2026-01-01T10:00:00Z",
-    ended_utc="2026-01-01T10:20:00Z",
-    verdict="partly lost",
-    saved_percent=62.5,
-    touched_bytes=0,
-    was_committed=True,
-    minutes=20,
-    hints=1,
-    resets=0,
-    changed={"disk01": [[0, 4096]], "disk02": [[0, 512]]},
-)
 
 
 def test_the_start_of_the_machine_and_the_next_step_are_printed(talk: Talk) -> None:
@@ -313,11 +296,11 @@ def test_drills_are_listed_with_their_outcomes(talk: Talk, fake_lab: FakeLab) ->
 
 def test_drill_commands_without_a_drill_report_why_and_invalid_ones_print_the_help(talk: Talk) -> None:
     for word in ("status", "hint", "commit", "reset", "debrief", "leave"):
-        talk.ask(f"drill {word}", "No drill is open in this lab.")
+        talk.ask(f"drill {word}", "problem: no drill is open in this lab.")
     talk.ask("drill start 99", "problem: there is no drill '99'.")
     talk.ask("drill debrief latest", "problem: no drill has been completed yet")
     for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
-        talk.ask(line, "drill start 1     set one up on blank disks")
+        talk.ask(line, "drill start: Make a disaster on the lab's disks")
 
 
 @pytest.mark.usefixtures("open_drill")
@@ -328,11 +311,12 @@ def test_an_open_drill_continues_and_its_commands_work_with_or_without_prefix(ta
     hints = read_drill(find_drill(ID)).hints
     for number, word in enumerate(("hint", "drill hint", "raidlab drill hint", "hint"), start=1):
         talk.ask(word, f"Hint {number} of {len(hints)}.")
-    talk.ask("hint", "There are no more hints.")
-    heard = talk.ask("drill", "commands: 0.")
+    talk.hear("that is the last hint.")
+    assert f"Hint {len(hints)} of {len(hints)}." in talk.ask("hint", "that is the last hint.")
+    heard = talk.ask("drill", "commands               0.")
     assert "The file server was moved to another room." in heard
     assert "Hint 1 of 4." in heard
-    assert "committed: not yet.\nwritten before commit: nothing.\n" in heard
+    assert "committed              not yet\nwritten before commit  nothing\n" in heard
     # The lab was never closed for any of it.
     assert fake_lab.opened == 1
 
@@ -352,8 +336,8 @@ def test_only_one_drill_is_open_and_it_can_be_left(talk: Talk, fake_lab: FakeLab
     talk.hear("! LINE runs LINE on the machine.")
     heard = talk.ask("drill list", "drill status shows")
     assert "1: Members dropped out, one after the other (20 minutes). Open now.\n" in heard
-    talk.ask("drill start 2", "Drill 1 is open. drill debrief ends it, drill leave gives it up.")
-    talk.ask("leave", "The drill is closed.")
+    talk.ask("drill start 2", f"problem: drill {ID} is open in this lab. next: 'raidlab drill debrief' ends it")
+    talk.ask("leave", "the drill is closed;")
     assert case_of(fake_lab) is None
     talk.ask("", "next: No array yet.")
 

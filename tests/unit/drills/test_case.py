@@ -37,9 +37,10 @@ from lab.drills.case import (
     stored_name,
 )
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
+from lab.drills.verbs import StartDrill
 from lab.drills.verdict import STRIP_CELLS, debriefing, lacking, strip, verdict_of
 from lab.errors import DrillError, SpecError
-from lab.machine import Host
+from lab.machine import Host, parse_target
 from lab.session.session import (
     Arrival,
     Leftovers,
@@ -214,9 +215,13 @@ def test_an_exam_is_given_up_only_if_it_cannot_be_judged(
 def test_practice_does_not_replace_an_open_exam(tmp_path: Path) -> None:
     case = opened(tmp_path, TERMS)
     session: Any = SimpleNamespace(folder=tmp_path)
-    for begin in (desk.needs_clearing, desk.DrillDesk.begin):
+    host: Any = SimpleNamespace(state=SimpleNamespace(lab_folder=lambda _: tmp_path))
+    for begin in (
+        lambda: StartDrill(name="1", again=True).ready(host, parse_target("uml:")),
+        lambda: desk.DrillDesk.begin(session, case.drill),
+    ):
         with pytest.raises(DrillError, match="an exam in 01-dropped-members is open") as caught:
-            begin(session, case.drill)
+            begin()
         assert "debrief" in caught.value.hint
     assert read_again(tmp_path).record.exam == TERMS
     case.change(exam=None)

@@ -11,8 +11,7 @@ import pytest
 
 from lab.arrays.status import ArrayState, ArrayStatus
 from lab.checks.state import MemberPicture
-from lab.drills import desk, verdict
-from lab.drills.verbs import VERBS
+from lab.drills import desk, verbs, verdict
 from tests.unit.fakes import FakeMachine
 from tests.unit.lessons.samples import array, member
 
@@ -29,8 +28,8 @@ def test_every_verdict_has_its_text() -> None:
 def test_requests_from_inside_the_machine_are_words_of_verbs() -> None:
     program = Path(verdict.__file__).with_name("guest") / "drill.sh"
     (asked,) = re.findall(r"^  (status .*)\) ;;$", program.read_text(encoding="utf-8"), re.MULTILINE)
-    assert asked.split(" | ") == [*verdict._ANSWERS]
-    assert {*verdict._ANSWERS} - {"end"} < {verb.words.removeprefix("drill ") for verb in VERBS}
+    assert asked.split(" | ") == [*verbs._TYPED]
+    assert [word for word, verb in verbs._TYPED.items() if verb.short_name() != word] == ["end"]
 
 
 def desk_with(machine: FakeMachine, *arrays: ArrayStatus) -> Any:
