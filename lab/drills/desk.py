@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 import shutil
 import threading
 import time
@@ -67,13 +66,6 @@ _PROGRAM = GuestProgram(Path(disks_program.__file__), "drill-disks")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 """Shell functions that the lines of a drill may call, in addition to installed programs."""
-
-
-def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
-    """Whether the lab's disks are in use. Raises DrillError or UnfitVersion if the drill cannot begin here now."""
-    require_no_exam(session.folder)
-    require_possible(session, drill)
-    return bool(use_words(session, drill.disk_names))
 
 
 def require_blank(session: LabSession, drill: ReadyDrill) -> None:
@@ -489,6 +481,8 @@ GUEST_FOLDER = f"{RUN_FOLDER}/drill"
 SUMS = "SHA256SUMS"
 _HERE = Path(__file__).resolve().parent
 _STRICT = "set -euo pipefail\n"
+# Overlays made by hand need these modules; on other machines udev loads them on demand.
+_MODULES = "modprobe -qa loop dm-snapshot\n"
 
 
 class DisasterMaker:
@@ -563,28 +557,11 @@ class DisasterMaker:
         return Oracle.open(self.session.lab, self.folder, PLACE, seed=self.drill.seed or "drill", mix={"names": names})
 
 
-def guest_files(folder: Path) -> str:
-    """Return lines for bash that copy the lab's programs and the checksums of the files to the machine."""
-    sums = (folder / SUMS).read_text(encoding="utf-8")
-    # Overlays made by hand need these modules; on other machines udev loads them on demand.
-    lines = [
-        "modprobe -qa loop dm-snapshot",
-        f"mkdir -p {GUEST_FOLDER} {RUN_FOLDER}/bin",
-        _put(f"{GUEST_FOLDER}/{SUMS}", sums),
-    ]
-    programs = {
-        f"{RUN_FOLDER}/bin/{path.stem}": path.read_text(encoding="utf-8") for path in sorted(_HERE.glob("guest/*.sh"))
-    }
-    lines += [_put(path, text) for path, text in programs.items()]
-    return "\n".join([*lines, f"chmod 755 {' '.join(programs)}", ""])
-
-
-def _put(path: str, text: str) -> str:
-    """Return a shell command that writes a file without starting another process.
-
-    The command runs at each reset, and processes start slowly on an embedded kernel.
-    """
-    return f"printf %s {shlex.quote(text)} > {path}"
+def guest_files(folder: Path) -> dict[str, str]:
+    """Return the lab's programs for the student and the checksums of the files, by their paths on the machine."""
+    programs = {f"{RUN_FOLDER}/bin/{path.stem}": path for path in sorted(_HERE.glob("guest/*.sh"))}
+    files = {f"{GUEST_FOLDER}/{SUMS}": folder / SUMS, **programs}
+    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
 RESET_LINE = "drill reset"
@@ -761,7 +738,8 @@ class DrillDesk:
         """Start the arrays as the machine would at boot, and record what this writes, apart from the student's work."""
         arrival = Arrival(
             title=self.case.drill.drill.title,
-            script=guest_files(self.case.folder) + self.case.drill.drill.arrive,
+            script=_MODULES + self.case.drill.drill.arrive,
+            files=guest_files(self.case.folder),
             environment=self.environment(),
         )
         store_arrival(self.session.folder, arrival)

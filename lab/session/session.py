@@ -163,6 +163,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     script: str
     environment: dict[str, str] = {}
+    files: dict[str, str] = {}
+    """The texts of programs and other files that are written before the script runs, by their paths."""
 
 
 def read_arrival(folder: Path) -> Arrival | None:
@@ -176,7 +178,15 @@ def store_arrival(folder: Path, arrival: Arrival | None) -> None:
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
-    """Run the script. Failing commands are part of the scenario and are ignored; the machine may be lost."""
+    """Write the files and run the script.
+
+    Failing commands are part of the scenario and are ignored; the machine may be lost.
+    """
+    if arrival.files:
+        machine.run(("mkdir", "-p", *sorted({path.rpartition("/")[0] for path in arrival.files})))
+        for path, text in arrival.files.items():
+            machine.write(path, text)
+        machine.run(("chmod", "755", *(path for path, text in arrival.files.items() if text.startswith("#!"))))
     if arrival.script.strip():
         words = [f"{name}={value}" for name, value in arrival.environment.items()]
         machine.run(("env", *words, "bash", "-c", arrival.script), check=False, timeout_seconds=_SECONDS)
