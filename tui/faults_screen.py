@@ -17,9 +17,27 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError, RunCancelled
-from lab.faults.crash_points import CutConfiguration, StoredPoints
-from lab.faults.scenario import Scenario
-from lab.faults.scenario_run import ScenarioOutcome, StepOutcome
+from lab.faults.crash_points import (
+    CutConfiguration,
+    Exploration,
+    PointJudgement,
+    PointVerdict,
+    StoredPoints,
+    all_configurations,
+    stored_points,
+)
+from lab.faults.history import LEVELS
+from lab.faults.scenario import Scenario, all_scenarios
+from lab.faults.scenario_run import (
+    FaultVerdict,
+    ScenarioHooks,
+    ScenarioOutcome,
+    StepOutcome,
+    load_run,
+    play_and_store,
+    step_lines,
+    stored_runs,
+)
 from lab.machine import Host, Target, parse_target
 from tui.frontend import Cancelled, Frontend, Progress
 from tui.keys import command_key
@@ -75,9 +93,6 @@ class FaultView(JobView[Line]):
 
 def stored_views(host: Host) -> Mapping[str, FaultView]:
     """Return the newest stored outcome of each item, by its id. Outcomes that cannot be read are omitted."""
-    from lab.faults.crash_points import stored_points
-    from lab.faults.scenario_run import load_run, stored_runs
-
     found: dict[str, FaultView] = {}
     for run in stored_runs(host)[:_MOST_RUNS]:
         with suppress(LabError):
@@ -91,8 +106,6 @@ def stored_views(host: Host) -> Mapping[str, FaultView]:
 
 def points_view(stored: StoredPoints) -> FaultView:
     """Return the view of stored crash points."""
-    from lab.faults.crash_points import PointJudgement
-
     view = FaultView(f"points-{stored.configuration}")
     view.lines.append((f"run {stored.created_utc}, seed {stored.seed}", "muted"))
     view.lines += [(f"  {judgement}: {count}", "plain") for judgement, count in stored.judgements.items()]
@@ -115,8 +128,6 @@ def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
 
 def outcome_line(outcome: ScenarioOutcome) -> Line:
     """Return the verdict on a scenario as one line."""
-    from lab.faults.scenario_run import FaultVerdict
-
     text = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
     is_good = outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT)
     return f"{text}{'; ' if outcome.reason else ''}{outcome.reason}", "good" if is_good else "bad"
@@ -124,10 +135,6 @@ def outcome_line(outcome: ScenarioOutcome) -> Line:
 
 def all_items() -> tuple[FaultItem, ...]:
     """Return all scenarios by number, then the configurations for crash points, then the campaigns."""
-    from lab.faults.crash_points import all_configurations
-    from lab.faults.history import LEVELS
-    from lab.faults.scenario import all_scenarios
-
     points = [each for each in all_configurations() if each.moment == "idle" and each.load == "mixed"]
     return (
         *map(_scenario_item, all_scenarios()),
@@ -165,8 +172,6 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.scenario_run import ScenarioHooks, play_and_store
-
         def on_step(outcome: StepOutcome) -> None:
             for line in step_lines(outcome):
                 progress(line)
@@ -182,19 +187,6 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
         return outcome_line(outcome)
 
     return FaultItem(f"scenario-{scenario.number}", f"{scenario.number:2} {scenario.title}", about, work)
-
-
-def step_lines(outcome: StepOutcome, *, with_commands: bool = True) -> list[Line]:
-    """Return a step's lines: its reason and commands, its checks, the affected blocks and the problem, if any."""
-    lines: list[Line] = [(outcome.why or outcome.do, "plain")] if with_commands else []
-    lines += [(f"  $ {line}", "muted") for line in outcome.lines if with_commands]
-    for check in outcome.checks:
-        expected = "" if check.is_met else f", must be {check.wanted}"
-        lines.append((f"  {check.what}: {check.found}{expected}", "good" if check.is_met else "bad"))
-    lines += [(f"    {block}", "muted") for block in outcome.blocks]
-    if outcome.problem:
-        lines.append((f"  {outcome.problem}", "bad"))
-    return lines
 
 
 def _points_item(configuration: CutConfiguration) -> FaultItem:
@@ -213,8 +205,6 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     about = _about(f"Power cuts: {configuration.level}, {policy.title}", [(what, "plain")], promises)
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.crash_points import Exploration, PointJudgement, PointVerdict
-
         def on_point(verdict: PointVerdict) -> None:
             is_broken = verdict.judgement is PointJudgement.BROKEN
             progress((f"{verdict.cut[:60]}: {verdict.judgement}", "bad" if is_broken else "plain"))

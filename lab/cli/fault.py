@@ -138,7 +138,7 @@ def _hooks(notice: Callable[[str], None], journal: scenario_run.ScenarioJournal 
     """Return hooks that report each scenario, variant and step, and write all output of the machine to ``journal``."""
 
     def on_step(step: scenario_run.StepOutcome) -> None:
-        for line in scenario_run.step_lines(step):
+        for line in scenario_run.step_text(step):
             notice(f"    {line}")
 
     return scenario_run.ScenarioHooks(

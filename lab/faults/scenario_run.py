@@ -346,7 +346,7 @@ def outcome_text(outcome: ScenarioOutcome) -> str:
         lines += ["", variant_title(variant.name, variant.array)]
         lines += [f"  not possible here: it needs {each}" for each in variant.missing]
         for step in variant.steps:
-            lines += [f"  {line}" for line in step_lines(step)]
+            lines += [f"  {line}" for line in step_text(step)]
     if outcome.notes:
         lines += ["", "notes:", *(f"  - {each}" for each in outcome.notes)]
     reason = f" ({outcome.reason})" if outcome.reason else ""
@@ -358,19 +358,32 @@ def variant_title(name: str, array: str) -> str:
     return f"{name} ({array})" if name and name != array else array
 
 
-def step_lines(step: StepOutcome) -> list[str]:
-    """Describe a step: its commands, their reason, and the values found and expected."""
-    lines = [f"{step.do}: {step.why}" if step.why else step.do]
-    lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
+_SIGNS = {"good": "✓ ", "bad": "✗ "}
+
+
+def step_text(step: StepOutcome) -> list[str]:
+    """Return the lines of ``step_lines`` as plain text, with a sign for each that is good or bad."""
+    signed = ((text.lstrip(), text, _SIGNS.get(tone, "")) for text, tone in step_lines(step))
+    return [f"{text[: len(text) - len(bare)]}{sign}{bare}" for bare, text, sign in signed]
+
+
+def step_lines(step: StepOutcome, *, with_commands: bool = True) -> list[tuple[str, str]]:
+    """Describe a step: its commands, their reason, and the values found and expected.
+
+    Each line has a tone: ``plain``, ``muted``, ``good`` or ``bad``.
+    """
+    lines = [(f"{step.do}: {step.why}" if step.why else step.do, "plain")] if with_commands else []
+    lines += [(f"  $ {line}", "muted") for command in step.lines if with_commands for line in command.splitlines()]
     if step.problem:
-        lines.append(f"  ✗ {step.problem}")
+        lines.append((f"  {step.problem}", "bad"))
     if text := md_words(step):
-        lines.append(f"  {text}")
-    lines += [f"  {block}" for block in step.blocks]
+        lines.append((f"  {text}", "muted"))
+    lines += [(f"  {block}", "muted") for block in step.blocks]
     for check in step.checks:
-        sign, more = ("✓", "") if check.is_met else ("✗", f", but must be {check.wanted}")
+        more, tone = ("", "good") if check.is_met else (f", but must be {check.wanted}", "bad")
         # A command's output may have several lines.
-        lines += f"  {sign} {check.what}: {check.found.strip()}{more}".replace("\n", "\n    ").splitlines()
+        first, *rest = f"{check.what}: {check.found.strip()}{more}".splitlines()
+        lines += [(f"  {first}", tone), *((f"    {line}", "plain") for line in rest)]
     return lines
 
 

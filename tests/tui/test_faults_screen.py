@@ -10,10 +10,10 @@ from lab.errors import LabError
 from lab.faults.crash_points import all_configurations
 from lab.faults.history import LEVELS
 from lab.faults.scenario import all_scenarios
-from lab.faults.scenario_run import StepOutcome
+from lab.faults.scenario_run import StepOutcome, step_lines
 from tests.tui.conftest import Start
 from tests.tui.user import User
-from tui.faults_screen import FaultItem, FaultsScreen, Line, _stop_if, all_items, step_lines
+from tui.faults_screen import FaultItem, FaultsScreen, Line, _stop_if, all_items
 from tui.frontend import Cancelled, Frontend, Progress
 
 pytestmark = pytest.mark.app(mode="faults", is_still=True)
@@ -93,4 +93,4 @@ async def test_an_error_is_shown_with_what_to_do(start: Start, monkeypatch: pyte
 
 def test_a_step_that_could_not_be_carried_out_is_shown() -> None:
     lines = step_lines(StepOutcome(do="fail", why="md takes it for broken.", lines=("mdadm --fail",), problem="busy"))
-    assert lines == [("md takes it for broken.", "plain"), ("  $ mdadm --fail", "muted"), ("  busy", "bad")]
+    assert lines == [("fail: md takes it for broken.", "plain"), ("  $ mdadm --fail", "muted"), ("  busy", "bad")]
