@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from lab.drills.case import DrillLine
 
 
+_VERBS = {each.short_name(): each for each in (DrillHint, Commit, ResetDrill, Debrief, LeaveDrill)}
+
+
 def drill_line(widget: Widget, item: DrillLine) -> Content:
     """Return a drill as a line of a list, with a character for its verdict."""
     glyphs = glyphs_of(widget)
@@ -55,17 +58,15 @@ class DrillsScreen(ModeScreen):
         "data was saved, and what an expert would have done."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        key_for(DrillHint, "hint", id="drills.hint"),
-        key_for(Commit, "commit", id="drills.commit"),
-        key_for(ResetDrill, "reset", id="drills.reset"),
-        key_for(Debrief, "debrief", id="drills.debrief"),
+        *(key_for(_VERBS[name], f"perform('{name}')", id=f"drills.{name}")
+          for name in ("hint", "commit", "reset", "debrief")),
         Binding("space,pagedown", "page(1)", "More", id="drills.down", tooltip="Scroll the drill down"),
         Binding("pageup", "page(-1)", "Up", show=False, id="drills.up", tooltip="Scroll the drill up"),
         Binding("t", "time", "Timer", show=False, id="drills.time", tooltip="Show or hide the timer"),
         key_for(StartDrill, "variant", id="drills.variant"),
         Binding("l", "last", "Last page", id="drills.last", tooltip="Show the last debriefing again"),
         key_for(ClearDisks, "clear", id="drills.clear"),
-        key_for(LeaveDrill, "leave", id="drills.leave"),
+        key_for(_VERBS["leave"], "perform('leave')", id="drills.leave"),
         Binding("escape", "lesson", "Back", id="drills.back", show=False, tooltip="To the previous screen"),
     ]  # fmt: skip
 
@@ -175,12 +176,10 @@ class DrillsScreen(ModeScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         view = self.app.drills.view
+        if view is not None and action == "perform":
+            return {"hint": view.has_more_hints, "commit": not view.is_committed}.get(str(parameters[0]), True)
         match action:
-            case "hint":
-                return view is not None and view.has_more_hints
-            case "commit":
-                return view is not None and not view.is_committed
-            case "reset" | "debrief" | "time" | "leave" | "page":
+            case "perform" | "time" | "page":
                 return view is not None
             case "variant":
                 is_exam = view is not None and view.is_exam
@@ -192,17 +191,9 @@ class DrillsScreen(ModeScreen):
             case _:
                 return super().check_action(action, parameters)
 
-    def action_hint(self) -> None:
-        self.app.drills.hint()
-
-    def action_commit(self) -> None:
-        self.app.drills.perform(Commit())
-
-    def action_reset(self) -> None:
-        self.app.drills.perform(ResetDrill())
-
-    def action_debrief(self) -> None:
-        self.app.drills.perform(Debrief(), lambda _: self.action_last())
+    def action_perform(self, name: str) -> None:
+        verb = _VERBS[name]()
+        self.app.drills.perform(verb, lambda _: self.action_last() if isinstance(verb, Debrief) else None)
 
     def action_last(self) -> None:
         self.app.push_screen(
@@ -214,9 +205,6 @@ class DrillsScreen(ModeScreen):
 
     def action_time(self) -> None:
         self.app.drills.toggle_time()
-
-    def action_leave(self) -> None:
-        self.app.drills.perform(LeaveDrill())
 
     def action_page(self, pages: int) -> None:
         box = self.query_one("#drill", VerticalScroll)

@@ -207,7 +207,7 @@ class Drills:
         """Prepare a drill on blank disks. Other contents of the disks are erased, after a confirmation."""
 
         def check(session: LabSession) -> Plan | None:
-            return session.reset_all(ends_drill=True) if verb.needs_clearing(session) else None
+            return session.reset_all(ends_drill=True) if verb.use_of_disks(session) else None
 
         def make() -> None:
             before = self._desk
@@ -251,17 +251,17 @@ class Drills:
 
         If no array with the data is running although one could, only a second debriefing ends the drill.
         """
-        desk, is_second = self._desk, self._may_end
-        self._may_end = False
+        desk = self._desk
         if isinstance(verb, ClosedLabVerb):
-            now_utc = utc_text(self._frontend.client.host.clock)
-            report = self._frontend.attempt(partial(self._perform_closed, verb, now_utc))
-            self.refresh()
+            report = self._frontend.attempt(partial(self._perform_closed, verb))
+            if desk:
+                self.refresh()
             if report:
                 then(report)
             return
-        if isinstance(verb, Debrief) and is_second:
-            verb = msgspec.structs.replace(verb, as_it_is=True)
+        if isinstance(verb, Debrief):
+            verb = msgspec.structs.replace(verb, as_it_is=verb.as_it_is or self._may_end)
+            self._may_end = False
 
         def work(session: LabSession) -> tuple[Report, bool]:
             from lab.drills.case import DrillCase
@@ -289,14 +289,13 @@ class Drills:
 
         self._frontend.job(verb.label, work, on_done=done, on_error=failed)
 
-    def _perform_closed(self, verb: ClosedLabVerb, now_utc: str) -> Report:
+    def _perform_closed(self, verb: ClosedLabVerb) -> Report:
         """Perform a verb even if the machine is lost. Raises DrillError if no drill is open."""
         from lab.drills.case import DrillCase
 
-        if self._desk:
-            return verb.perform_on(self._desk.case, now_utc)
-        lab_name = parse_target(self._frontend.lab.target or "uml:").lab_name
-        return verb.perform_on(DrillCase.require(self._frontend.client.host.state.lab_folder(lab_name)), now_utc)
+        host, target = self._frontend.client.host, parse_target(self._frontend.lab.target or "uml:")
+        case = self._desk.case if self._desk else DrillCase.require(host.state.lab_folder(target.lab_name))
+        return verb.perform_on(case, utc_text(host.clock))
 
     def _ended(self) -> None:
         self._set_desk(None)

@@ -13,7 +13,7 @@ from lab.cli.lesson import PASSED, print_page, print_sound
 from lab.cli.session import add_verbs, client_of
 from lab.drills import verbs
 from lab.drills.case import DrillCase, drill_lines, forget_drill, require_no_exam
-from lab.drills.desk import DrillDesk, close_case, require_blank
+from lab.drills.desk import DrillDesk, close_case
 from lab.drills.schema import ReadyDrill, catalogue, find_drill, read_drill, shell_lines
 from lab.drills.verdict import briefing, rules
 from lab.errors import DrillError, ExitCode
@@ -72,12 +72,15 @@ def _start(context: Context, verb: verbs.StartDrill) -> None:
         # Arrays that are about to be erased are neither started nor reported.
         with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
             # Another program may have begun an exam before this one opened the lab.
-            is_used = verb.needs_clearing(session)
+            used = verb.use_of_disks(session)
             is_replaced = True
             if clears:
                 session.run(session.reset_all())
-            elif is_used:
-                require_blank(session, drill)
+            elif used:
+                raise DrillError(
+                    f"drill {drill.id} needs blank disks, and {used}",
+                    hint="repeat the command with --reset, which makes all disks blank and deletes their data",
+                )
             verb.begin(session)
     finally:
         if not is_replaced:

@@ -43,7 +43,7 @@ from lab.gates.files import MOST_DOCUMENT_BYTES
 from lab.gates.text import visible
 from lab.host.clock import utc_text
 from lab.host.files import write_file
-from lab.lessons.student import named_disks, use_words
+from lab.lessons.student import named_disks
 from lab.machine import RUN_FOLDER, GuestProgram, Machine
 from lab.plans import Danger, Step
 from lab.session.session import (
@@ -66,16 +66,6 @@ _PROGRAM = GuestProgram(Path(disks_program.__file__), "drill-disks")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 """Shell functions that the lines of a drill may call, in addition to installed programs."""
-
-
-def require_blank(session: LabSession, drill: ReadyDrill) -> None:
-    """Raises DrillError unless the lab has the drill's disks, all of them are free, and no array is running."""
-    require_possible(session, drill)
-    if used := use_words(session, drill.disk_names):
-        raise DrillError(
-            f"drill {drill.id} needs blank disks, and {used}",
-            hint="repeat the command with --reset, which makes all disks blank and deletes their data",
-        )
 
 
 def require_possible(session: LabSession, drill: ReadyDrill) -> None:

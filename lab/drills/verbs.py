@@ -87,17 +87,17 @@ class StartDrill(Verb, frozen=True, kw_only=True):
         usual = case.record.seed if case is not None else Student(host).state.seed
         return ready(drill, path, usual if self.seed is None else self.seed)
 
-    def needs_clearing(self, session: LabSession) -> bool:
-        """Whether the lab's disks are in use. Raises the errors of ``ready``, and UnfitVersion."""
+    def use_of_disks(self, session: LabSession) -> str:
+        """Return why the disks are not free, or an empty string. Raises the errors of ``ready``, and UnfitVersion."""
         from lab.drills.desk import require_possible
         from lab.lessons.student import use_words
 
         drill = self.ready(session.host, session.target)
         require_possible(session, drill)
-        return bool(use_words(session, drill.disk_names))
+        return use_words(session, drill.disk_names)
 
     def begin(self, session: LabSession) -> DrillDesk:
-        """Make the disaster on blank disks. Raises the errors of ``needs_clearing``, and DrillError if it fails."""
+        """Make the disaster on blank disks. Raises the errors of ``use_of_disks``, and DrillError if it fails."""
         from lab.drills.case import begin_exam
         from lab.drills.desk import DrillDesk
 

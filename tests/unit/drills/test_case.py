@@ -37,7 +37,7 @@ from lab.drills.case import (
     stored_name,
 )
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
-from lab.drills.verbs import StartDrill
+from lab.drills.verbs import StartDrill, answer_one
 from lab.drills.verdict import STRIP_CELLS, debriefing, lacking, strip, verdict_of
 from lab.errors import DrillError, SpecError
 from lab.machine import Host, parse_target
@@ -190,6 +190,32 @@ def test_an_exam_has_no_hints(tmp_path: Path) -> None:
     with pytest.raises(DrillError, match="no hints"):
         case.hint()
     assert case.record.hints == 0
+
+
+@pytest.mark.parametrize(
+    ("exam", "word", "answered"),
+    [
+        (None, "hint", "Hint 1 of 4. Before you write anything"),
+        (TERMS, "hint", "an exam has no hints: end it with 'raidlab drill debrief'"),
+        (None, "status", "# Members dropped out, one after the other"),
+    ],
+)
+def test_what_is_typed_at_the_machines_shell_is_answered_there(
+    tmp_path: Path, exam: ExamTerms | None, word: str, answered: str
+) -> None:
+    machine = FakeMachine()
+    request = f"{desk.GUEST_FOLDER}/request"
+    machine.files[request] = f"12-34 {word}\n"
+    open_desk: Any = SimpleNamespace(
+        session=SimpleNamespace(machine=machine), case=opened(tmp_path, exam), now_utc=BEGAN, is_over=False
+    )
+    assert not answer_one(open_desk)
+    assert machine.files[request] == ""
+    answer = machine.files[f"{desk.GUEST_FOLDER}/.12-34"] or ""
+    assert answer.startswith(answered)
+    assert "**" not in answer
+    assert machine.runs[-1] == ("mv", f"{desk.GUEST_FOLDER}/.12-34", f"{desk.GUEST_FOLDER}/answer.12-34")
+    assert not answer_one(open_desk), "it was answered"
 
 
 @pytest.mark.parametrize("damaged", ["truth.json", "truth-begun.json", ""])
